@@ -184,6 +184,7 @@ func TestDeadlines(t *testing.T) {
 		t.Error("already past: sent")
 	}
 
+	time.Sleep(150 * time.Millisecond) // now the server is asked for its role again, before anything else
 	p.freeze()
 	defer p.thaw()
 	var patient atomic.Bool

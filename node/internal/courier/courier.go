@@ -527,8 +527,12 @@ func (s *server) inFlight() int {
 func (s *server) askRole(timeout time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	deadline := s.clock.Now().Add(timeout)
+	if s.queue.len() > 0 { // for the silence that the link is allowed, the question counts as a part of what follows it
+		deadline = max(deadline, s.queue.calls()[0].deadline)
+	}
 	c := s.newCall()
-	c.fill(nil, node.Command{Deadline: s.clock.Now().Add(timeout)}, func(node.Reply) {})
+	c.fill(nil, node.Command{Deadline: deadline}, func(node.Reply) {})
 	s.queue.insert(0, []*call{c})
 	s.arm(c.deadline)
 }
