@@ -44,9 +44,9 @@ type engine struct {
 	wakeAt clock.Instant
 	alarm  clock.Signal // set when something is due before wakeAt, at which the task of serve wakes
 
-	ends    []ending // contexts that end with this step
-	effects []effect // what else it brings about, and what earlier steps have that is not carried out yet
-	busy    bool     // somebody carries effects out
+	ends    []*dependent // contexts that end with this step
+	effects []effect     // what else it brings about, and what earlier steps have that is not carried out yet
+	busy    bool         // somebody carries effects out
 	spare   []effect
 	input   string // what came in, and how many effects there were before: for Options.Steps alone
 	written int
@@ -56,12 +56,6 @@ type engine struct {
 
 // maxReady bounds how many waiters run one after the other: a lease may be about to end.
 const maxReady = 100
-
-// An ending is a context, and why it ends.
-type ending struct {
-	*dependent
-	why error
-}
 
 // An effect is one of: a command for some of the nodes, a signal to be set, an event to be reported,
 // or something else to be done.
@@ -130,8 +124,8 @@ func (e *engine) goOn() bool {
 		ends := e.ends
 		e.ends = nil
 		e.mu.Unlock()
-		for _, end := range ends {
-			end.cancel(end.why)
+		for _, d := range ends {
+			d.cancel(d.why)
 		}
 		e.enter()
 	case len(e.lost) > 0:

@@ -81,7 +81,8 @@ type grant struct {
 type dependent struct {
 	context.Context
 	cancel context.CancelCauseFunc
-	at     int // its place among those of the hold
+	at     int   // its place among those of the hold
+	why    error // why the hold has ended
 }
 
 func (h *hold) slot() *slot { return &h.spot }
@@ -220,9 +221,9 @@ func (h *hold) end(to state, why error) bool {
 	}
 	h.state, h.why = to, why
 	for _, d := range h.ending {
-		h.e.ends = append(h.e.ends, ending{d, why})
+		d.why = why
 	}
-	h.ending = nil
+	h.e.ends, h.ending = append(h.e.ends, h.ending...), nil
 	h.e.timers.drop(h)
 	return true
 }
@@ -282,7 +283,8 @@ func (h *hold) endWith(d *dependent) {
 	h.e.enter()
 	defer h.e.leave()
 	if h.state != stateHeld {
-		h.e.ends = append(h.e.ends, ending{d, h.why})
+		d.why = h.why
+		h.e.ends = append(h.e.ends, d)
 		return
 	}
 	d.at = len(h.ending)

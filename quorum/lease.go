@@ -107,14 +107,18 @@ func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
 // The last write lease of an owner that also reads becomes a read lease on the nodes, which a
 // quorum confirms in the same way.
 func (le *Lease) Unlock(ctx context.Context) error {
+	return le.beginUnlock().wait(ctx)
+}
+
+// beginUnlock sends the commands of Unlock. There is nothing to do if it was called before, or for a nil Lease.
+func (le *Lease) beginUnlock() (u unlocking) {
 	if le == nil || le.unlocked.Swap(true) {
-		return nil
+		return u
 	}
 	le.h.e.enter()
+	defer le.h.e.leave()
 	le.h.e.because("unlock", &le.h.claim)
-	u := le.h.unlock(le.mode)
-	le.h.e.leave()
-	return u.wait(ctx)
+	return le.h.unlock(le.mode)
 }
 
 // notHeld is the error of an operation on a lease that is over. It is called outside a step.

@@ -143,19 +143,11 @@ func (j *MultiLease) Unlock(ctx context.Context) error {
 func unlockAll(ctx context.Context, parts []*part) error {
 	open := make([]unlocking, len(parts))
 	for i, p := range parts {
-		if p.lease != nil && !p.lease.unlocked.Swap(true) {
-			e := p.lease.h.e
-			e.enter()
-			e.because("unlock", &p.lease.h.claim)
-			open[i] = p.lease.h.unlock(p.lease.mode)
-			e.leave()
-		}
+		open[i] = p.lease.beginUnlock()
 	}
 	var errs []error
 	for i, u := range open {
-		if u.h != nil {
-			errs = append(errs, parts[i].blame(u.wait(ctx)))
-		}
+		errs = append(errs, parts[i].blame(u.wait(ctx)))
 	}
 	return errors.Join(errs...)
 }

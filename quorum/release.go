@@ -148,7 +148,7 @@ func (s *sweep) fire(*batch) {
 
 // An unlocking is an Unlock whose commands have been sent.
 type unlocking struct {
-	h       *hold
+	h       *hold // nil where there was nothing to do
 	start   clock.Instant
 	round   *round // nil where there was nothing to release
 	wasHeld bool   // when Unlock was called
@@ -190,6 +190,9 @@ func (h *hold) unlock(mode node.Mode) unlocking {
 // wait is called outside a step. It waits for the release, and returns what Unlock returns.
 func (u unlocking) wait(ctx context.Context) error {
 	h, r := u.h, u.round
+	if h == nil {
+		return nil
+	}
 	if r != nil && u.wasHeld {
 		r.await(context.WithoutCancel(ctx))
 	}
