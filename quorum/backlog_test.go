@@ -40,26 +40,18 @@ func TestNothingWaitsForForeignCode(t *testing.T) {
 				began := time.Now()
 				lock(t, l, "bounded", quorum.WithMaxHold(5*time.Second)) // its end is logged
 				renewed, fixed := lock(t, l, "renewed"), lock(t, l, "fixed", quorum.WithFixedLease(10*time.Second))
-				if d := lasted(fixed, began); d > 10*time.Second {
-					t.Errorf("a fixed lease of 10s ended after %v", d)
-				}
+				atMost(t, lasted(fixed, began), 10*time.Second, "a fixed lease of 10s ended after")
 				time.Sleep(time.Minute)
 				if renewed.Remaining() < 15*time.Second {
 					t.Errorf("the other lease has %v left: %v", renewed.Remaining(), context.Cause(renewed.Context()))
 				}
-				for _, n := range w.nodes {
-					n.Down(true)
-				}
+				w.nodes.Down(true)
 				end := time.Now().Add(renewed.Remaining())
 				<-renewed.Context().Done()
-				if late := time.Since(end); late > time.Millisecond {
-					t.Errorf("it ended %v late", late)
-				}
+				atMost(t, time.Since(end), time.Millisecond, "it ended late")
 				closed := time.Now()
 				l.Close()
-				if d := time.Since(closed); d > 4*quorum.Defaults().Timeout {
-					t.Errorf("Close took %v", d)
-				}
+				atMost(t, time.Since(closed), 4*quorum.Defaults().Timeout, "Close took")
 				close(wait)
 			})
 		})

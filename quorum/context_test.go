@@ -14,9 +14,7 @@ import (
 func TestFromContext(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		if n := len(quorum.FromContext(background)); n != 0 {
-			t.Errorf("%d leases in no context", n)
-		}
+		equal(t, len(quorum.FromContext(background)), 0, "leases in no context")
 		check := func(ctx context.Context, want ...*quorum.Lease) {
 			t.Helper()
 			got := quorum.FromContext(ctx)
@@ -36,14 +34,10 @@ func TestFromContext(t *testing.T) {
 			if err := view.Unlock(ctx); err != nil || inner.Remaining() == 0 {
 				t.Errorf("a lease from a context was unlocked: %v", err)
 			}
-			if err := view.Extend(ctx, time.Second); !errors.Is(err, quorum.ErrNotHeld) {
-				t.Errorf("a lease from a context was extended: %v", err)
-			}
+			expect(t, view.Extend(ctx, time.Second), quorum.ErrNotHeld, "a lease from a context was extended")
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		expect(t, err, nil)
 		unlock(t, outer)
 		check(outer.Context(), outer)
 	})
@@ -54,13 +48,9 @@ func TestAtRisk(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		lease := lock(t, l, "x", quorum.WithLease(12*time.Second))
-		if err := lease.AtRisk(); err != nil {
-			t.Errorf("at first: %v", err)
-		}
+		expect(t, lease.AtRisk(), nil, "at first")
 		down := func(d bool) {
-			for _, n := range w.nodes[:2] {
-				n.Down(d)
-			}
+			w.nodes[:2].Down(d)
 		}
 		down(true)
 		time.Sleep(6 * time.Second)
@@ -69,9 +59,7 @@ func TestAtRisk(t *testing.T) {
 		}
 		down(false)
 		time.Sleep(2 * time.Second)
-		if err := lease.AtRisk(); err != nil {
-			t.Errorf("after a renewal: %v", err)
-		}
+		expect(t, lease.AtRisk(), nil, "after a renewal")
 		down(true)
 		time.Sleep(20 * time.Second)
 		if err := lease.AtRisk(); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrLost) {
@@ -118,8 +106,6 @@ func TestCheck(t *testing.T) {
 		unlock(t, next)
 		ended, end := context.WithCancel(background)
 		end()
-		if err := other.Check(ended, "x", "o"); !errors.Is(err, context.Canceled) {
-			t.Errorf("with an ended context: %v", err)
-		}
+		expect(t, other.Check(ended, "x", "o"), context.Canceled, "with an ended context")
 	})
 }

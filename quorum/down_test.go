@@ -109,9 +109,7 @@ func TestMaxDown(t *testing.T) {
 		l := w.locker(quorum.Options{MaxDown: 5 * time.Second})
 		held := lock(t, l, "held")
 		down := func(is bool) {
-			for _, n := range w.nodes[1:] {
-				n.Down(is)
-			}
+			w.nodes[1:].Down(is)
 		}
 		call := func(wait time.Duration) (time.Duration, error) {
 			began := time.Now()
@@ -144,9 +142,7 @@ func TestMaxDown(t *testing.T) {
 				t.Errorf("after %v: %v", took, err)
 			}
 		}
-		if n := w.sent[0].Load() - asked; n > 10 {
-			t.Errorf("a node was asked %d times for 100 calls", n)
-		}
+		atMost(t, w.sent[0].Load()-asked, 10, "times a node was asked for 100 calls")
 		if held.Remaining() == 0 {
 			t.Error(context.Cause(held.Context()))
 		}
@@ -180,9 +176,7 @@ func TestMaxDownIsAboutAMajority(t *testing.T) {
 func TestUnlockOfNoLease(t *testing.T) {
 	var lease *quorum.Lease
 	var all *quorum.MultiLease
-	if err := errors.Join(lease.Unlock(background), all.Unlock(background)); err != nil {
-		t.Error(err)
-	}
+	expect(t, errors.Join(lease.Unlock(background), all.Unlock(background)), nil)
 }
 
 // A refused option is an event, for those who look at nothing else.
@@ -229,8 +223,6 @@ func TestCloseAfterAWrongType(t *testing.T) {
 		}
 		began := time.Now()
 		l.Close()
-		if took := time.Since(began); took > 10*time.Millisecond {
-			t.Errorf("Close took %v", took)
-		}
+		atMost(t, time.Since(began), 10*time.Millisecond, "Close took")
 	})
 }

@@ -30,9 +30,7 @@ func TestDowngrade(t *testing.T) {
 			outer := lock(t, a, "x", write)
 			again := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", write, reentry))
 			inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read, reentry))
-			if inner.Token() != outer.Token() {
-				t.Error("a nested lease has a token of its own")
-			}
+			equal(t, inner.Token(), outer.Token(), "a nested lease has a token of its own")
 			var wg sync.WaitGroup
 			var left time.Time
 			for _, l := range []*quorum.Locker{a, b} {
@@ -81,13 +79,9 @@ func TestDowngrade(t *testing.T) {
 			if slices.ContainsFunc(r.Nodes, writes) || r.HeldBy != 5 || r.Owner != inner.Owner() {
 				t.Errorf("%s: %+v", broken, r)
 			}
-			if mode := inner.Mode(); mode != node.Read {
-				t.Errorf("mode %v", mode)
-			}
+			equal(t, inner.Mode(), node.Read, "mode")
 			unlock(t, inner)
-			if n := w.locked("x"); n != 0 {
-				t.Errorf("%d nodes have the key", n)
-			}
+			equal(t, w.locked("x"), 0, "nodes have the key")
 			if o.count(quorum.EventDowngraded) != 1 || o.count(quorum.EventLost) != 0 {
 				t.Errorf("%d downgrades, %d losses", o.count(quorum.EventDowngraded), o.count(quorum.EventLost))
 			}
@@ -139,9 +133,7 @@ func TestDowngradeThatOvertakesRenewalIsNotHealed(t *testing.T) {
 		<-renewal
 		unlock(t, outer)
 		time.Sleep(time.Second)
-		if n := o.count(quorum.EventHealed); n > 0 {
-			t.Errorf("%d nodes are healed", n)
-		}
+		atMost(t, o.count(quorum.EventHealed), 0, "nodes are healed")
 		unlock(t, inner)
 	})
 }
@@ -153,12 +145,8 @@ func TestExtensionAfterALostDowngrade(t *testing.T) {
 		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return &lossy{Node: n, kind: node.Downgrade} })
 		outer := lock(t, l, "x", write)
 		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
-		if err := outer.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("Unlock: %v", err)
-		}
-		if err := inner.Extend(background, 20*time.Second); err != nil {
-			t.Errorf("Extend: %v", err)
-		}
+		expect(t, outer.Unlock(background), quorum.ErrNoQuorum)
+		expect(t, inner.Extend(background, 20*time.Second), nil)
 		unlock(t, inner)
 	})
 }
@@ -171,9 +159,7 @@ func TestRenewalAfterADowngradeThatWasLostTwice(t *testing.T) {
 		})
 		outer := lock(t, l, "x", write)
 		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
-		if err := outer.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("Unlock: %v", err)
-		}
+		expect(t, outer.Unlock(background), quorum.ErrNoQuorum)
 		time.Sleep(time.Minute)
 		unlock(t, inner)
 	})
@@ -187,9 +173,7 @@ func TestUnlockAfterDetachDowngradesNothing(t *testing.T) {
 		inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read, reentry))
 		resumed := must[*quorum.Lease](t)(b.Resume(background, must[quorum.Handle](t)(outer.Detach())))
 		for _, lease := range []*quorum.Lease{outer, inner} {
-			if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-				t.Errorf("Unlock of what was detached: %v", err)
-			}
+			expect(t, lease.Unlock(background), quorum.ErrNotHeld, "Unlock of what was detached")
 			taken(t, w.locker(quorum.Options{}), "x", read)
 		}
 		unlock(t, resumed)
@@ -221,12 +205,8 @@ func TestDowngradeOfABrokenLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		tryLock(t, b, "x", write)
-		if err := outer.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("Unlock: %v", err)
-		}
-		if err := context.Cause(inner.Context()); !errors.Is(err, quorum.ErrLost) {
-			t.Errorf("the reader: %v", err)
-		}
+		expect(t, outer.Unlock(background), quorum.ErrNotHeld)
+		expect(t, context.Cause(inner.Context()), quorum.ErrLost, "the reader")
 	})
 }
 
@@ -351,9 +331,7 @@ func TestReleaseThatOvertakesDowngrade(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 		unlock(t, inner)
 		task.Wait()
-		if n := w.locked("x"); n > 0 {
-			t.Errorf("%d nodes have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes have the key")
 	})
 }
 
@@ -393,9 +371,7 @@ func TestExtensionThatOvertakesDowngrade(t *testing.T) {
 		l := w.behind(quorum.Options{Trace: o.observe}, func(_ int, n node.Node) node.Node { return &overtaken{Node: n} })
 		outer := lock(t, l, "x", write)
 		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
-		if err := outer.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("Unlock: %v", err)
-		}
+		expect(t, outer.Unlock(background), quorum.ErrNoQuorum)
 		time.Sleep(time.Minute)
 		if o.count(quorum.EventExtendFailed) == 0 {
 			t.Error("no extension has overtaken the downgrade")

@@ -44,8 +44,6 @@ func TestErrorSaysEachCauseOnce(t *testing.T) {
 		`lease "x" is lost`: {Op: "release", Name: "x", Err: quorum.ErrNotHeld, Cause: quorum.ErrLost},
 		`release "x": lease is not held (locker is closed)`: {Op: "release", Name: "x", Err: quorum.ErrNotHeld, Cause: quorum.ErrClosed},
 	} {
-		if got := e.Error(); got != want {
-			t.Errorf("%s\nwant %s", got, want)
-		}
+		equal(t, e.Error(), want)
 	}
 }

@@ -68,9 +68,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := inner.Detach(); err != nil {
-				t.Error(err)
-			}
+			expect(t, errorOf(inner.Detach()), nil)
 			if _, err := outer.Detach(); err == nil {
 				t.Error("detached twice")
 			}
@@ -80,9 +78,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		"resumed": {func(t *testing.T, w *world, l *quorum.Locker) {
 			handle := must[quorum.Handle](t)(lock(t, w.locker(quorum.Options{}), "x").Detach())
 			unlock(t, must[*quorum.Lease](t)(l.Resume(background, handle)))
-			if _, err := l.Resume(background, handle); !errors.Is(err, quorum.ErrNotHeld) {
-				t.Error(err)
-			}
+			expect(t, errorOf(l.Resume(background, handle)), quorum.ErrNotHeld)
 		}, counts{acquired: 1, released: 1}},
 		"resumed twice": {func(t *testing.T, w *world, l *quorum.Locker) {
 			handle := must[quorum.Handle](t)(lock(t, w.locker(quorum.Options{}), "x").Detach())
@@ -107,23 +103,17 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		}, counts{acquired: 2, lost: 2}},
 		"broken, and lost": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			lease := lock(t, l, "x")
-			if _, err := l.Break(background, "x"); err != nil {
-				t.Error(err)
-			}
+			expect(t, errorOf(l.Break(background, "x")), nil)
 			_ = lease.Unlock(background)
 		}, counts{acquired: 1, lost: 1}},
 		"broken, and unlocked": {func(t *testing.T, w *world, l *quorum.Locker) {
 			lease := lock(t, l, "x")
-			if _, err := w.locker(quorum.Options{}).Break(background, "x"); err != nil {
-				t.Error(err)
-			}
+			expect(t, errorOf(w.locker(quorum.Options{}).Break(background, "x")), nil)
 			_ = lease.Unlock(background)
 		}, counts{acquired: 1, released: 1}},
 		"not confirmed": {func(t *testing.T, w *world, l *quorum.Locker) {
 			lease := lock(t, l, "x")
-			for _, n := range w.nodes {
-				n.Down(true)
-			}
+			w.nodes.Down(true)
 			_ = lease.Unlock(background)
 		}, counts{acquired: 1, released: 1}},
 	} {
@@ -132,9 +122,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 				o := newObserver()
 				test.use(t, w, w.locker(quorum.Options{Trace: o.observe}))
 				got := counts{o.count(quorum.EventAcquired), o.count(quorum.EventReleased), o.count(quorum.EventLost), o.count(quorum.EventDetached)}
-				if got != test.want {
-					t.Errorf("%+v, and not %+v", got, test.want)
-				}
+				equal(t, got, test.want)
 			})
 		})
 	}
@@ -153,9 +141,7 @@ func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
 		if _, err := w.locker(quorum.Options{}).Break(background, "broken"); err != nil {
 			t.Fatal(err)
 		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		expect(t, l.Close(), nil)
 		if e := ends["kept"]; e.Err != nil || e.Token != kept.Token() || e.Owner != kept.Owner() {
 			t.Errorf("%+v", e)
 		}
@@ -169,12 +155,8 @@ func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
 			}
 		}})
 		lock(t, l, "x")
-		for _, n := range w.nodes {
-			n.Down(true)
-		}
-		if err := l.Close(); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("Close: %v", err)
-		}
+		w.nodes.Down(true)
+		expect(t, l.Close(), quorum.ErrNoQuorum)
 		if e := ends["x"]; !errors.Is(e.Err, quorum.ErrNoQuorum) {
 			t.Errorf("%+v", e)
 		}
@@ -197,9 +179,7 @@ func TestOwnerIsToldEverywhere(t *testing.T) {
 		if err != nil || report.Owner != owner || lease.Owner() != owner || owner == "" {
 			t.Errorf("the lease says %q, the nodes %+v, the handle %q: %v", owner, report, lease.Owner(), err)
 		}
-		if _, err := l.Break(background, "x"); err != nil {
-			t.Error(err)
-		}
+		expect(t, errorOf(l.Break(background, "x")), nil)
 		for _, want := range []string{"acquired " + owner, "lost " + owner} {
 			if !slices.Contains(events, want) {
 				t.Errorf("no %q in %q", want, events)
@@ -218,9 +198,7 @@ func TestFailedRenewalsAreReportedOnceASecond(t *testing.T) {
 		o := newObserver()
 		l := w.locker(quorum.Options{Lease: 4 * time.Second, Trace: o.observe})
 		lease := lock(t, l, "x")
-		for _, n := range w.nodes[:2] {
-			n.Down(true)
-		}
+		w.nodes[:2].Down(true)
 		<-lease.Context().Done()
 		if n := o.count(quorum.EventExtendFailed); n < 2 || n > 4 {
 			t.Errorf("%d events in 4s", n)
@@ -321,9 +299,7 @@ func TestEventsOfWaitsBalance(t *testing.T) {
 						got.not += " " + e.Cause()
 					}
 				}
-				if got != test.want {
-					t.Errorf("%+v, and not %+v", got, test.want)
-				}
+				equal(t, got, test.want)
 			})
 		})
 	}
@@ -394,9 +370,7 @@ func TestEventsTellHowLeasesEnded(t *testing.T) {
 						t.Errorf("%v after %v, because of %q", e.Kind, e.Held, e.Cause())
 					}
 				}
-				if ends != 1 {
-					t.Errorf("%d ends", ends)
-				}
+				equal(t, ends, 1, "ends")
 			})
 		})
 	}

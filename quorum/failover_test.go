@@ -214,9 +214,7 @@ func failovers(t *testing.T, all []deployment) {
 			mu.Lock()
 			err := d.failOver()
 			mu.Unlock()
-			if err != nil {
-				t.Error(err)
-			}
+			expect(t, err, nil)
 			faults++
 			time.Sleep(200*time.Millisecond + rand.N(300*time.Millisecond))
 		}

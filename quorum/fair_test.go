@@ -117,13 +117,9 @@ func TestFairWaiterSupplantsAHolderOfItsProcess(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		must[bool](t)(other.Break(background, "x"))
 		time.Sleep(100 * time.Millisecond)
-		if err := broken.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("Unlock of what was broken: %v", err)
-		}
+		expect(t, broken.Unlock(background), quorum.ErrNotHeld, "Unlock of what was broken")
 		wg.Wait()
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes still have it", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes still have it")
 	})
 }
 
@@ -144,9 +140,7 @@ func TestFairWithoutNotices(t *testing.T) {
 		released = time.Now()
 		unlock(t, held)
 		wg.Wait()
-		if d := time.Since(released); d > 5*25*time.Millisecond {
-			t.Errorf("five have had their turns after %v", d)
-		}
+		atMost(t, time.Since(released), 5*25*time.Millisecond, "five turns")
 	})
 }
 
@@ -196,9 +190,7 @@ func TestFairWaiterGivesUpItsPlaceAgain(t *testing.T) {
 			t.Fatalf("%d nodes have a place in line, want the one that did not hear", n)
 		}
 		time.Sleep(500 * time.Millisecond)
-		if n := w.inLine("x"); n > 0 {
-			t.Errorf("%d nodes have a place in line", n)
-		}
+		equal(t, w.inLine("x"), 0, "nodes have a place in line")
 	})
 }
 
@@ -217,9 +209,7 @@ func TestFairTryLockDoesNotBarge(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		cut.Store(true) // it cannot take its turn
 		unlock(t, held)
-		if _, err := other.TryLock(background, "x", quorum.WithFair()); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("somebody is in line, and yet %v", err)
-		}
+		taken(t, other, "x", quorum.WithFair())
 		lease, err := other.TryLock(background, "x")
 		if err != nil {
 			t.Errorf("a plain lock is not queued: %v", err)
@@ -261,9 +251,7 @@ func TestRepeatedReleaseLeavesNoPlace(t *testing.T) {
 		for w.locked("x") == 3 {
 			time.Sleep(10 * time.Millisecond)
 		}
-		if n := w.inLine("x"); n > 0 {
-			t.Errorf("%d nodes have a place in line", n)
-		}
+		equal(t, w.inLine("x"), 0, "nodes have a place in line")
 	})
 }
 
@@ -291,9 +279,7 @@ func TestPlaceIsKeptThroughLongPauses(t *testing.T) {
 				}
 			})
 		}
-		if missing > 0 {
-			t.Errorf("at %d of 600 looks it had no place", missing)
-		}
+		atMost(t, missing, 0, "looks of 600 at which it had no place")
 		w.nodes[2].Hang(false)
 		cancel()
 		<-done
@@ -341,9 +327,7 @@ func TestFairOnRealServers(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if inside.Add(1) != 1 {
-					t.Error("two are inside")
-				}
+				equal(t, inside.Add(1), 1, "inside")
 				mu.Lock()
 				most = max(most, served-waiting[i])
 				served++

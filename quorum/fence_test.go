@@ -53,9 +53,7 @@ func TestOneNodesFenceIsNoReasonToTryAgain(t *testing.T) {
 		w.fence("x", strconv.FormatInt(time.Now().Add(time.Minute).UnixMicro(), 10), w.nodes[2])
 		o := newObserver()
 		taken(t, w.locker(quorum.Options{Trace: o.observe}), "x")
-		if n := o.count(quorum.EventAttemptFailed); n != 1 {
-			t.Errorf("%d attempts", n)
-		}
+		equal(t, o.count(quorum.EventAttemptFailed), 1, "attempts")
 	})
 }
 
@@ -66,14 +64,10 @@ func TestFencesOfAMajorityLeadTheirName(t *testing.T) {
 		l := w.locker(quorum.Options{})
 		for want := node.Token(9007199254740001); want < 9007199254740004; want++ {
 			lease := lock(t, l, "x")
-			if lease.Token() != want {
-				t.Errorf("token %d, want %d", lease.Token(), want)
-			}
+			equal(t, lease.Token(), want)
 			unlock(t, lease)
 		}
-		if token := lock(t, l, "y").Token(); token > node.Token(time.Now().AddDate(1, 0, 0).UnixMicro()) {
-			t.Errorf("token %d of another name", token)
-		}
+		atMost(t, lock(t, l, "y").Token(), node.Token(time.Now().AddDate(1, 0, 0).UnixMicro()), "token of another name")
 		w.fence("x", "9007199254740991", w.nodes[:3]...)
 		start := time.Now()
 		_, err := l.Lock(background, "x")

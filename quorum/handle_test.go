@@ -120,9 +120,7 @@ func TestBoundsAreKeptFromHandToHand(t *testing.T) {
 		if d := lasted(fixed, began); d < 8*time.Second || d > 9*time.Second {
 			t.Errorf("a fixed lease lasted %v", d)
 		}
-		if d := lasted(bounded, began); d != 9*time.Second {
-			t.Errorf("it was held for %v", d)
-		}
+		equal(t, lasted(bounded, began), 9*time.Second, "it was held for")
 	})
 }
 
@@ -146,9 +144,7 @@ func TestResumeOfWhatIsOver(t *testing.T) {
 		if _, err := b.Resume(background, fixed); !errors.Is(err, quorum.ErrNotHeld) || errors.Is(err, quorum.ErrMaxHold) {
 			t.Errorf("Resume of a fixed lease by a clock that is an hour ahead: %v", err)
 		}
-		if _, err := a.Resume(background, fixed); err != nil {
-			t.Errorf("and by one that is not: %v", err)
-		}
+		expect(t, errorOf(a.Resume(background, fixed)), nil, "and by one that is not")
 	})
 }
 
@@ -174,9 +170,7 @@ func TestResumeOfNextToNothing(t *testing.T) {
 		if left := lease.Remaining(); left != 3*time.Millisecond {
 			t.Fatalf("%v are left", left)
 		}
-		if _, err := l.Resume(background, must[quorum.Handle](t)(lease.Detach())); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("got %v", err)
-		}
+		expect(t, errorOf(l.Resume(background, must[quorum.Handle](t)(lease.Detach()))), quorum.ErrNotHeld)
 	})
 }
 
@@ -188,9 +182,7 @@ func TestResumeIsPartOfTheLongestHold(t *testing.T) {
 		lease := lock(t, l, "x", quorum.WithMaxHold(5*time.Second))
 		began := time.Now()
 		resumed := must[*quorum.Lease](t)(l.Resume(background, must[quorum.Handle](t)(lease.Detach())))
-		if d := lasted(resumed, began); d != 5*time.Second {
-			t.Errorf("it lasted %v", d)
-		}
+		equal(t, lasted(resumed, began), 5*time.Second, "it lasted")
 	})
 }
 
@@ -202,9 +194,7 @@ func TestResumeReadAfterAPauseIsRefused(t *testing.T) {
 		l := w.behind(quorum.Options{Clock: c, NoRestartGuard: true}, func(_ int, n node.Node) node.Node {
 			return pauser{n, c, node.Extend, 400 * time.Millisecond}
 		})
-		if _, err := l.Resume(background, handle); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("got %v", err)
-		}
+		expect(t, errorOf(l.Resume(background, handle)), quorum.ErrNoQuorum)
 	})
 }
 
@@ -216,9 +206,7 @@ func TestResumeIsDecidedInTime(t *testing.T) {
 		c := pausing{w.clock, new(atomic.Int64)}
 		short.Clock = c
 		l := w.behind(short, func(_ int, n node.Node) node.Node { return pauser{n, c, node.Extend, 600 * time.Millisecond} })
-		if _, err := l.Resume(background, handle); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("got %v", err)
-		}
+		expect(t, errorOf(l.Resume(background, handle)), quorum.ErrNoQuorum)
 	})
 }
 
@@ -238,9 +226,7 @@ func TestDetachKeepsNothingBeyondTheLongestHold(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		must[quorum.Handle](t)(lease.Detach())
 		time.Sleep(28 * time.Second)
-		if n := w.locked("x"); n > 0 {
-			t.Errorf("%d nodes have it after a lease", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes have it after a lease")
 	})
 }
 
@@ -340,15 +326,11 @@ func TestBadHandles(t *testing.T) {
 		} {
 			refused(quorum.Handle(text), want)
 		}
-		if n := w.sent[0].Load() - sent; n != 0 {
-			t.Errorf("%d commands were sent", n)
-		}
+		equal(t, w.sent[0].Load()-sent, 0, "commands were sent")
 		ahead := terms(t, good)
 		ahead["at_ns"] = int64(math.MaxInt64)
 		resumed := must[*quorum.Lease](t)(l.Resume(background, handleOf(t, ahead)))
-		if left := resumed.Remaining(); left > 5*time.Second {
-			t.Errorf("%v of 5s are left", left)
-		}
+		atMost(t, resumed.Remaining(), 5*time.Second, "what is left of 5s")
 		unlock(t, resumed)
 	})
 }
@@ -367,8 +349,6 @@ func TestReleaseOfAResumedLeaseIsRepeated(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		w.nodes[2].Down(false)
 		time.Sleep(10 * time.Second)
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes still have it", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes still have it")
 	})
 }

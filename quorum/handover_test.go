@@ -2,7 +2,6 @@ package quorum_test
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -29,9 +28,7 @@ func TestResumeHeedsTheRestartGuard(t *testing.T) {
 		p := w.locker(quorum.Options{})
 		resumed := must[*quorum.Lease](t)(p.Resume(background, handle))
 		down(true, 0, 1)
-		if err := resumed.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, resumed)
 		p.Close()
 		b := w.locker(quorum.Options{})
 		must[*quorum.Lease](t)(b.Lock(background, "x")) // on the last three
@@ -56,14 +53,10 @@ func TestResumedLeaseIsReleasedEverywhere(t *testing.T) {
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		lease = must[*quorum.Lease](t)(l.Resume(background, must[quorum.Handle](t)(lease.Detach())))
 		w.nodes[0].Hang(true)
-		if err := lease.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, lease)
 		w.nodes[0].Hang(false)
 		time.Sleep(5 * time.Second)
-		if n := w.locked("x"); n > 0 {
-			t.Errorf("%d nodes still have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes still have the key")
 	})
 }
 
@@ -77,9 +70,7 @@ func TestResumedLeaseIsReleasedWhereItWasNotAsked(t *testing.T) {
 		unlock(t, lease)
 		w.nodes[0].Down(false)
 		time.Sleep(5 * time.Second)
-		if n := w.locked("x"); n > 0 {
-			t.Errorf("%d nodes still have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes still have the key")
 	})
 }
 
@@ -117,15 +108,11 @@ func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
 			t.Fatalf("the node was sent %v", kept)
 		}
 		lease = must[*quorum.Lease](t)(b.Resume(background, must[quorum.Handle](t)(lease.Detach())))
-		if err := lease.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, lease)
 		late := kept[0]
 		late.Deadline = clock.Never
 		w.nodes[0].Submit(late, func(r node.Reply) {
-			if r.Status != node.Stale {
-				t.Errorf("it was %v", r.Status)
-			}
+			equal(t, r.Status, node.Stale, "the late command")
 		})
 	})
 }
@@ -138,16 +125,12 @@ func TestBreakSparesTheNextLease(t *testing.T) {
 		next := make(chan *quorum.Lease, 1)
 		go func() {
 			lease, err := l.Lock(background, "x")
-			if err != nil {
-				t.Error(err)
-			}
+			expect(t, err, nil)
 			next <- lease
 		}()
 		time.Sleep(50 * time.Millisecond)
 		w.nodes[2].Hang(true) // so that Break lasts, and the waiter is faster
-		if _, err := l.Break(background, "x"); err != nil {
-			t.Error(err)
-		}
+		expect(t, errorOf(l.Break(background, "x")), nil)
 		lease := <-next
 		time.Sleep(time.Millisecond)
 		if lease.Remaining() == 0 {
@@ -163,9 +146,7 @@ func TestVeryLongTimes(t *testing.T) {
 	if ms := node.Milliseconds(forever); ms < 0 {
 		t.Errorf("a TTL of %v is %d ms", forever, ms)
 	}
-	if clock.Instant(1).Add(forever) != clock.Never {
-		t.Error("an instant overflows")
-	}
+	equal(t, clock.Instant(1).Add(forever), clock.Never, "an instant at the end of time")
 	inWorld(t, 1, func(w *world) {
 		if _, err := quorum.New([]node.Node{w.nodes[0]}, quorum.Options{Clock: w.clock, MaxLease: forever, FenceRetention: forever}); err == nil {
 			t.Error("a MaxLease of centuries is accepted, and would be no guard")
@@ -176,9 +157,7 @@ func TestVeryLongTimes(t *testing.T) {
 			time.Sleep(time.Second)
 			lease.Unlock(background)
 		}()
-		if _, err := l.Lock(background, "x", quorum.WithWait(forever)); err != nil {
-			t.Error(err)
-		}
+		expect(t, errorOf(l.Lock(background, "x", quorum.WithWait(forever))), nil)
 	})
 }
 
@@ -189,15 +168,9 @@ func TestContextNestsOnlyForItsOwnName(t *testing.T) {
 		l := w.locker(quorum.Options{})
 		batch := must[*quorum.Lease](t)(l.Lock(background, "batch"))
 		item := must[*quorum.Lease](t)(l.Lock(batch.Context(), "item", reentry))
-		if _, err := l.TryLock(batch.Context(), "item", reentry); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("a second holder of item: %v", err)
-		}
-		if _, err := l.TryLock(item.Context(), "item", reentry); err != nil {
-			t.Errorf("nested: %v", err)
-		}
-		if _, err := l.TryLock(item.Context(), "batch", reentry); err != nil {
-			t.Errorf("nested, from further inside: %v", err)
-		}
+		expect(t, errorOf(l.TryLock(batch.Context(), "item", reentry)), quorum.ErrHeld, "a second holder of item")
+		expect(t, errorOf(l.TryLock(item.Context(), "item", reentry)), nil, "nested")
+		expect(t, errorOf(l.TryLock(item.Context(), "batch", reentry)), nil, "nested, from further inside")
 	})
 }
 
@@ -223,9 +196,7 @@ func TestNestingRaces(t *testing.T) {
 				if lease.Remaining() == 0 {
 					t.Error("over when it was granted")
 				}
-				if err := lease.Unlock(background); err != nil {
-					t.Error(err)
-				}
+				unlock(t, lease)
 			})
 		}
 		unlock(t, outer)

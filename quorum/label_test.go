@@ -46,14 +46,10 @@ func TestLabelOfTheHolder(t *testing.T) {
 			t.Errorf("the report has the label %q", r.Label(lease.Owner()))
 		}
 		_, err := b.TryLock(background, "x")
-		if holder := holderOf(t, err); holder != "shop-1 worker" {
-			t.Errorf("TryLock: the holder is %q", holder)
-		}
+		equal(t, holderOf(t, err), "shop-1 worker", "TryLock: the holder is")
 		time.Sleep(time.Second)
 		_, err = b.Lock(background, "x", quorum.WithWait(time.Second))
-		if holder := holderOf(t, err); holder != "shop-1 worker" {
-			t.Errorf("Lock with a wait: the holder is %q", holder)
-		}
+		equal(t, holderOf(t, err), "shop-1 worker", "Lock with a wait: the holder is")
 		ctx, cancel := context.WithTimeout(background, 3*time.Second)
 		defer cancel()
 		began := time.Now()
@@ -79,9 +75,7 @@ func TestLabelOfAWaiter(t *testing.T) {
 			t.Errorf("waiting are %q, the first with the label %q", r.Waiting, r.Label(r.Waiting[0]))
 		}
 		unlock(t, lease)
-		if err := <-waiting; err != nil {
-			t.Error(err)
-		}
+		expect(t, <-waiting, nil)
 	})
 }
 
@@ -98,24 +92,16 @@ func TestLabelLastsAsLongAsLeases(t *testing.T) {
 		time.Sleep(14 * time.Second)
 		lease := lock(t, a, "x", quorum.WithFixedLease(30*time.Second))
 		time.Sleep(29 * time.Second)
-		if got := label(lease.Owner()); got != "shop-1 worker" {
-			t.Errorf("the label of a fixed lease is %q at its end", got)
-		}
+		equal(t, label(lease.Owner()), "shop-1 worker", "the label of a fixed lease at its end")
 		time.Sleep(2 * time.Second)
 		renewed := lock(t, b, "x")
 		w.nodes[0].Restart(true)
 		time.Sleep(5 * time.Minute)
-		if got := label(renewed.Owner()); got != "shop-2 worker" {
-			t.Errorf("the label of a renewed lease is %q", got)
-		}
-		if n := labels(w); n != 3 {
-			t.Errorf("%d keys of labels on 3 nodes, of one Locker", n)
-		}
+		equal(t, label(renewed.Owner()), "shop-2 worker", "the label of a renewed lease")
+		equal(t, labels(w), 3, "keys of labels on 3 nodes, of one Locker")
 		unlock(t, renewed)
 		time.Sleep(61 * time.Second)
-		if n := labels(w); n != 0 {
-			t.Errorf("%d keys of labels are left", n)
-		}
+		equal(t, labels(w), 0, "keys of labels are left")
 	})
 }
 
@@ -164,12 +150,8 @@ func TestHolderIsAskedForRarely(t *testing.T) {
 			_, err := l.TryLock(background, "x", opts...)
 			return holderOf(t, err)
 		}
-		if holder := taken(silent); holder != "" {
-			t.Errorf("a Locker without a label found out that the holder is %q", holder)
-		}
-		if holder := taken(b, quorum.WithWrite()); holder != "" {
-			t.Errorf("a writer found out that the holder is %q", holder)
-		}
+		equal(t, taken(silent), "", "a Locker without a label sees the holder's")
+		equal(t, taken(b, quorum.WithWrite()), "", "a writer sees the holder's")
 		named := 0
 		for range 20 {
 			if taken(b) != "" {
@@ -177,9 +159,7 @@ func TestHolderIsAskedForRarely(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		if named != 2 {
-			t.Errorf("%d of 20 errors in 200 ms name the holder, instead of 2", named)
-		}
+		equal(t, named, 2, "of 20 errors in 200 ms name the holder")
 	})
 }
 
@@ -371,13 +351,9 @@ func TestNoRightToLabels(t *testing.T) {
 		lease := lock(t, w.locker(quorum.Options{Label: "a"}), "x")
 		time.Sleep(time.Second)
 		_, err := b.TryLock(background, "x")
-		if holder := holderOf(t, err); holder != lease.Owner() {
-			t.Errorf("the holder is %q", holder)
-		}
+		equal(t, holderOf(t, err), lease.Owner(), "the holder is")
 		must[*quorum.Report](t)(b.Inspect(background, "x"))
-		if n := seen.count(quorum.EventNodeFailed); n > 0 {
-			t.Errorf("%d events say that a node failed", n)
-		}
+		atMost(t, seen.count(quorum.EventNodeFailed), 0, "failed nodes")
 	})
 }
 
@@ -410,9 +386,7 @@ func TestHolderOfAShortLeaseIsFoundWithinTheBound(t *testing.T) {
 		began := time.Now()
 		_, err := b.TryLock(background, "x", quorum.WithLease(90*time.Millisecond))
 		_ = holderOf(t, err)
-		if took := time.Since(began); took > 31*time.Millisecond {
-			t.Errorf("TryLock took %v; its bound is 30ms", took)
-		}
+		atMost(t, time.Since(began), 31*time.Millisecond, "TryLock is bounded by 30ms")
 	})
 }
 
@@ -429,9 +403,7 @@ func TestHolderOfManyNamesIsFoundWithFewCommands(t *testing.T) {
 		before := w.sent[0].Load()
 		_, err := b.TryLock(background, "b", quorum.WithNames(append(names, "x")...))
 		_ = holderOf(t, err)
-		if sent := w.sent[0].Load() - before; sent > 20 {
-			t.Errorf("%d commands to a node", sent)
-		}
+		atMost(t, w.sent[0].Load()-before, 20, "commands to a node")
 	})
 }
 

@@ -25,29 +25,17 @@ func TestReentryByTheLeasesContext(t *testing.T) {
 		outer := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		w.sent[0].Store(0)
 		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", reentry))
-		if n := w.sent[0].Load(); n != 0 {
-			t.Errorf("%d commands for the nested lease", n)
-		}
-		if inner.Token() != outer.Token() {
-			t.Error("the nested lease has another token")
-		}
-		if _, err := l.TryLock(background, "x"); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("another owner here: %v", err)
-		}
+		equal(t, w.sent[0].Load(), 0, "commands for the nested lease")
+		equal(t, inner.Token(), outer.Token(), "the nested lease has another token")
+		taken(t, l, "x")
 		for range 2 { // the second does nothing
-			if err := outer.Unlock(background); err != nil {
-				t.Fatal(err)
-			}
+			unlock(t, outer)
 		}
 		if _, err := other.TryLock(background, "x"); !errors.Is(err, quorum.ErrHeld) || inner.Remaining() == 0 {
 			t.Errorf("the first Unlock released: %v", err)
 		}
-		if err := inner.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := other.TryLock(background, "x"); err != nil {
-			t.Errorf("after the last Unlock: %v", err)
-		}
+		unlock(t, inner)
+		expect(t, errorOf(other.TryLock(background, "x")), nil, "after the last Unlock")
 	})
 }
 
@@ -69,9 +57,7 @@ func TestNoReentryUnlessAskedFor(t *testing.T) {
 				}
 				return nil
 			})
-			if err != nil {
-				t.Error(err)
-			}
+			expect(t, err, nil)
 			before := w.sent[0].Load()
 			for _, again := range []quorum.Option{nil, mode} {
 				_, err := l.Lock(outer.Context(), "x", again)
@@ -81,9 +67,7 @@ func TestNoReentryUnlessAskedFor(t *testing.T) {
 				_, err = quorum.LockAll(outer.Context(), []quorum.Member{{Locker: l, Name: "x"}}, again)
 				refused(t, err)
 			}
-			if n := w.sent[0].Load() - before; n != 0 {
-				t.Errorf("%d commands were sent", n)
-			}
+			equal(t, w.sent[0].Load()-before, 0, "commands were sent")
 			ended := make(chan error)
 			go func() {
 				lease, err := l.Lock(background, "x")
@@ -94,9 +78,7 @@ func TestNoReentryUnlessAskedFor(t *testing.T) {
 			}()
 			synctest.Wait()
 			unlock(t, outer)
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			expect(t, <-ended, nil)
 			unlock(t, must[*quorum.Lease](t)(l.Lock(context.WithoutCancel(outer.Context()), "x"))) // it is over
 		}
 	})
@@ -118,21 +100,15 @@ func TestDoEndsItsContextWithTheLease(t *testing.T) {
 		l := w.locker(quorum.Options{})
 		mine := errors.New("mine")
 		err := l.Do(background, "x", func(ctx context.Context, lease *quorum.Lease) error {
-			for _, n := range w.nodes {
-				n.Down(true)
-			}
+			w.nodes.Down(true)
 			<-ctx.Done()
-			if err := context.Cause(ctx); !errors.Is(err, quorum.ErrLost) {
-				t.Errorf("cause: %v", err)
-			}
+			expect(t, context.Cause(ctx), quorum.ErrLost)
 			return mine
 		})
 		if !errors.Is(err, mine) || !errors.Is(err, quorum.ErrLost) {
 			t.Errorf("Do: %v", err)
 		}
-		for _, n := range w.nodes {
-			n.Down(false)
-		}
+		w.nodes.Down(false)
 		l.Close()
 	})
 }
@@ -161,9 +137,7 @@ func TestDoReportsALostLeaseFirst(t *testing.T) {
 				ctx, cancel := context.WithCancel(background)
 				defer cancel()
 				work := func(ctx context.Context) error {
-					for _, n := range w.nodes {
-						n.Down(true)
-					}
+					w.nodes.Down(true)
 					<-ctx.Done()
 					if test.stop {
 						cancel()
@@ -171,9 +145,7 @@ func TestDoReportsALostLeaseFirst(t *testing.T) {
 					return test.give(ctx)
 				}
 				one := w.locker(quorum.Options{}).Do(ctx, "x", func(ctx context.Context, _ *quorum.Lease) error { return work(ctx) })
-				for _, n := range w.nodes {
-					n.Down(false)
-				}
+				w.nodes.Down(false)
 				all := []quorum.Member{{Locker: w.locker(quorum.Options{}), Name: "x"}}
 				several := quorum.DoAll(background, all, func(ctx context.Context, _ *quorum.MultiLease) error { return work(ctx) })
 				for begins, err := range map[string]error{`lease "x" is lost`: one, `member 1 of 1, "x" on n1,n2,n3: lease "x" is lost`: several} {
@@ -245,9 +217,7 @@ func TestDoUnlocksAlsoAfterAPanic(t *testing.T) {
 			defer func() { _ = recover() }()
 			_ = l.Do(background, "x", func(context.Context, *quorum.Lease) error { panic("oops") })
 		}()
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes have the key")
 		ctx, cancel := context.WithCancel(background)
 		err := l.Do(ctx, "x", func(inner context.Context, lease *quorum.Lease) error {
 			cancel()
@@ -257,9 +227,7 @@ func TestDoUnlocksAlsoAfterAPanic(t *testing.T) {
 			}
 			return l.Do(lease.Context(), "x", func(context.Context, *quorum.Lease) error { return nil }, reentry)
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		expect(t, err, nil)
 	})
 }
 
@@ -272,9 +240,7 @@ func TestMaxHoldEndsRenewal(t *testing.T) {
 			t.Errorf("Extend beyond it: %v", err)
 		}
 		<-lease.Context().Done()
-		if d := time.Since(start); d != 10*time.Second {
-			t.Errorf("held for %v", d)
-		}
+		equal(t, time.Since(start), 10*time.Second, "held")
 		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrMaxHold) || !errors.Is(err, quorum.ErrLost) {
 			t.Errorf("cause: %v", err)
 		}
@@ -286,25 +252,17 @@ func TestResumeInAnotherProcess(t *testing.T) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
 		handle := must[quorum.Handle](t)(lease.Detach())
-		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("Unlock after Detach: %v", err)
-		}
+		expect(t, lease.Unlock(background), quorum.ErrNotHeld, "Unlock after Detach")
 		a.Close()
 		time.Sleep(20 * time.Second)
 		again := must[*quorum.Lease](t)(b.Resume(background, handle))
-		if again.Token() != lease.Token() {
-			t.Errorf("token %d was %d", again.Token(), lease.Token())
-		}
+		equal(t, again.Token(), lease.Token(), "token")
 		time.Sleep(time.Minute)
 		if again.Remaining() == 0 {
 			t.Error("the resumed lease was not renewed")
 		}
-		if err := again.Unlock(background); err != nil {
-			t.Error(err)
-		}
-		if _, err := b.Resume(background, handle); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("Resume of what was released: %v", err)
-		}
+		unlock(t, again)
+		expect(t, errorOf(b.Resume(background, handle)), quorum.ErrNotHeld, "Resume of what was released")
 	})
 }
 
@@ -322,22 +280,12 @@ func TestCloseReleasesAndEndsWaiting(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		expect(t, l.Close(), nil)
 		wg.Wait()
-		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrClosed) {
-			t.Errorf("cause: %v", err)
-		}
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes have the key", n)
-		}
-		if _, err := l.Lock(background, "x"); !errors.Is(err, quorum.ErrClosed) {
-			t.Errorf("Lock: %v", err)
-		}
-		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("Unlock: %v", err)
-		}
+		expect(t, context.Cause(lease.Context()), quorum.ErrClosed)
+		equal(t, w.locked("x"), 0, "nodes have the key")
+		expect(t, errorOf(l.Lock(background, "x")), quorum.ErrClosed)
+		expect(t, lease.Unlock(background), quorum.ErrNotHeld)
 		if err := l.Close(); err != nil || theirs.Remaining() == 0 {
 			t.Error("the second Close did something", err)
 		}
@@ -349,16 +297,10 @@ func TestCloseIsBounded(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		must[*quorum.Lease](t)(l.Lock(background, "x"))
-		for _, n := range w.nodes {
-			n.Hang(true)
-		}
+		w.nodes.Hang(true)
 		start := time.Now()
-		if err := l.Close(); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("Close: %v", err)
-		}
-		if d := time.Since(start); d > 2*quorum.Defaults().Timeout {
-			t.Errorf("it took %v", d)
-		}
+		expect(t, l.Close(), quorum.ErrNoQuorum)
+		atMost(t, time.Since(start), 2*quorum.Defaults().Timeout)
 	})
 }
 
@@ -387,9 +329,7 @@ func TestInspect(t *testing.T) {
 			r.Nodes[1].State != "abstaining" || r.Nodes[1].Abstains == 0 {
 			t.Errorf("%+v", r.Nodes)
 		}
-		if err := lease.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, lease)
 		w.foreign("x", time.Minute, 3, 4)
 		check("contended", 2) // one down, one abstaining, one free
 		w.nodes[2].Down(true)
@@ -441,9 +381,7 @@ func TestBreakTellsTheHolderHere(t *testing.T) {
 		if broken, err := l.Break(background, "x"); broken || err != nil {
 			t.Error("breaking a free name:", broken, err)
 		}
-		if _, err := l.TryLock(background, "x"); err != nil {
-			t.Error(err)
-		}
+		expect(t, errorOf(l.TryLock(background, "x")), nil)
 	})
 }
 
@@ -454,17 +392,11 @@ func TestObserverSeesWhatHappens(t *testing.T) {
 		w.foreign("x", 100*time.Millisecond, 0, 1, 2)
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		time.Sleep(15 * time.Second)
-		if err := lease.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, lease)
 		must[*quorum.Lease](t)(l.Lock(background, "y"))
-		for _, n := range w.nodes {
-			n.Down(true)
-		}
+		w.nodes.Down(true)
 		time.Sleep(40 * time.Second)
-		for _, n := range w.nodes {
-			n.Down(false)
-		}
+		w.nodes.Down(false)
 		must[*quorum.Lease](t)(l.Lock(background, "z"))
 		for kind := quorum.EventAcquired; kind <= quorum.EventNodeRecovered; kind++ {
 			if o.count(kind) == 0 && kind != quorum.EventHealed {
@@ -519,9 +451,7 @@ func TestBadOptionsAndArguments(t *testing.T) {
 		if _, err := l.Lock(background, ""); err == nil || !strings.Contains(err.Error(), "empty") {
 			t.Errorf("an empty name: %v", err)
 		}
-		if n := w.sent[0].Load(); n != 0 {
-			t.Errorf("%d commands were sent", n)
-		}
+		equal(t, w.sent[0].Load(), 0, "commands were sent")
 	})
 }
 
@@ -624,28 +554,18 @@ func TestLockersShareNodes(t *testing.T) {
 		}
 		unlock(t, held)
 		wg.Wait()
-		if got := <-order + <-order + <-order; got != "012" {
-			t.Errorf("served in the order %s", got)
-		}
+		equal(t, <-order+<-order+<-order, "012", "served in the order")
 		lost := lock(t, a, "z")
 		waits := make(chan error)
 		go func() { _, err := a.Lock(background, "y"); waits <- err }()
 		time.Sleep(time.Second)
-		if n := listens.Load(); n != 6 {
-			t.Errorf("%d subscriptions", n)
-		}
-		if err := a.Close(); err != nil {
-			t.Error(err)
-		}
-		if err := <-waits; !errors.Is(err, quorum.ErrClosed) {
-			t.Errorf("a waiter: %v", err)
-		}
+		equal(t, listens.Load(), 6, "subscriptions")
+		expect(t, a.Close(), nil)
+		expect(t, <-waits, quorum.ErrClosed, "a waiter")
 		if err := context.Cause(lost.Context()); !errors.Is(err, quorum.ErrClosed) || w.locked("z") != 0 {
 			t.Errorf("a holder: %v, and %d nodes have it", err, w.locked("z"))
 		}
-		if n := listens.Load(); n != 3 {
-			t.Errorf("%d subscriptions", n)
-		}
+		equal(t, listens.Load(), 3, "subscriptions")
 		time.Sleep(5 * time.Minute)
 		if kept.Remaining() == 0 {
 			t.Error("the other lost its lease")
@@ -678,9 +598,7 @@ func TestCloseEndsWhatWasResumedTwice(t *testing.T) {
 		for range 2 {
 			all = append(all, must[*quorum.Lease](t)(l.Resume(background, lease.Handle())))
 		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		expect(t, l.Close(), nil)
 		for i, lease := range all {
 			if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrClosed) {
 				t.Errorf("lease %d: %v", i, err)
@@ -695,18 +613,10 @@ func TestUnlockedLeaseHasNoSay(t *testing.T) {
 		l := w.locker(quorum.Options{})
 		outer := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", reentry))
-		if err := outer.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
-		if err := outer.Extend(background, time.Second); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("Extend: %v", err)
-		}
-		if _, err := outer.Detach(); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("Detach: %v", err)
-		}
-		if err := inner.Unlock(background); err != nil {
-			t.Errorf("the inner one: %v", err)
-		}
+		unlock(t, outer)
+		expect(t, outer.Extend(background, time.Second), quorum.ErrNotHeld)
+		expect(t, errorOf(outer.Detach()), quorum.ErrNotHeld)
+		unlock(t, inner)
 	})
 }
 
@@ -727,11 +637,7 @@ func TestTryLockNextToClose(t *testing.T) {
 		}()
 		time.Sleep(time.Millisecond)
 		go l.Close()
-		if err := <-tried; !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("TryLock: %v", err)
-		}
-		if err := <-waited; !errors.Is(err, quorum.ErrClosed) {
-			t.Errorf("Lock: %v", err)
-		}
+		expect(t, <-tried, quorum.ErrHeld)
+		expect(t, <-waited, quorum.ErrClosed)
 	})
 }

@@ -43,9 +43,7 @@ func TestErrorAfterABreakMatchesErrLost(t *testing.T) {
 		"Unlock after Extend": func(l *quorum.Locker, gone breaks) error {
 			lease := lock(t, l, "x")
 			gone(lease)
-			if err := lease.Extend(background, quorum.Defaults().Lease); !errors.Is(err, quorum.ErrLost) {
-				t.Errorf("Extend: %v", err)
-			}
+			expect(t, lease.Extend(background, quorum.Defaults().Lease), quorum.ErrLost)
 			return lease.Unlock(background)
 		},
 	}
@@ -54,9 +52,7 @@ func TestErrorAfterABreakMatchesErrLost(t *testing.T) {
 			for how, gone := range map[string]breaks{
 				"broken": func(*quorum.Lease) { must[bool](t)(w.locker(quorum.Options{}).Break(background, "x")) },
 				"forgotten": func(*quorum.Lease) {
-					for _, n := range w.nodes {
-						n.Restart(true)
-					}
+					w.nodes.Restart(true)
 				},
 			} {
 				err := call(w.locker(quorum.Options{NoRestartGuard: true}), gone)

@@ -86,9 +86,7 @@ func TestMinHoldOutlastsItsLease(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		lease, begun := lock(t, w.locker(hour), "x", quorum.WithFixedLease(time.Second), quorum.WithMinHold(minute)), time.Now()
 		time.Sleep(2 * time.Second)
-		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrLost) {
-			t.Errorf("Unlock: %v", err)
-		}
+		expect(t, lease.Unlock(background), quorum.ErrLost)
 		freeAfter(t, w, "x", begun, kept)
 	})
 }
@@ -102,9 +100,7 @@ func TestMinHoldOnAHealedNode(t *testing.T) {
 		time.Sleep(11 * time.Second)
 		cut.Store(true)
 		time.Sleep(minute - 12*time.Second)
-		if n := w.holders("x", lease.Owner()); n != 3 {
-			t.Errorf("%d nodes have it when its time is nearly over", n)
-		}
+		equal(t, w.holders("x", lease.Owner()), 3, "nodes have it when its time is nearly over")
 	})
 }
 
@@ -167,9 +163,7 @@ func TestMinHoldIsBroken(t *testing.T) {
 
 		lease := lock(t, l, "x", quorum.WithMinHold(minute))
 		must[bool](t)(other.Break(background, "x"))
-		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("Unlock of a broken lock: %v", err)
-		}
+		expect(t, lease.Unlock(background), quorum.ErrNotHeld, "Unlock of a broken lock")
 	})
 }
 
@@ -179,9 +173,7 @@ func TestMinHoldUnconfirmed(t *testing.T) {
 		l, cut := w.cuttable(hour)
 		lease := lock(t, l, "x", quorum.WithMinHold(minute))
 		cut.Store(true)
-		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("Unlock: %v", err)
-		}
+		expect(t, lease.Unlock(background), quorum.ErrNoQuorum)
 	})
 }
 
@@ -278,9 +270,7 @@ func TestMinHoldOnServers(t *testing.T) {
 			lease := lock(t, l, "x", quorum.WithMinHold(700*time.Millisecond))
 			unlock(t, lease)
 			if closes {
-				if err := l.Close(); err != nil {
-					t.Error(err)
-				}
+				expect(t, l.Close(), nil)
 			}
 			all[0].Kill()
 			next := lock(t, other, "x")

@@ -40,9 +40,7 @@ func TestJointIsAllOrNothing(t *testing.T) {
 		if want := `member 2 of 2, "y" on n4,n5,n6: acquire "y": lock is held by another owner`; !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v", err)
 		}
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes have the other member", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes have the other member")
 		w.nodes[0].Down(true)
 		w.nodes[1].Down(true)
 		if _, err := quorum.LockAll(background, both, atOnce); !errors.Is(err, quorum.ErrNoQuorum) || !strings.HasPrefix(err.Error(), "member 1 of 2") {
@@ -59,9 +57,7 @@ func TestJointIsAllOrNothing(t *testing.T) {
 		if w.locked("x") != 0 || w.locked("y") != 0 {
 			t.Errorf("after Unlock on %d and %d nodes", w.locked("x"), w.locked("y"))
 		}
-		if err := j.Unlock(background); err != nil {
-			t.Errorf("again: %v", err)
-		}
+		unlock(t, j)
 	})
 }
 
@@ -134,17 +130,13 @@ func TestJointsWithOtherNamesComeApart(t *testing.T) {
 func TestJointIsValidAsLongAsItsShortestPart(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
-		for _, n := range w.nodes {
-			n.Delay(100 * time.Millisecond)
-		}
+		w.nodes.Delay(100 * time.Millisecond)
 		both[1].Options = []quorum.Option{quorum.WithLease(10 * time.Second)}
 		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
 		if got, want := j.Remaining(), 10*time.Second-102*time.Millisecond-100*time.Millisecond; got != want {
 			t.Errorf("%v remain, want %v", got, want)
 		}
-		if err := j.Extend(background, 25*time.Second); err != nil {
-			t.Error(err)
-		}
+		expect(t, j.Extend(background, 25*time.Second), nil)
 		if got, want := j.Remaining(), 25*time.Second-252*time.Millisecond-100*time.Millisecond; got != want {
 			t.Errorf("%v remain, want %v", got, want)
 		}
@@ -153,9 +145,7 @@ func TestJointIsValidAsLongAsItsShortestPart(t *testing.T) {
 			t.Error(context.Cause(j.Context()))
 		}
 		unlock(t, j)
-		if err := context.Cause(j.Context()); err != quorum.ErrNotHeld {
-			t.Errorf("its context ended with %v", err)
-		}
+		equal(t, context.Cause(j.Context()), quorum.ErrNotHeld, "its context ended with")
 	})
 }
 
@@ -165,14 +155,10 @@ func TestJointEndsWithItsFirstPart(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
 		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
-		for _, n := range w.nodes[3:] {
-			n.Hang(true)
-		}
+		w.nodes[3:].Hang(true)
 		err := quorum.DoAll(j.Context(), both, func(ctx context.Context, inner *quorum.MultiLease) error {
 			<-ctx.Done()
-			if w.locked("y") != 3 {
-				t.Errorf("the context ended when %d nodes had the key", w.locked("y"))
-			}
+			equal(t, w.locked("y"), 3, "nodes had the key when the context ended")
 			return nil
 		}, reentry)
 		if !errors.Is(err, quorum.ErrLost) || !errors.Is(err, quorum.ErrNotHeld) {
@@ -181,13 +167,9 @@ func TestJointEndsWithItsFirstPart(t *testing.T) {
 		if err := context.Cause(j.Context()); !errors.Is(err, quorum.ErrLost) || !strings.HasPrefix(err.Error(), `member 2 of 2, "y" on n4,n5,n6: `) {
 			t.Errorf("cause: %v", err)
 		}
-		if j.Remaining() != 0 {
-			t.Errorf("%v remain", j.Remaining())
-		}
+		equal(t, j.Remaining(), 0, "remain")
 		time.Sleep(time.Minute)
-		if w.locked("x") != 3 {
-			t.Errorf("%d nodes have the member that was not lost", w.locked("x"))
-		}
+		equal(t, w.locked("x"), 3, "nodes have the member that was not lost")
 		start := time.Now()
 		if err := j.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) || !strings.Contains(err.Error(), "member 2 of 2") || strings.Contains(err.Error(), "member 1 of 2") {
 			t.Errorf("Unlock: %v", err)
@@ -195,9 +177,7 @@ func TestJointEndsWithItsFirstPart(t *testing.T) {
 		if w.locked("x") != 0 || time.Since(start) > quorum.Defaults().Timeout {
 			t.Errorf("%d nodes have it %v after Unlock", w.locked("x"), time.Since(start))
 		}
-		for _, n := range w.nodes[3:] {
-			n.Hang(false)
-		}
+		w.nodes[3:].Hang(false)
 	})
 }
 
@@ -221,9 +201,7 @@ func TestJointNests(t *testing.T) {
 			t.Errorf("on %d and %d nodes", w.locked("x"), w.locked("y"))
 		}
 		unlock(t, one)
-		if w.locked("y") != 0 {
-			t.Errorf("on %d nodes", w.locked("y"))
-		}
+		equal(t, w.locked("y"), 0, "on nodes")
 	})
 }
 
@@ -234,9 +212,7 @@ func TestReentryIsOfOneDeployment(t *testing.T) {
 		north, south := both[0].Locker, both[1].Locker
 		lease := lock(t, north, "x")
 		must[*quorum.Lease](t)(south.TryLock(lease.Context(), "x", reentry))
-		if _, err := south.TryLock(lease.Context(), "x", reentry); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("two that do not know of each other hold one name: %v", err)
-		}
+		expect(t, errorOf(south.TryLock(lease.Context(), "x", reentry)), quorum.ErrHeld, "two that do not know of each other hold one name")
 	})
 }
 
@@ -262,12 +238,8 @@ func TestJointWaitIsBounded(t *testing.T) {
 			t.Errorf("after %v: %v", d, err)
 		}
 		time.AfterFunc(time.Second, func() { both[1].Locker.Close() })
-		if _, err := quorum.LockAll(background, both); !errors.Is(err, quorum.ErrClosed) {
-			t.Errorf("got %v", err)
-		}
-		if w.locked("x") != 0 {
-			t.Errorf("%d nodes have the other member", w.locked("x"))
-		}
+		expect(t, errorOf(quorum.LockAll(background, both)), quorum.ErrClosed)
+		equal(t, w.locked("x"), 0, "nodes have the other member")
 	})
 }
 
@@ -295,9 +267,7 @@ func TestJointDoesNotHoardWhatItHas(t *testing.T) {
 				return
 			}
 			time.Sleep(70 * time.Second) // until about 10:15
-			if n := w.locked("y"); n != 0 {
-				t.Errorf("%d nodes have what is free, because of something else", n)
-			}
+			equal(t, w.locked("y"), 0, "nodes have what is free, because of something else")
 			unlock(t, lease)
 		})
 		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
@@ -322,27 +292,19 @@ func TestJointOfFixedLeasesIsWhole(t *testing.T) {
 func testJointOfFixedLeases(t *testing.T, part int, option quorum.Option) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
-		for _, n := range w.nodes {
-			n.Delay(time.Millisecond)
-		}
+		w.nodes.Delay(time.Millisecond)
 		w.foreign("y", 40*time.Second, 3, 4, 5)
 		both[part].Options = []quorum.Option{option}
 		time.AfterFunc(3*time.Second, func() {
-			if n := w.locked("x"); n != 0 {
-				t.Errorf("%d nodes have what was not to be held", n)
-			}
+			equal(t, w.locked("x"), 0, "nodes have what was not to be held")
 		})
 		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
 		if left := j.Remaining(); left < 4900*time.Millisecond {
 			t.Errorf("%v remain", left)
 		}
 		<-j.Context().Done()
-		if err := context.Cause(j.Context()); !errors.Is(err, quorum.ErrLost) {
-			t.Error(err)
-		}
-		if err := j.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Error(err)
-		}
+		expect(t, context.Cause(j.Context()), quorum.ErrLost)
+		expect(t, j.Unlock(background), quorum.ErrNotHeld)
 	})
 }
 
@@ -352,16 +314,12 @@ func TestJointThatLapsedWhileItWasTaken(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
 		both[0].Options = []quorum.Option{quorum.WithFixedLease(100 * time.Millisecond)}
-		for _, n := range w.nodes[3:] {
-			n.Delay(200 * time.Millisecond)
-		}
+		w.nodes[3:].Delay(200 * time.Millisecond)
 		if _, err := quorum.LockAll(background, both, atOnce); !errors.Is(err, quorum.ErrLost) || !strings.HasPrefix(err.Error(), "member 1 of 2") {
 			t.Errorf("got %v", err)
 		}
 		time.AfterFunc(time.Second, func() {
-			for _, n := range w.nodes[3:] {
-				n.Delay(0)
-			}
+			w.nodes[3:].Delay(0)
 		})
 		start := time.Now()
 		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
@@ -378,12 +336,8 @@ func TestJointThatFailsSparesTheNodes(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
 		both[0].Options = []quorum.Option{quorum.WithFixedLease(100 * time.Millisecond)}
-		for _, n := range w.nodes[3:] {
-			n.Delay(200 * time.Millisecond)
-		}
-		if _, err := quorum.LockAll(background, both, quorum.WithWait(time.Minute)); !errors.Is(err, quorum.ErrLost) {
-			t.Errorf("got %v", err)
-		}
+		w.nodes[3:].Delay(200 * time.Millisecond)
+		expect(t, errorOf(quorum.LockAll(background, both, quorum.WithWait(time.Minute))), quorum.ErrLost)
 		if n := w.sent[0].Load(); n > 2*60*5/4+20 { // to lock and to unlock, each second or so
 			t.Errorf("%d commands to a node in a minute", n)
 		}
@@ -395,19 +349,11 @@ func TestJointUnlockWaitsOnce(t *testing.T) {
 	inWorld(t, 6, func(w *world) {
 		both := w.process()
 		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
-		for _, n := range w.nodes {
-			n.Hang(true)
-		}
+		w.nodes.Hang(true)
 		start := time.Now()
-		if err := j.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("Unlock: %v", err)
-		}
-		if d := time.Since(start); d > quorum.Defaults().Timeout {
-			t.Errorf("it took %v", d)
-		}
-		for _, n := range w.nodes {
-			n.Hang(false)
-		}
+		expect(t, j.Unlock(background), quorum.ErrNoQuorum)
+		atMost(t, time.Since(start), quorum.Defaults().Timeout)
+		w.nodes.Hang(false)
 	})
 }
 
@@ -442,9 +388,7 @@ func TestBadParts(t *testing.T) {
 				t.Errorf("want an error about %q, got %v", want, err)
 			}
 		}
-		if w.sent[0].Load() != 0 {
-			t.Error("commands were sent")
-		}
+		equal(t, w.sent[0].Load(), 0, "commands were sent")
 	})
 }
 
@@ -463,15 +407,11 @@ func TestRealJoint(t *testing.T) {
 		wg.Go(func() {
 			for range 25 {
 				err := quorum.DoAll(background, p, func(context.Context, *quorum.MultiLease) error {
-					if n := inside.Add(1); n != 1 {
-						t.Errorf("%d are inside", n)
-					}
+					equal(t, inside.Add(1), 1, "inside")
 					inside.Add(-1)
 					return nil
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				expect(t, err, nil)
 			}
 		})
 	}
@@ -484,12 +424,8 @@ func TestRealJoint(t *testing.T) {
 	if err := context.Cause(j.Context()); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, node.ErrUnreachable) {
 		t.Errorf("cause: %v", err)
 	}
-	if _, err := others[1].Locker.TryLock(background, "x"); !errors.Is(err, quorum.ErrHeld) {
-		t.Errorf("the other deployment: %v", err)
-	}
-	if err := j.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("Unlock: %v", err)
-	}
+	expect(t, errorOf(others[1].Locker.TryLock(background, "x")), quorum.ErrHeld, "the other deployment")
+	expect(t, j.Unlock(background), quorum.ErrNotHeld)
 	unlock(t, lock(t, others[1].Locker, "x"))
 }
 
@@ -507,9 +443,7 @@ func TestLockAllBesideNames(t *testing.T) {
 		start := time.Now()
 		parts := []quorum.Member{{Locker: l, Name: "a"}, {Locker: l, Name: "aa"}, {Locker: l, Name: "b"}}
 		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, parts))
-		if d := time.Since(start); d > 1100*time.Millisecond {
-			t.Errorf("LockAll took %v", d)
-		}
+		atMost(t, time.Since(start), 1100*time.Millisecond, "LockAll took")
 		_ = j.Unlock(background)
 		wg.Wait()
 	})

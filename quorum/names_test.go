@@ -48,23 +48,17 @@ func TestNamesTakeOneRoundTrip(t *testing.T) {
 			if n := w.holders(name, lease.Owner()); n != 5 {
 				t.Errorf("%d nodes have %s", n, name)
 			}
-			if _, err := other.TryLock(background, name); !errors.Is(err, quorum.ErrHeld) {
-				t.Errorf("%s: %v", name, err)
-			}
+			taken(t, other, name)
 		}
 		taken(t, other, "x", quorum.WithNames("c", "y"))
 		w.sent[0].Store(0)
 		unlock(t, lease)
 		again := lock(t, l, "a", quorum.WithNames("c", "b"))
-		if n := w.sent[0].Load(); n != 2 {
-			t.Errorf("%d commands to release and acquire", n)
-		}
+		equal(t, w.sent[0].Load(), 2, "commands to release and acquire")
 		if again.Token() <= lease.Token() {
 			t.Error("the token did not rise")
 		}
-		if w.locked("x")+w.locked("y") != 0 {
-			t.Error("something is left")
-		}
+		equal(t, w.locked("x")+w.locked("y"), 0, "nodes keep one")
 	})
 }
 
@@ -105,22 +99,14 @@ func TestLossOfOneNameIsLossOfAll(t *testing.T) {
 		}
 		start := time.Now()
 		<-lease.Context().Done()
-		if d := time.Since(start); d > 10*time.Second+quorum.Defaults().Timeout {
-			t.Errorf("it took %v", d)
-		}
+		atMost(t, time.Since(start), 10*time.Second+quorum.Defaults().Timeout)
 		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), `"a,b,c"`) {
 			t.Errorf("cause: %v", err)
 		}
-		if w.locked("a") != 5 {
-			t.Errorf("%d nodes have what was not broken", w.locked("a"))
-		}
-		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("Unlock: %v", err)
-		}
+		equal(t, w.locked("a"), 5, "nodes have what was not broken")
+		expect(t, lease.Unlock(background), quorum.ErrNotHeld)
 		synctest.Wait() // Unlock does not, as the lease had ended
-		if w.locked("a")+w.locked("c") != 0 {
-			t.Error("something is left")
-		}
+		equal(t, w.locked("a")+w.locked("c"), 0, "nodes keep one")
 		time.Sleep(time.Minute)
 		if before.Context().Err() != nil || after.Context().Err() != nil {
 			t.Error("other leases of the same renewal are lost, too")
@@ -143,9 +129,7 @@ func TestNamesAreHealed(t *testing.T) {
 			}
 		}
 		unlock(t, lease)
-		if n := w.locked("a") + w.locked("b") + w.locked("c"); n != 0 {
-			t.Errorf("%d keys are left", n)
-		}
+		equal(t, w.locked("a")+w.locked("b")+w.locked("c"), 0, "keys are left")
 	})
 }
 
@@ -192,9 +176,7 @@ func TestNamesWaitInAllTheirLines(t *testing.T) {
 		}
 		unlock(t, held)
 		wg.Wait()
-		if got := fmt.Sprint(order); got != "[a c b ab ca]" {
-			t.Errorf("order %v", got)
-		}
+		equal(t, fmt.Sprint(order), "[a c b ab ca]", "order")
 	})
 }
 
@@ -206,9 +188,7 @@ func TestNamesNest(t *testing.T) {
 		lease := lock(t, l, "a", quorum.WithNames("b", "c"))
 		part := must[*quorum.Lease](t)(l.TryLock(lease.Context(), "c", quorum.WithNames("b"), reentry))
 		one := must[*quorum.Lease](t)(l.Lock(part.Context(), "b", reentry))
-		if one.Token() != lease.Token() {
-			t.Error("a nested lease has a token of its own")
-		}
+		equal(t, one.Token(), lease.Token(), "a nested lease has a token of its own")
 		for _, names := range [][]string{{"c", "d"}, {"b", "0"}} {
 			_, err := l.Lock(one.Context(), names[0], quorum.WithNames(names[1:]...), reentry)
 			if !errors.Is(err, quorum.ErrDeadlock) {
@@ -216,19 +196,13 @@ func TestNamesNest(t *testing.T) {
 			}
 		}
 		other := must[*quorum.Lease](t)(l.Lock(lease.Context(), "d", reentry))
-		if _, err := l.Lock(other.Context(), "d", quorum.WithNames("c"), reentry); !errors.Is(err, quorum.ErrDeadlock) {
-			t.Errorf("parts of two leases: %v", err)
-		}
+		expect(t, errorOf(l.Lock(other.Context(), "d", quorum.WithNames("c"), reentry)), quorum.ErrDeadlock, "parts of two leases")
 		_ = other.Unlock(background)
 		_ = lease.Unlock(background)
 		_ = part.Unlock(background)
-		if w.locked("a") != 3 {
-			t.Errorf("%d nodes have it", w.locked("a"))
-		}
+		equal(t, w.locked("a"), 3, "nodes have it")
 		_ = one.Unlock(background)
-		if w.locked("a") != 0 {
-			t.Errorf("%d nodes have it", w.locked("a"))
-		}
+		equal(t, w.locked("a"), 0, "nodes have it")
 
 		// When it is over, it is in nobody's way.
 		lease = lock(t, l, "a", quorum.WithNames("b"))
@@ -288,9 +262,7 @@ func TestNamesAreHandedOver(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		unlock(t, resumed)
-		if w.locked("x")+w.locked("y") != 0 {
-			t.Error("something is left")
-		}
+		equal(t, w.locked("x")+w.locked("y"), 0, "nodes keep one")
 		if _, err := a.Lock(background, "x", quorum.WithNames("")); err == nil || !strings.Contains(err.Error(), "empty") {
 			t.Errorf("an empty name: %v", err)
 		}
@@ -306,9 +278,7 @@ func TestJointOfNames(t *testing.T) {
 		if w.locked("y") != 6 || w.locked("z") != 3 {
 			t.Errorf("on %d and %d nodes", w.locked("y"), w.locked("z"))
 		}
-		if _, err := quorum.LockAll(j.Context(), both, reentry, atOnce); err != nil {
-			t.Error(err)
-		}
+		expect(t, errorOf(quorum.LockAll(j.Context(), both, reentry, atOnce)), nil)
 		if _, err := quorum.LockAll(background, append(both, quorum.Member{Locker: both[0].Locker, Name: "z"}), atOnce); err == nil || !strings.Contains(err.Error(), "members 1 and 3 are both") {
 			t.Errorf("got %v", err)
 		}
@@ -358,9 +328,7 @@ func TestUnlockOfNamesOfWhichOneWasBroken(t *testing.T) {
 		lease := lock(t, l, "a", quorum.WithNames("b"))
 		must[bool](t)(other.Break(background, "b"))
 		next := tryLock(t, other, "b")
-		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("Unlock: %v", err)
-		}
+		expect(t, lease.Unlock(background), quorum.ErrNotHeld)
 		unlock(t, next)
 	})
 }
@@ -418,12 +386,8 @@ func TestNamesWaitForWhoHasThemAll(t *testing.T) {
 		l := w.locker(quorum.Options{})
 		held := lock(t, l, "x", quorum.WithNames("y", "z"), quorum.WithFixedLease(quorum.Defaults().Lease))
 		before := w.sent[0].Load()
-		if _, err := l.Lock(background, "x", quorum.WithNames("z"), quorum.WithWait(10*time.Second)); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("got %v", err)
-		}
-		if n := w.sent[0].Load() - before; n > 0 {
-			t.Errorf("%d commands to a node", n)
-		}
+		expect(t, errorOf(l.Lock(background, "x", quorum.WithNames("z"), quorum.WithWait(10*time.Second))), quorum.ErrHeld)
+		atMost(t, w.sent[0].Load()-before, 0, "commands to a node")
 		unlock(t, held)
 	})
 }

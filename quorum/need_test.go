@@ -20,9 +20,7 @@ func TestNeedIsWhatMustGrant(t *testing.T) {
 		inWorld(t, c.nodes, func(w *world) {
 			l := w.locker(quorum.Options{Quorum: c.need})
 			spare := c.nodes - c.need
-			for _, n := range w.nodes[:spare] {
-				n.Down(true)
-			}
+			w.nodes[:spare].Down(true)
 			lease, err := l.TryLock(background, "x")
 			if err != nil {
 				t.Fatalf("need %d of %d, %d down: %v", c.need, c.nodes, spare, err)
@@ -34,9 +32,7 @@ func TestNeedIsWhatMustGrant(t *testing.T) {
 			if !errors.Is(err, quorum.ErrNoQuorum) || !strings.Contains(err.Error(), sum) {
 				t.Errorf("need %d of %d, %d down: %v", c.need, c.nodes, spare+1, err)
 			}
-			for _, n := range w.nodes {
-				n.Down(false)
-			}
+			w.nodes.Down(false)
 		})
 	}
 }
@@ -76,9 +72,7 @@ func TestNeedCountsAtRenewalToo(t *testing.T) {
 		l := w.locker(quorum.Options{Quorum: 5})
 		lease := lock(t, l, "x")
 		w.nodes[4].Down(true)
-		if err := lease.Extend(background, 30*time.Second); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("Extend: %v", err)
-		}
+		expect(t, lease.Extend(background, 30*time.Second), quorum.ErrNoQuorum)
 		start := time.Now()
 		<-lease.Context().Done()
 		if d := time.Since(start); d < 29*time.Second || d > 30*time.Second {
@@ -104,9 +98,7 @@ func TestNeedIsMadeUpByHealing(t *testing.T) {
 		if err := context.Cause(lease.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n := w.holders("x", lease.Owner()); n != 5 {
-			t.Errorf("%d nodes have the key", n)
-		}
+		equal(t, w.holders("x", lease.Owner()), 5, "nodes have the key")
 		if healed, failed := o.count(quorum.EventHealed), o.count(quorum.EventExtendFailed); healed != 2 || failed != 1 {
 			t.Errorf("%d healed, %d renewals failed", healed, failed)
 		}
@@ -131,9 +123,7 @@ func TestNeedDoesNotHideABrokenLease(t *testing.T) {
 		}
 		start := time.Now()
 		<-lease.Context().Done()
-		if d := time.Since(start); d > 10*time.Second+quorum.Defaults().Timeout {
-			t.Errorf("it took %v", d)
-		}
+		atMost(t, time.Since(start), 10*time.Second+quorum.Defaults().Timeout)
 		w.nodes[4].Down(false)
 	})
 }
@@ -180,9 +170,7 @@ func TestNeedCountsAtUnlock(t *testing.T) {
 		l := w.locker(quorum.Options{Quorum: 3})
 		lease := lock(t, l, "x")
 		w.nodes[0].Down(true)
-		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("Unlock: %v", err)
-		}
+		expect(t, lease.Unlock(background), quorum.ErrNoQuorum)
 		w.nodes[0].Down(false)
 		time.Sleep(5 * time.Second)
 		unlock(t, tryLock(t, l, "x"))

@@ -2,7 +2,6 @@ package quorum_test
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -68,15 +67,11 @@ func TestReleaseHandsTheLockOn(t *testing.T) {
 		released := time.Now()
 		go unlock(t, held)
 		lease := <-ended
-		if took := time.Since(released); took > 5*time.Millisecond {
-			t.Errorf("handed over after %v; a release takes 5ms, and to ask takes 10ms", took)
-		}
+		atMost(t, time.Since(released), 5*time.Millisecond, "a release takes 5ms, and to ask takes 10ms")
 		if !isOffer(lease) || lease.Token() <= held.Token() {
 			t.Errorf("owner %s, token %d after %d", lease.Owner(), lease.Token(), held.Token())
 		}
-		if left := lease.Remaining(); left > standsFor {
-			t.Errorf("may be relied on for %v, and was asked for more than %v before its end", left, standsFor)
-		}
+		atMost(t, lease.Remaining(), standsFor, "it may be relied on for longer than it was asked to stand")
 		time.Sleep(standsFor)
 		if left := lease.Remaining(); left < quorum.Defaults().Lease/2 {
 			t.Errorf("not renewed: %v left", left)
@@ -86,9 +81,7 @@ func TestReleaseHandsTheLockOn(t *testing.T) {
 			t.Errorf("%d nodes have it, for %v", n, lease.Remaining())
 		}
 		unlock(t, lease)
-		if n := w.locked("x"); n > 0 {
-			t.Errorf("%d nodes keep it", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes keep it")
 	})
 }
 
@@ -221,14 +214,10 @@ func TestFewNodesHandOverNothing(t *testing.T) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
 		ended := waiting(w.locker(quorum.Options{}))
 		hang := func(h bool) {
-			for _, n := range w.nodes[2:] {
-				n.Hang(h)
-			}
+			w.nodes[2:].Hang(h)
 		}
 		hang(true)
-		if err := held.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Error(err)
-		}
+		expect(t, held.Unlock(background), quorum.ErrNoQuorum)
 		time.Sleep(time.Second)
 		select {
 		case <-ended:
@@ -243,9 +232,7 @@ func TestFewNodesHandOverNothing(t *testing.T) {
 		}
 		unlock(t, lease)
 		time.Sleep(time.Second)
-		if n := w.locked("x"); n > 0 {
-			t.Errorf("%d nodes keep it", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes keep it")
 	})
 }
 
@@ -351,9 +338,7 @@ func TestLateHandingOverLeavesNothing(t *testing.T) {
 			if n := w.locked("x"); n > 0 {
 				t.Errorf("%d nodes keep it, held for %v", n, hold)
 			}
-			if n := w.inLine("x"); n > 0 {
-				t.Errorf("%d nodes have a place in line", n)
-			}
+			equal(t, w.inLine("x"), 0, "nodes have a place in line")
 		}
 	})
 }
@@ -431,9 +416,7 @@ func TestLongestHoldOfWhatWasHandedOver(t *testing.T) {
 			t.Error("over too early")
 		}
 		time.Sleep(200 * time.Millisecond)
-		if lease.Remaining() > 0 {
-			t.Error("over too late")
-		}
+		atMost(t, lease.Remaining(), 0, "over too late")
 	})
 }
 
@@ -512,9 +495,7 @@ func TestLateHandingOverAfterDetach(t *testing.T) {
 		handle := must[quorum.Handle](t)((<-ended).Detach())
 		resumed := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Resume(background, handle))
 		time.Sleep(100 * time.Millisecond)
-		if n := w.holders("x", resumed.Owner()); n != 3 {
-			t.Errorf("%d nodes have it", n)
-		}
+		equal(t, w.holders("x", resumed.Owner()), 3, "nodes have it")
 		w.nodes[2].Delay(0)
 		unlock(t, resumed)
 	})

@@ -26,9 +26,7 @@ func TestPrefixIsBeforeNamesOnTheNodesAlone(t *testing.T) {
 			if w.locked("a/x") != 3 || w.locked("b/x") != 3 || w.locked("x") != 0 {
 				t.Errorf("on %d, %d and %d nodes", w.locked("a/x"), w.locked("b/x"), w.locked("x"))
 			}
-			if _, err := bare.TryLock(background, "a/x"); !errors.Is(err, quorum.ErrHeld) {
-				t.Errorf("the name with its prefix: %v", err)
-			}
+			taken(t, bare, "a/x")
 			if _, err := again.TryLock(background, "x"); !errors.Is(err, quorum.ErrHeld) || strings.Contains(err.Error(), "a/") {
 				t.Errorf("the name by another program: %v", err)
 			}
@@ -47,9 +45,7 @@ func TestPrefixIsBeforeNamesOnTheNodesAlone(t *testing.T) {
 			began := time.Now()
 			unlock(t, held)
 			lease := <-next
-			if d := time.Since(began); d > 50*time.Millisecond {
-				t.Errorf("it waited for %v after the release", d)
-			}
+			atMost(t, time.Since(began), 50*time.Millisecond, "it waited after the release")
 			handle := must[quorum.Handle](t)(lease.Detach())
 			if strings.Contains(string(handle), "/") {
 				t.Errorf("a handle: %v", handle)

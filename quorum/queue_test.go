@@ -74,9 +74,7 @@ func TestFarProgramHasItsTurn(t *testing.T) {
 			for range 10 {
 				use(t, away, "x", func(*quorum.Lease) {}, opts...)
 			}
-			if took := time.Since(began); took > 2*time.Second {
-				t.Errorf("10 turns took %v", took)
-			}
+			atMost(t, time.Since(began), 2*time.Second, "10 turns took")
 			others.Wait()
 		})
 	}
@@ -101,9 +99,7 @@ func TestProgramsTakeTurns(t *testing.T) {
 		for range 10 {
 			use(t, one, "x", func(*quorum.Lease) { time.Sleep(time.Millisecond) })
 		}
-		if took := time.Since(began); took > 200*time.Millisecond {
-			t.Errorf("10 turns took %v", took)
-		}
+		atMost(t, time.Since(began), 200*time.Millisecond, "10 turns took")
 		over.Store(true)
 		tasks.Wait()
 	})
@@ -134,9 +130,7 @@ func hangsInLine(t *testing.T, most time.Duration, opts ...quorum.Option) {
 		hangs.Store(true)
 		unlock(t, held)
 		released := time.Now()
-		if took := (<-done).Sub(released); took > most*6/5 {
-			t.Errorf("the lock was free for %v", took)
-		}
+		atMost(t, (<-done).Sub(released), most*6/5, "the lock was free")
 		hangs.Store(false)
 		task.Wait()
 	})
@@ -201,9 +195,7 @@ func TestSubscriptionIsNoTurn(t *testing.T) {
 		for range w.nodes {
 			(<-confirmations)()
 		}
-		if who := <-served; who != "first" {
-			t.Errorf("the %s is served first", who)
-		}
+		equal(t, <-served, "first", "served first")
 		<-served
 		tasks.Wait()
 	})
@@ -235,9 +227,7 @@ func TestWaiterInLineHearsOfForeignReleases(t *testing.T) {
 			n.Publish(node.Channel("x"))
 		}
 		released := time.Now()
-		if took := (<-done).Sub(released); took > 10*time.Millisecond {
-			t.Errorf("the lock was free for %v", took)
-		}
+		atMost(t, (<-done).Sub(released), 10*time.Millisecond, "the lock was free")
 		task.Wait()
 	})
 }
@@ -252,9 +242,7 @@ func TestHealingPassesThoseInLine(t *testing.T) {
 		go use(t, holder, "x", func(le *quorum.Lease) {
 			w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Del("x") })
 			time.Sleep(quorum.Defaults().Lease) // it is renewed meanwhile
-			if n := w.holders("x", le.Owner()); n != 3 {
-				t.Errorf("%d nodes have the lock", n)
-			}
+			equal(t, w.holders("x", le.Owner()), 3, "nodes have the lock")
 		})
 		time.Sleep(100 * time.Millisecond)
 		done := make(chan bool)

@@ -3,7 +3,6 @@ package quorum_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
@@ -37,18 +36,14 @@ func TestRepeatedReleaseLeavesThePlace(t *testing.T) {
 		}()
 		for range 20 {
 			time.Sleep(100 * time.Millisecond)
-			if n := w.locked(node.QueueKey("x")); n != 5 {
-				t.Errorf("%d nodes know that a writer waits", n)
-			}
+			equal(t, w.locked(node.QueueKey("x")), 5, "nodes know that a writer waits")
 		}
 		w.nodes[0].DropReplies(false)
 		_ = lease.Unlock(background)
 		<-done
 		a.Close()
 		b.Close()
-		if n := w.locked(node.QueueKey("x")); n != 0 {
-			t.Errorf("%d nodes still think so", n)
-		}
+		equal(t, w.locked(node.QueueKey("x")), 0, "nodes still think so")
 	})
 }
 
@@ -109,15 +104,9 @@ func TestReadersAndWritersAreRenewed(t *testing.T) {
 			}
 			unlock(t, lease)
 		}
-		if n := w.locked("x"); n != 5 {
-			t.Errorf("%d nodes have the lease that lasts longest", n)
-		}
-		if n := o.count(quorum.EventExtendFailed); n != 0 {
-			t.Errorf("%d renewals failed", n)
-		}
-		if err := long.Extend(background, 8*time.Minute); err != nil {
-			t.Error(err)
-		}
+		equal(t, w.locked("x"), 5, "nodes have the lease that lasts longest")
+		equal(t, o.count(quorum.EventExtendFailed), 0, "renewals failed")
+		expect(t, long.Extend(background, 8*time.Minute), nil)
 		unlock(t, long)
 		for _, name := range []string{"x", "y", "z"} {
 			if n := w.locked(name); n != 0 {
@@ -161,14 +150,10 @@ func TestReadersAreHealedHandedOverAndBroken(t *testing.T) {
 			t.Fatal(broken, err)
 		}
 		for _, lease := range []*quorum.Lease{resumed, second} { // of the same Locker
-			if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
-				t.Errorf("got %v", err)
-			}
+			expect(t, context.Cause(lease.Context()), quorum.ErrLost)
 		}
 		<-third.Context().Done()
-		if err := third.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Error(err)
-		}
+		expect(t, third.Unlock(background), quorum.ErrNotHeld)
 	})
 }
 
@@ -193,9 +178,7 @@ func TestLateAcquireAfterHealing(t *testing.T) {
 			time.Sleep(time.Second)
 			kept.Deadline = clock.Never
 			w.nodes[2].Submit(*kept, func(node.Reply) {})
-			if n := w.locked("x"); n != 0 {
-				t.Errorf("%d nodes have a lease that nobody has", n)
-			}
+			equal(t, w.locked("x"), 0, "nodes have a lease that nobody has")
 		})
 	}
 }
@@ -222,9 +205,7 @@ func TestLateHealingOfAReader(t *testing.T) {
 		unlock(t, lease)
 		time.Sleep(time.Second)
 		late.healing()
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes have a lease that nobody has", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes have a lease that nobody has")
 	})
 }
 

@@ -57,9 +57,7 @@ func TestReadersAreWokenTogether(t *testing.T) {
 			for range 5 {
 				wg.Go(func() {
 					use(t, l, "x", func(*quorum.Lease) {
-						if d := time.Since(released); d > 50*time.Millisecond {
-							t.Errorf("a reader came in %v after the writer left", d)
-						}
+						atMost(t, time.Since(released), 50*time.Millisecond, "a reader came long after the writer left")
 						time.Sleep(10 * time.Second) // all of them at the same time
 					}, read)
 				})
@@ -69,9 +67,7 @@ func TestReadersAreWokenTogether(t *testing.T) {
 		released = time.Now()
 		unlock(t, lease)
 		wg.Wait()
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes still have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes still have the key")
 	})
 }
 
@@ -111,9 +107,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 			lease := lock(t, l, "x", write, quorum.WithWait(time.Minute))
 			d := time.Since(start)
 			t.Logf("the writer waited for %v", d)
-			if d > 500*time.Millisecond {
-				t.Errorf("the writer waited for %v", d)
-			}
+			atMost(t, d, 500*time.Millisecond, "the writer waited")
 			_ = lease.Unlock(background)
 		}
 		stop()
@@ -234,14 +228,10 @@ func TestWriterThatGaveUpIsForgotten(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			if _, err := b.Lock(background, "x", write, quorum.WithWait(2*time.Second)); !errors.Is(err, quorum.ErrHeld) {
-				t.Error(err)
-			}
+			expect(t, errorOf(b.Lock(background, "x", write, quorum.WithWait(2*time.Second))), quorum.ErrHeld)
 		}()
 		time.Sleep(time.Second)
-		if _, err := a.TryLock(background, "x", read); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("while a writer waits: %v", err)
-		}
+		taken(t, a, "x", read)
 		if r := must[*quorum.Report](t)(a.Inspect(background, "x")); len(r.Waiting) != 1 || r.Mode != node.Read || len(r.Owners) != 2 {
 			t.Errorf("%+v", r)
 		}
@@ -253,19 +243,13 @@ func TestWriterThatGaveUpIsForgotten(t *testing.T) {
 		dead := w.locker(quorum.Options{})
 		go func() { _, _ = dead.Lock(ctx, "x", write) }()
 		time.Sleep(time.Second)
-		for _, n := range w.nodes {
-			n.Down(true)
-		}
+		w.nodes.Down(true)
 		cancel()
 		dead.Close()
-		for _, n := range w.nodes {
-			n.Down(false)
-		}
+		w.nodes.Down(false)
 		start := time.Now()
 		lock(t, a, "x", read)
-		if d := time.Since(start); d > 5*time.Second {
-			t.Errorf("a dead writer kept a reader out for %v", d)
-		}
+		atMost(t, time.Since(start), 5*time.Second, "a dead writer kept a reader out")
 	})
 }
 
@@ -293,9 +277,7 @@ func TestReadersAndWritersAtRandom(t *testing.T) {
 			if c.together < 3 {
 				t.Errorf("up to %d readers at once", c.together)
 			}
-			if n := w.locked("x"); n != 0 {
-				t.Errorf("%d nodes have the key", n)
-			}
+			equal(t, w.locked("x"), 0, "nodes have the key")
 		})
 	}
 }
@@ -329,9 +311,7 @@ func TestFarReadersAreServed(t *testing.T) {
 		for range 20 {
 			start := time.Now()
 			lease := lock(t, away, "x", read, quorum.WithWait(20*time.Second))
-			if d := time.Since(start); d > 60*time.Millisecond {
-				t.Errorf("it took %v", d)
-			}
+			atMost(t, time.Since(start), 60*time.Millisecond)
 			_ = lease.Unlock(background)
 		}
 		stop()
@@ -376,9 +356,7 @@ func TestBadModes(t *testing.T) {
 				t.Errorf("want an error about %q, got %v", want, err)
 			}
 		}
-		if n := w.sent[0].Load(); n != 0 {
-			t.Errorf("%d commands were sent", n)
-		}
+		equal(t, w.sent[0].Load(), 0, "commands were sent")
 	})
 }
 
@@ -397,9 +375,7 @@ func TestWriterBesideItsOwnReaderKeepsOthersOut(t *testing.T) {
 		left := time.Now()
 		unlock(t, reader)
 		writer := <-served
-		if took := time.Since(left); took > quorum.Defaults().RetryEvery/2 {
-			t.Errorf("the writer came after %v", took)
-		}
+		atMost(t, time.Since(left), quorum.Defaults().RetryEvery/2, "the writer came after")
 		unlock(t, writer)
 	})
 }
@@ -432,9 +408,7 @@ func TestRealReadersAndWriters(t *testing.T) {
 						mu.Unlock()
 						return nil
 					}, mode)
-					if err != nil {
-						t.Error(err)
-					}
+					expect(t, err, nil)
 				}
 			})
 		}
@@ -459,9 +433,7 @@ func TestRealReadersAndWriters(t *testing.T) {
 	})
 	start := time.Now()
 	unlock(t, outer)
-	if err := <-waited; err != nil {
-		t.Error(err)
-	}
+	expect(t, <-waited, nil)
 	t.Logf("the reader came in %v after the downgrade", time.Since(start))
 	report := must[*quorum.Report](t)(b.Inspect(background, "x"))
 	if report.Mode != node.Read || !slices.Equal(report.Owners, []string{inner.Owner()}) {
@@ -481,9 +453,7 @@ func TestReaderThatDoesNotWaitIsBehindWriters(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		before := w.sent[0].Load()
 		taken(t, l, "x", read)
-		if n := w.sent[0].Load() - before; n > 0 {
-			t.Errorf("%d commands to a node", n)
-		}
+		atMost(t, w.sent[0].Load()-before, 0, "commands to a node")
 		unlock(t, held)
 		task.Wait()
 	})
@@ -500,9 +470,7 @@ func TestWaitersDoNotKeepEachOtherAwake(t *testing.T) {
 		for range waiters {
 			l := w.locker(quorum.Options{})
 			tasks.Go(func() {
-				if _, err := l.Lock(background, "x", write, quorum.WithWait(seconds*time.Second)); !errors.Is(err, quorum.ErrHeld) {
-					t.Errorf("got %v", err)
-				}
+				expect(t, errorOf(l.Lock(background, "x", write, quorum.WithWait(seconds*time.Second))), quorum.ErrHeld)
 			})
 		}
 		tasks.Wait()

@@ -125,9 +125,7 @@ func TestRealBadNodes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := lease.Unlock(background); err != nil {
-				t.Fatal(err)
-			}
+			unlock(t, lease)
 			if time.Since(start) >= quorum.Defaults().Timeout {
 				slow++
 			}
@@ -200,9 +198,7 @@ func TestRealCancelledAcquisitionsLeaveNoKey(t *testing.T) {
 				lease, err := l.Lock(ctx, fmt.Sprint("orphan", (task+i)%5))
 				if err == nil {
 					acquired.Add(1)
-					if err := lease.Unlock(background); err != nil {
-						t.Error(err)
-					}
+					unlock(t, lease)
 				} else {
 					cancelled.Add(1)
 				}
@@ -236,9 +232,7 @@ func TestRealLossBeforeAnyKeyExpires(t *testing.T) {
 	}
 	believed := time.Now().Add(lease.Remaining()) // or a little longer
 	<-lease.Context().Done()
-	if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("cause: %v", err)
-	}
+	expect(t, context.Cause(lease.Context()), quorum.ErrLost)
 	for _, s := range all {
 		if err := s.Cont(); err != nil {
 			t.Fatal(err)
@@ -306,9 +300,7 @@ func TestRealSameServerTwice(t *testing.T) {
 	l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{NoRestartGuard: true}))
 	defer l.Close()
 	must[*quorum.Report](t)(l.Inspect(background, "x"))
-	if _, err := l.Lock(background, "x"); !errors.Is(err, quorum.ErrSameServer) {
-		t.Errorf("got %v", err)
-	}
+	expect(t, errorOf(l.Lock(background, "x")), quorum.ErrSameServer)
 }
 
 // The environment that makes the test binary one process of
@@ -401,9 +393,7 @@ func TestRealProcessesCountExactly(t *testing.T) {
 			t.Fatal(err)
 		}
 		wg.Go(func() {
-			if err := cmd.Wait(); err != nil {
-				t.Errorf("a process failed: %v", err)
-			}
+			expect(t, cmd.Wait(), nil, "a process failed")
 		})
 	}
 	done := make(chan struct{})
@@ -452,14 +442,10 @@ func harass(t *testing.T, all []*redisserver.Server, done <-chan struct{}) (faul
 	for i := 0; pause(700 * time.Millisecond); i++ {
 		a, b := all[i%5], all[(i+1)%5]
 		faults += 2
-		if err := a.Stop(); err != nil {
-			t.Error(err)
-		}
+		expect(t, a.Stop(), nil)
 		b.Kill()
 		more := pause(300 * time.Millisecond)
-		if err := errors.Join(a.Cont(), b.Restart(true)); err != nil {
-			t.Error(err)
-		}
+		expect(t, errors.Join(a.Cont(), b.Restart(true)), nil)
 		if !more {
 			return faults
 		}

@@ -34,9 +34,7 @@ func TestRedissonRedLock(t *testing.T) {
 	defer cancel()
 	var inside, ours, theirs atomic.Int32
 	alone := func(who *atomic.Int32, until func() bool) {
-		if n := inside.Add(1); n != 1 {
-			t.Errorf("%d are inside", n)
-		}
+		equal(t, inside.Add(1), 1, "inside")
 		for end := time.Now().Add(rand.N(100 * time.Millisecond)); until() && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
@@ -83,15 +81,11 @@ func TestRedissonRedLock(t *testing.T) {
 		}
 		still := []*redisserver.Server{all[i%5], all[(i+rand.IntN(2))%5]}
 		for _, s := range still {
-			if err := s.Stop(); err != nil {
-				t.Error(err)
-			}
+			expect(t, s.Stop(), nil)
 		}
 		time.Sleep(rand.N(300 * time.Millisecond))
 		for _, s := range still {
-			if err := s.Cont(); err != nil {
-				t.Error(err)
-			}
+			expect(t, s.Cont(), nil)
 		}
 		time.Sleep(rand.N(300 * time.Millisecond))
 	}
@@ -144,12 +138,8 @@ func TestRedissonOnOneNodeIsNoMajority(t *testing.T) {
 	if f := j.fields("foo"); f[j.owner] != "1" || lease.Remaining() == 0 {
 		t.Errorf("both should have it: Java's lock is %v, Go's lasts for %v", f, lease.Remaining())
 	}
-	if err := lease.Unlock(background); err != nil {
-		t.Error(err)
-	}
-	if r := j.unlock("foo"); r != 1 {
-		t.Errorf("Java's unlock: %d", r)
-	}
+	unlock(t, lease)
+	equal(t, j.unlock("foo"), 1, "Java's unlock")
 }
 
 // A mute is a TCP proxy that can keep a server's answers to itself.
@@ -245,21 +235,15 @@ func TestRedissonOnSomeNodes(t *testing.T) {
 	if r := must[*quorum.Report](t)(l.Inspect(background, "foo")); r.HeldBy != 4 || r.Verdict != "held" {
 		t.Errorf("Go holds %d nodes: %s", r.HeldBy, r.Verdict)
 	}
-	if err := lease.Unlock(background); err != nil {
-		t.Fatal(err)
-	}
+	unlock(t, lease)
 	js[1].acquire("foo", 30*time.Second)
 	js[2].acquire("foo", 30*time.Second)
 	messages := js[4].listen("foo")
-	if _, err := l.TryLock(background, "foo"); !errors.Is(err, quorum.ErrHeld) {
-		t.Errorf("Go got %v", err)
-	}
+	taken(t, l, "foo")
 	if m := <-messages; m.Payload != "0" {
 		t.Errorf("message %q", m.Payload)
 	}
-	if n := len(js[3].fields("foo")) + len(js[4].fields("foo")); n != 0 {
-		t.Errorf("Go left %d keys", n)
-	}
+	equal(t, len(js[3].fields("foo"))+len(js[4].fields("foo")), 0, "Go left keys")
 	for _, j := range js[:3] {
 		j.unlock("foo")
 	}

@@ -27,9 +27,7 @@ func TestRedissonReadWrite(t *testing.T) {
 	}
 	refused := func(opts ...quorum.Option) {
 		t.Helper()
-		if _, err := l.TryLock(background, "foo", opts...); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("Go got %v", err)
-		}
+		taken(t, l, "foo", opts...)
 	}
 	told := func(want string) {
 		t.Helper()
@@ -40,9 +38,7 @@ func TestRedissonReadWrite(t *testing.T) {
 	unlock := func(leases ...*quorum.Lease) {
 		t.Helper()
 		for _, lease := range leases {
-			if err := lease.Unlock(background); err != nil {
-				t.Error(err)
-			}
+			unlock(t, lease)
 		}
 	}
 
@@ -69,9 +65,7 @@ func TestRedissonReadWrite(t *testing.T) {
 	for range 2 {
 		go func() {
 			lease, err := l.Lock(background, "foo", quorum.WithRead())
-			if err != nil {
-				t.Error(err)
-			}
+			expect(t, err, nil)
 			leases <- lease
 		}()
 	}
@@ -135,9 +129,7 @@ func TestRedissonReadersRenewal(t *testing.T) {
 	if left := j.ttl("foo"); left < 590*time.Second {
 		t.Errorf("Java has %v left", left)
 	}
-	if err := reading.Unlock(background); err != nil {
-		t.Error(err)
-	}
+	unlock(t, reading)
 	if left := j.ttl("foo"); left < 590*time.Second {
 		t.Errorf("after Go's unlock Java has %v left", left)
 	}
@@ -152,18 +144,14 @@ func TestRedissonOldChannel(t *testing.T) {
 	got := make(chan *quorum.Lease)
 	go func() {
 		lease, err := l.Lock(background, "foo")
-		if err != nil {
-			t.Error(err)
-		}
+		expect(t, err, nil)
 		got <- lease
 	}()
 	eventually(t, "Go subscribes", func() bool {
 		n, err := j.client.PubSubNumSub(background, node.Channel("foo")).Result()
 		return err == nil && n[node.Channel("foo")] == 1
 	})
-	if n := j.client.Publish(background, "redisson_lock__channel__{foo}", "0").Val(); n != 0 {
-		t.Errorf("%d listen to the old channel", n)
-	}
+	equal(t, j.client.Publish(background, "redisson_lock__channel__{foo}", "0").Val(), 0, "listen to the old channel")
 	j.client.Del(background, "foo")
 	if lease := <-got; lease == nil || lease.Remaining() == 0 {
 		t.Error("Go does not have it")
@@ -202,9 +190,7 @@ func TestRedissonSetsLeaseOnKeysOfOthers(t *testing.T) {
 			t.Errorf("Go believes for %v longer", after.Sub(before))
 		}
 		if lease > time.Second {
-			if err := mine.Unlock(background); err != nil {
-				t.Error(err)
-			}
+			unlock(t, mine)
 			eventually(t, "all are free", func() bool { return keys(t, all, "foo") == 0 })
 			continue
 		}

@@ -57,9 +57,7 @@ func TestRedissonExclusion(t *testing.T) {
 	if ttl := j.ttl("foo"); ttl <= 0 || ttl > 30*time.Second {
 		t.Errorf("its TTL is %v", ttl)
 	}
-	if err := lease.Unlock(background); err != nil {
-		t.Error(err)
-	}
+	unlock(t, lease)
 }
 
 // muchLess than the leases of Java here, of 30 s, is what Go waits, and yet more than a busy machine
@@ -83,9 +81,7 @@ func TestRedissonWakesGo(t *testing.T) {
 		got := make(chan *quorum.Lease)
 		go func() {
 			lease, err := l.Lock(background, "foo")
-			if err != nil {
-				t.Error(err)
-			}
+			expect(t, err, nil)
 			got <- lease
 		}()
 		eventually(t, "Go subscribes", func() bool {
@@ -105,9 +101,7 @@ func TestRedissonWakesGo(t *testing.T) {
 		if d := time.Since(start); d > muchLess {
 			t.Errorf("Go had the lock after %v (subscription cut off: %v)", d, cut)
 		}
-		if err := lease.Unlock(background); err != nil {
-			t.Error(err)
-		}
+		unlock(t, lease)
 	}
 }
 
@@ -116,16 +110,12 @@ func TestGoWakesRedisson(t *testing.T) {
 	l, j, _ := shop(t)
 	lease := must[*quorum.Lease](t)(l.Lock(background, "foo"))
 	messages := j.listen("foo")
-	if err := lease.Unlock(background); err != nil {
-		t.Fatal(err)
-	}
+	unlock(t, lease)
 	m := <-messages
 	if m.Channel != "redisson_lock__channel:{foo}" || m.Payload != "0" {
 		t.Errorf("message %q on %q", m.Payload, m.Channel)
 	}
-	if r := j.acquire("foo", time.Second); r != none {
-		t.Errorf("right after it Java got %d", r)
-	}
+	equal(t, j.acquire("foo", time.Second), none, "right after it Java got")
 	silent(t, messages)
 }
 
@@ -135,31 +125,19 @@ func TestRedissonReentry(t *testing.T) {
 	messages := j.listen("foo")
 	j.acquire("foo", 30*time.Second)
 	j.acquire("foo", 30*time.Second)
-	if r := j.unlock("foo"); r != 0 {
-		t.Errorf("the first unlock: %d", r)
-	}
+	equal(t, j.unlock("foo"), 0, "the first unlock")
 	silent(t, messages)
-	if _, err := l.TryLock(background, "foo"); !errors.Is(err, quorum.ErrHeld) {
-		t.Errorf("Go got %v", err)
-	}
-	if r := j.unlock("foo"); r != 1 {
-		t.Errorf("the second unlock: %d", r)
-	}
+	taken(t, l, "foo")
+	equal(t, j.unlock("foo"), 1, "the second unlock")
 	<-messages
 	outer := must[*quorum.Lease](t)(l.Lock(background, "foo"))
 	inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "foo", reentry))
 	for _, count := range j.fields("foo") {
-		if count != "1" {
-			t.Errorf("Go's count is %s", count)
-		}
+		equal(t, count, "1", "Go's count is")
 	}
-	if err := inner.Unlock(background); err != nil {
-		t.Error(err)
-	}
+	unlock(t, inner)
 	silent(t, messages)
-	if err := outer.Unlock(background); err != nil {
-		t.Error(err)
-	}
+	unlock(t, outer)
 	<-messages
 }
 
@@ -173,9 +151,7 @@ func TestRedissonNonOwner(t *testing.T) {
 	}
 	<-lease.Context().Done()
 	eventually(t, "Go's key expires", func() bool { return j.acquire("foo", 30*time.Second) == none })
-	if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("Go's unlock: %v", err)
-	}
+	expect(t, lease.Unlock(background), quorum.ErrNotHeld, "Go's unlock")
 	eventually(t, "Go's release is done", func() bool { return len(j.fields("foo")) == 1 })
 	if f := j.fields("foo"); f[j.owner] != "1" || j.ttl("foo") < 25*time.Second {
 		t.Errorf("Java's lock is now %v, with %v left", f, j.ttl("foo"))
@@ -190,15 +166,9 @@ func TestRedissonLatchReplay(t *testing.T) {
 		t.Fatalf("unlock: %d", r)
 	}
 	lease := must[*quorum.Lease](t)(l.Lock(background, "foo"))
-	if r := j.unlockAgain("foo"); r != 1 {
-		t.Errorf("the same unlock again: %d", r)
-	}
-	if r := j.unlock("foo"); r != none {
-		t.Errorf("a new unlock: %d", r)
-	}
-	if err := lease.Unlock(background); err != nil {
-		t.Errorf("Go no longer held: %v", err)
-	}
+	equal(t, j.unlockAgain("foo"), 1, "the same unlock again")
+	equal(t, j.unlock("foo"), none, "a new unlock")
+	unlock(t, lease)
 }
 
 // Case 8: renewal on either side.
@@ -223,12 +193,8 @@ func TestRedissonRenewal(t *testing.T) {
 	j.client.Del(background, "foo")
 	start := time.Now()
 	<-lease.Context().Done()
-	if d := time.Since(start); d > 300*time.Millisecond+quorum.Defaults().Timeout {
-		t.Errorf("Go noticed after %v", d)
-	}
-	if len(j.fields("foo")) != 0 {
-		t.Error("the renewal made the key again")
-	}
+	atMost(t, time.Since(start), 300*time.Millisecond+quorum.Defaults().Timeout, "Go noticed after")
+	equal(t, len(j.fields("foo")), 0, "the renewal made the key again")
 }
 
 // Case 9: leases that end by themselves.
@@ -241,9 +207,7 @@ func TestRedissonExpiry(t *testing.T) {
 		t.Errorf("Go had it after %v", d)
 	}
 	eventually(t, "Java gets it", func() bool { return j.acquire("foo", time.Second) == none })
-	if lease.Remaining() != 0 {
-		t.Error("Go still believes")
-	}
+	equal(t, lease.Remaining(), 0, "Go still holds it")
 }
 
 // Case 10: Java breaks Go's lock.
@@ -252,19 +216,13 @@ func TestRedissonForce(t *testing.T) {
 	l, j := connect(t, all, quorum.Options{Lease: 3 * time.Second}), newJava(t, all[0], 1)
 	lease := must[*quorum.Lease](t)(l.Lock(background, "foo"))
 	messages := j.listen("foo")
-	if r := j.number(javaForce.Run(background, j.client, []string{"foo", node.Channel("foo")}, 0, "PUBLISH")); r != 1 {
-		t.Errorf("force: %d", r)
-	}
+	equal(t, j.number(javaForce.Run(background, j.client, []string{"foo", node.Channel("foo")}, 0, "PUBLISH")), 1, "force")
 	if m := <-messages; m.Payload != "0" {
 		t.Errorf("message %q", m.Payload)
 	}
 	<-lease.Context().Done()
-	if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("cause: %v", err)
-	}
-	if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("Unlock: %v", err)
-	}
+	expect(t, context.Cause(lease.Context()), quorum.ErrLost)
+	expect(t, lease.Unlock(background), quorum.ErrNotHeld)
 }
 
 // Case 11: a spin lock's release sends no message.
@@ -276,9 +234,7 @@ func TestRedissonSpin(t *testing.T) {
 	})
 	start := time.Now()
 	must[*quorum.Lease](t)(l.Lock(background, "foo"))
-	if d := time.Since(start); d > muchLess {
-		t.Errorf("Go had it after %v", d)
-	}
+	atMost(t, time.Since(start), muchLess, "Go had it late")
 }
 
 // Case 12: odd keys.
@@ -288,27 +244,17 @@ func TestRedissonOddKeys(t *testing.T) {
 	j.acquire("foo", 30*time.Second)
 	j.client.Persist(background, "foo")
 	start := time.Now()
-	if _, err := l.Lock(background, "foo", quorum.WithWait(300*time.Millisecond)); !errors.Is(err, quorum.ErrHeld) {
-		t.Errorf("a lock without TTL: %v", err)
-	}
-	if d := time.Since(start); d > muchLess {
-		t.Errorf("it took %v", d)
-	}
+	expect(t, errorOf(l.Lock(background, "foo", quorum.WithWait(300*time.Millisecond))), quorum.ErrHeld, "a lock without TTL")
+	atMost(t, time.Since(start), muchLess)
 	// As redsync and others make a lock, which so excludes ours, and ours it.
 	j.client.SetNX(background, "data", "mine", time.Minute)
-	if _, err := l.Lock(background, "data"); !errors.Is(err, node.ErrWrongType) {
-		t.Errorf("a string: %v", err)
-	}
-	if s := j.client.Get(background, "data").Val(); s != "mine" {
-		t.Errorf("the string is now %q", s)
-	}
+	expect(t, errorOf(l.Lock(background, "data")), node.ErrWrongType, "a string")
+	equal(t, j.client.Get(background, "data").Val(), "mine", "the string")
 	lease := must[*quorum.Lease](t)(l.Lock(background, "ours"))
 	if j.client.SetNX(background, "ours", "mine", time.Minute).Val() {
 		t.Error("SET NX took what Go holds")
 	}
-	if err := lease.Unlock(background); err != nil {
-		t.Error(err)
-	}
+	unlock(t, lease)
 }
 
 // Case 13: a reply that is lost after the command was executed, of an acquire
@@ -326,9 +272,7 @@ func TestRedissonLostReply(t *testing.T) {
 	j := newJava(t, s, 1)
 
 	lease := must[*quorum.Lease](t)(l.Lock(background, "warm up"))
-	if err := lease.Unlock(background); err != nil {
-		t.Fatal(err)
-	}
+	unlock(t, lease)
 	p.setMute(true)
 	if _, err := l.TryLock(background, "foo"); !errors.Is(err, quorum.ErrNoQuorum) {
 		t.Fatalf("without a reply: %v", err)
@@ -338,12 +282,8 @@ func TestRedissonLostReply(t *testing.T) {
 
 	lease = must[*quorum.Lease](t)(l.Lock(background, "foo"))
 	p.setMute(true)
-	if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
-		t.Errorf("an unlock without a reply: %v", err)
-	}
-	if r := j.acquire("foo", 30*time.Second); r != none {
-		t.Errorf("after it Java got %d", r)
-	}
+	expect(t, lease.Unlock(background), quorum.ErrNoQuorum, "an unlock without a reply")
+	equal(t, j.acquire("foo", 30*time.Second), none, "after it Java got")
 	p.setMute(false)
 	next := must[*quorum.Lease](t)(l.Lock(background, "by the way"))
 	defer next.Unlock(background)
@@ -366,13 +306,9 @@ func TestRedissonFenced(t *testing.T) {
 		return [2]int64(r)
 	}
 	for want := int64(1); want <= 2; want++ {
-		if r := acquire(j); r != [2]int64{-1, want} {
-			t.Errorf("Java got %v", r)
-		}
+		equal(t, acquire(j), [2]int64{-1, want}, "Java got")
 	}
-	if _, err := l.TryLock(background, "foo"); !errors.Is(err, quorum.ErrHeld) {
-		t.Errorf("Go got %v", err)
-	}
+	taken(t, l, "foo")
 	if j.unlock("foo") != 0 || j.unlock("foo") != 1 {
 		t.Error("Java's unlocks")
 	}
@@ -383,14 +319,8 @@ func TestRedissonFenced(t *testing.T) {
 	if lease.Token() <= 2 {
 		t.Errorf("Go's token is %d", lease.Token())
 	}
-	if err := lease.Unlock(background); err != nil {
-		t.Error(err)
-	}
-	if r := acquire(other); r != [2]int64{-1, 3} {
-		t.Errorf("after Go Java got %v", r)
-	}
+	unlock(t, lease)
+	equal(t, acquire(other), [2]int64{-1, 3}, "after Go Java got")
 	j.client.Del(background, "foo")
-	if r := acquire(j); r != [2]int64{-1, 4} {
-		t.Errorf("after the lock was deleted Java got %v", r)
-	}
+	equal(t, acquire(j), [2]int64{-1, 4}, "after the lock was deleted Java got")
 }

@@ -37,9 +37,7 @@ func TestOnlyOneHolds(t *testing.T) {
 		if refused < 3 {
 			t.Errorf("the error names %d refusing nodes: %v", refused, err)
 		}
-		if err := lease.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, lease)
 		second := must[*quorum.Lease](t)(b.TryLock(background, "x"))
 		if second.Token() <= lease.Token() {
 			t.Errorf("token %d follows %d", second.Token(), lease.Token())
@@ -50,15 +48,11 @@ func TestOnlyOneHolds(t *testing.T) {
 // Step 1 and 3: the time that acquiring took is subtracted from the validity.
 func TestValidityCountsFromBeforeTheFirstCommand(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
-		for _, n := range w.nodes {
-			n.Delay(400 * time.Millisecond)
-		}
+		w.nodes.Delay(400 * time.Millisecond)
 		l := w.locker(quorum.Options{})
 		lease := must[*quorum.Lease](t)(l.TryLock(background, "x"))
 		want := 30*time.Second - 302*time.Millisecond - 400*time.Millisecond
-		if got := lease.Remaining(); got != want {
-			t.Errorf("%v remain, want %v", got, want)
-		}
+		equal(t, lease.Remaining(), want, "remain")
 	})
 }
 
@@ -103,9 +97,7 @@ func TestGrantReadAfterThePauseIsRefused(t *testing.T) {
 		if lease, err := l.TryLock(background, "x"); err == nil || lease != nil {
 			t.Fatalf("granted with %v left", lease.Remaining())
 		}
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes still have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes still have the key")
 	})
 }
 
@@ -118,15 +110,9 @@ func TestSlowAndHungNodesAreNotWaitedFor(t *testing.T) {
 		l := w.locker(quorum.Options{})
 		start := time.Now()
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		if err := lease.Extend(background, 20*time.Second); err != nil {
-			t.Error(err)
-		}
-		if err := lease.Unlock(background); err != nil {
-			t.Error(err)
-		}
-		if d := time.Since(start); d > time.Millisecond {
-			t.Errorf("lock, extend and unlock took %v", d)
-		}
+		expect(t, lease.Extend(background, 20*time.Second), nil)
+		unlock(t, lease)
+		atMost(t, time.Since(start), time.Millisecond, "lock, extend and unlock took")
 	})
 }
 
@@ -134,21 +120,15 @@ func TestSlowAndHungNodesAreNotWaitedFor(t *testing.T) {
 // and nobody else is said to hold the lock.
 func TestUnknownIsNotRefused(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
-		for _, n := range w.nodes[:3] {
-			n.Hang(true)
-		}
+		w.nodes[:3].Hang(true)
 		l := w.locker(quorum.Options{})
 		start := time.Now()
 		_, err := l.TryLock(background, "x")
 		if !errors.Is(err, quorum.ErrNoQuorum) || errors.Is(err, quorum.ErrHeld) || !errors.Is(err, node.ErrTimeout) {
 			t.Errorf("got %v", err)
 		}
-		if d := time.Since(start); d > quorum.Defaults().Timeout {
-			t.Errorf("it took %v", d)
-		}
-		for _, n := range w.nodes[:3] {
-			n.Hang(false)
-		}
+		atMost(t, time.Since(start), quorum.Defaults().Timeout)
+		w.nodes[:3].Hang(false)
 		l.Close()
 	})
 }
@@ -163,12 +143,8 @@ func TestForeignKeyIsNotTaken(t *testing.T) {
 		if _, err := l.Lock(background, "x"); !errors.Is(err, node.ErrWrongType) || errors.Is(err, quorum.ErrHeld) {
 			t.Errorf("Lock: %v", err)
 		}
-		if _, err := l.Break(background, "x"); !errors.Is(err, node.ErrWrongType) {
-			t.Errorf("Break: %v", err)
-		}
-		if n := w.locked("x"); n != 3 {
-			t.Errorf("%d nodes have the data", n)
-		}
+		expect(t, errorOf(l.Break(background, "x")), node.ErrWrongType)
+		equal(t, w.locked("x"), 3, "nodes have the data")
 	})
 }
 
@@ -186,20 +162,14 @@ func TestEventsTellTheTruth(t *testing.T) {
 		for _, n := range w.nodes {
 			n.Do(func(s *model.Server, _ model.Time) { s.Set("text", "value") })
 		}
-		if _, err := l.Lock(background, "text"); !errors.Is(err, node.ErrWrongType) {
-			t.Errorf("got %v", err)
-		}
+		expect(t, errorOf(l.Lock(background, "text")), node.ErrWrongType)
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		for _, n := range w.nodes {
-			n.Down(true)
-		}
+		w.nodes.Down(true)
 		time.Sleep(15 * time.Second)
 		unlocked := lease.Unlock(background)
 		mu.Lock()
 		defer mu.Unlock()
-		if n := len(seen[quorum.EventNodeFailed]); n != 3 {
-			t.Errorf("%d nodes are said to have failed; three did, once", n)
-		}
+		equal(t, len(seen[quorum.EventNodeFailed]), 3, "nodes are said to have failed")
 		for _, err := range seen[quorum.EventExtendFailed] {
 			if !errors.Is(err, quorum.ErrNoQuorum) || errors.Is(err, quorum.ErrLost) {
 				t.Errorf("an extension without answers: %v", err)
@@ -215,9 +185,7 @@ func TestEventsTellTheTruth(t *testing.T) {
 // that was under way.
 func TestNoticesDoNotProlongAWait(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
-		for _, n := range w.nodes[3:] {
-			n.Delay(600 * time.Millisecond)
-		}
+		w.nodes[3:].Delay(600 * time.Millisecond)
 		const wait = 50 * time.Millisecond
 		done := make(chan bool)
 		for range 12 {
@@ -260,8 +228,6 @@ func TestLastAttemptIsCutOff(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(background, 2*time.Millisecond)
 		defer cancel()
-		if _, err := l.Lock(ctx, "x"); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("the only attempt is cut off: %v", err)
-		}
+		expect(t, errorOf(l.Lock(ctx, "x")), quorum.ErrNoQuorum, "the only attempt is cut off")
 	})
 }

@@ -45,9 +45,7 @@ func TestRenewalsAreBatched(t *testing.T) {
 		w.sent[0].Store(0)
 		time.Sleep(100 * time.Second)
 		perRenewal := float64(w.sent[0].Load()) / (leases * 10)
-		if perRenewal > 0.1 {
-			t.Errorf("%v commands per renewal", perRenewal)
-		}
+		atMost(t, perRenewal, 0.1, "commands per renewal")
 	})
 }
 
@@ -123,9 +121,7 @@ func TestFixedLeaseEnds(t *testing.T) {
 		start := time.Now()
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(5*time.Second)))
 		<-lease.Context().Done()
-		if d := time.Since(start); d != 5*time.Second-52*time.Millisecond {
-			t.Errorf("it ended after %v", d)
-		}
+		equal(t, time.Since(start), 5*time.Second-52*time.Millisecond, "it ended")
 		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrLost) {
 			t.Errorf("Unlock: %v", err)
 		}
@@ -140,19 +136,13 @@ func TestLossIsReportedBeforeAnyKeyExpires(t *testing.T) {
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		owner := lease.Owner()
 		time.Sleep(7 * time.Second) // two renewals
-		for _, n := range w.nodes {
-			n.Hang(true)
-		}
+		w.nodes.Hang(true)
 		<-lease.Context().Done()
-		if n := w.holders("x", owner); n != 5 {
-			t.Errorf("when the context ended, %d nodes had the key", n)
-		}
+		equal(t, w.holders("x", owner), 5, "nodes had the key when the context ended")
 		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, node.ErrTimeout) {
 			t.Errorf("cause: %v", err)
 		}
-		if lease.Remaining() != 0 {
-			t.Errorf("%v remain", lease.Remaining())
-		}
+		equal(t, lease.Remaining(), 0, "remain")
 		l.Close()
 	})
 }
@@ -165,9 +155,7 @@ func TestGraceKeepsTheKeyLongerThanTheBelief(t *testing.T) {
 		owner := lease.Owner()
 		<-lease.Context().Done()
 		time.Sleep(2900 * time.Millisecond)
-		if n := w.holders("x", owner); n != 3 {
-			t.Errorf("%d nodes have the key", n)
-		}
+		equal(t, w.holders("x", owner), 3, "nodes have the key")
 		l.Close()
 	})
 }
@@ -182,12 +170,8 @@ func TestBrokenLeaseIsReportedLost(t *testing.T) {
 		}
 		start := time.Now()
 		<-lease.Context().Done()
-		if d := time.Since(start); d > 10*time.Second+quorum.Defaults().Timeout {
-			t.Errorf("it took %v", d)
-		}
-		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("Unlock: %v", err)
-		}
+		atMost(t, time.Since(start), 10*time.Second+quorum.Defaults().Timeout)
+		expect(t, lease.Unlock(background), quorum.ErrNotHeld)
 	})
 }
 
@@ -196,19 +180,13 @@ func TestExtensionByAMinorityDoesNotCount(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l := w.locker(quorum.Options{MaxLease: time.Minute})
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(10*time.Second)))
-		for _, n := range w.nodes[:3] {
-			n.Down(true)
-		}
+		w.nodes[:3].Down(true)
 		before := lease.Remaining()
 		if err := lease.Extend(background, 50*time.Second); !errors.Is(err, quorum.ErrNoQuorum) {
 			t.Fatalf("Extend: %v", err)
 		}
-		if lease.Remaining() != before {
-			t.Errorf("%v remain, %v before", lease.Remaining(), before)
-		}
-		for _, n := range w.nodes[:3] {
-			n.Down(false)
-		}
+		equal(t, lease.Remaining(), before, "remain as before")
+		w.nodes[:3].Down(false)
 		l.Close()
 	})
 }
@@ -298,21 +276,17 @@ func TestExtendHeedsItsContext(t *testing.T) {
 		sent := w.sent[0].Load()
 		for what, err := range map[string]error{
 			"Extend": lease.Extend(ended, 30*time.Second),
-			"Resume": second(l.Resume(ended, hold)),
+			"Resume": errorOf(l.Resume(ended, hold)),
 		} {
 			if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || errors.Is(err, quorum.ErrNoQuorum) {
 				t.Errorf("%s with an ended context: %v", what, err)
 			}
 		}
-		if n := w.sent[0].Load() - sent; n != 0 {
-			t.Errorf("%d commands were sent", n)
-		}
-		for _, n := range w.nodes {
-			n.Hang(true)
-		}
+		equal(t, w.sent[0].Load()-sent, 0, "commands were sent")
+		w.nodes.Hang(true)
 		for what, try := range map[string]func(context.Context) error{
 			"Extend": func(ctx context.Context) error { return lease.Extend(ctx, 20*time.Second) },
-			"Resume": func(ctx context.Context) error { return second(l.Resume(ctx, hold)) },
+			"Resume": func(ctx context.Context) error { return errorOf(l.Resume(ctx, hold)) },
 		} {
 			ctx, end := context.WithCancelCause(background)
 			time.AfterFunc(10*time.Millisecond, func() { end(why) })
@@ -320,10 +294,6 @@ func TestExtendHeedsItsContext(t *testing.T) {
 				t.Errorf("%s whose context ends: %v", what, err)
 			}
 		}
-		for _, n := range w.nodes {
-			n.Hang(false)
-		}
+		w.nodes.Hang(false)
 	})
 }
-
-func second[T any](_ T, err error) error { return err }

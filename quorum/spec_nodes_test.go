@@ -28,22 +28,14 @@ func TestNodeThatLostTheKeyIsHealed(t *testing.T) {
 		l := w.locker(quorum.Options{Trace: o.observe})
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		token := lease.Token()
-		for _, n := range w.nodes[:2] {
-			n.Restart(true)
-		}
+		w.nodes[:2].Restart(true)
 		time.Sleep(11 * time.Second)
-		if n := w.holders("x", lease.Owner()); n != 5 {
-			t.Errorf("%d nodes have the key after a renewal", n)
-		}
+		equal(t, w.holders("x", lease.Owner()), 5, "nodes have the key after a renewal")
 		if o.count(quorum.EventHealed) != 2 || lease.Token() != token {
 			t.Errorf("%d healed, token %d was %d", o.count(quorum.EventHealed), lease.Token(), token)
 		}
-		if err := lease.Unlock(background); err != nil {
-			t.Error(err)
-		}
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes have the key after Unlock", n)
-		}
+		unlock(t, lease)
+		equal(t, w.locked("x"), 0, "nodes have the key after Unlock")
 	})
 }
 
@@ -55,9 +47,7 @@ func TestHeldIsSaidBesideNodesThatAreDown(t *testing.T) {
 			w.delay(20*time.Millisecond, 5*time.Millisecond)
 			holder, l := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 			lock(t, holder, "x")
-			for _, n := range w.nodes[:down] {
-				n.Down(true)
-			}
+			w.nodes[:down].Down(true)
 			for _, wait := range []time.Duration{0, 10 * time.Millisecond, time.Second} {
 				if _, err := l.Lock(background, "x", quorum.WithWait(wait)); !errors.Is(err, quorum.ErrHeld) {
 					t.Errorf("%d of %d down, after %v: %v", down, n, wait, err)
@@ -88,9 +78,7 @@ func TestHealedNodeIsSwept(t *testing.T) {
 		unlock(t, lease)
 		w.nodes[0].Hang(false)
 		time.Sleep(5 * time.Second)
-		if n := w.locked("x"); n > 0 {
-			t.Errorf("%d nodes still have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes still have the key")
 	})
 }
 
@@ -100,9 +88,7 @@ func TestHealingDoesNotMakeUpTheMajority(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l := w.locker(quorum.Options{})
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		for _, n := range w.nodes[:3] {
-			n.Restart(true)
-		}
+		w.nodes[:3].Restart(true)
 		start := time.Now()
 		<-lease.Context().Done()
 		if d := time.Since(start); d > 10500*time.Millisecond || !errors.Is(context.Cause(lease.Context()), quorum.ErrLost) {
@@ -121,9 +107,7 @@ func TestNothingIsHealedWithoutAMajority(t *testing.T) {
 		w.nodes[4].Down(true)
 		time.Sleep(29 * time.Second)
 		w.nodes[2].Do(func(s *model.Server, now model.Time) {
-			if s.Len(now) != 0 {
-				t.Error("the node that forgot the key has it")
-			}
+			equal(t, s.Len(now), 0, "the node that forgot the key has it")
 		})
 		w.nodes[3].Down(false)
 		w.nodes[4].Down(false)
@@ -179,15 +163,11 @@ func TestDelayedHealingIsRefused(t *testing.T) {
 		if len(kept) != 1 || kept[0].Claims[0].Token <= lease.Token() {
 			t.Fatalf("the node was sent %v", kept)
 		}
-		if err := lease.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, lease)
 		late := kept[0]
 		late.Deadline = clock.Never
 		w.nodes[0].Submit(late, func(r node.Reply) {
-			if r.Status != node.Stale {
-				t.Errorf("it was %v", r.Status)
-			}
+			equal(t, r.Status, node.Stale, "the late command")
 		})
 	})
 }
@@ -207,9 +187,7 @@ func TestRestartedNodeAbstains(t *testing.T) {
 			w.nodes[2].Restart(true)
 			second, err := b.TryLock(background, "x")
 			if !guard {
-				if err != nil {
-					t.Errorf("without the guard it should show what goes wrong: %v", err)
-				}
+				expect(t, err, nil, "without the guard")
 				return
 			}
 			if err == nil {
@@ -220,9 +198,7 @@ func TestRestartedNodeAbstains(t *testing.T) {
 				t.Errorf("the error does not tell of the abstaining node: %v", err)
 			}
 			time.Sleep(30400 * time.Millisecond)
-			if _, err := b.TryLock(background, "x"); err != nil {
-				t.Errorf("after the guard: %v", err)
-			}
+			expect(t, errorOf(b.TryLock(background, "x")), nil, "after the guard")
 		})
 	}
 }
@@ -232,13 +208,9 @@ func TestNodeWithoutLifeHasNoVote(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		w.nodes[0].SetLife(nil)
 		l := w.locker(quorum.Options{})
-		if _, err := l.Lock(background, "x"); !errors.Is(err, node.ErrUnsupported) {
-			t.Errorf("got %v", err)
-		}
+		expect(t, errorOf(l.Lock(background, "x")), node.ErrUnsupported)
 		free := w.locker(quorum.Options{NoRestartGuard: true})
-		if _, err := free.TryLock(background, "x"); err != nil {
-			t.Error(err)
-		}
+		expect(t, errorOf(free.TryLock(background, "x")), nil)
 	})
 }
 
@@ -263,9 +235,7 @@ func TestSameServerTwiceIsRefused(t *testing.T) {
 		if n := strings.Count(log.String(), "two nodes are one server"); n == 0 || n > 2 { // each is reported once
 			t.Errorf("it is reported %d times:\n%s", n, log.String())
 		}
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes have the key")
 	})
 }
 
@@ -277,13 +247,9 @@ func TestSameServerTwiceIsRefusedAtOnce(t *testing.T) {
 		w.nodes[2].SetLife(&node.Life{ID: "one", Born: -clock.Instant(time.Hour)})
 		w.delay(10*time.Millisecond, 5*time.Millisecond)
 		l := w.locker(quorum.Options{})
-		if _, err := l.Lock(background, "x"); !errors.Is(err, quorum.ErrSameServer) {
-			t.Errorf("got %v", err)
-		}
+		expect(t, errorOf(l.Lock(background, "x")), quorum.ErrSameServer)
 		time.Sleep(time.Second)
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes have the key")
 	})
 }
 
@@ -298,13 +264,9 @@ func TestFirstLeaseDoesNotWaitForAHungNode(t *testing.T) {
 			lock(t, l, name)
 			return time.Since(began)
 		}
-		if d := took("first"); d > 10*time.Millisecond {
-			t.Errorf("the first lease took %v", d)
-		}
+		atMost(t, took("first"), 10*time.Millisecond, "the first lease took")
 		time.Sleep(time.Second)
-		if d := took("second"); d > 3*time.Millisecond {
-			t.Errorf("the second took %v", d)
-		}
+		atMost(t, took("second"), 3*time.Millisecond, "the second took")
 	})
 }
 
@@ -339,9 +301,7 @@ func TestLongerLeaseOfOthersIsTold(t *testing.T) {
 		for _, name := range []string{"short", "long"} {
 			lock(t, a, name, quorum.WithLease(map[string]time.Duration{"short": quorum.Defaults().MaxLease, "long": time.Minute}[name]))
 			for range 2 {
-				if _, err := b.TryLock(background, name); !errors.Is(err, quorum.ErrHeld) {
-					t.Errorf("got %v", err)
-				}
+				taken(t, b, name)
 			}
 			synctest.Wait()
 			if n, want := strings.Count(log.String(), "longer than MaxLease"), map[string]int{"short": 0, "long": 1}[name]; n != want {
@@ -390,9 +350,7 @@ func TestNodeThatRefusesSomeCommandsIsReportedOnce(t *testing.T) {
 		}
 		refuses.Store(false)
 		use(t, l, "x", func(*quorum.Lease) {})
-		if n := o.count(quorum.EventNodeRecovered); n != 1 {
-			t.Errorf("recovered %d times", n)
-		}
+		equal(t, o.count(quorum.EventNodeRecovered), 1, "times recovered")
 	})
 }
 

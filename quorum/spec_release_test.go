@@ -23,9 +23,7 @@ func TestFailedAttemptIsReleasedEverywhere(t *testing.T) {
 		if _, err := l.TryLock(background, "x"); !errors.Is(err, quorum.ErrHeld) {
 			t.Fatalf("got %v", err)
 		}
-		if n := w.locked("x"); n != 3 {
-			t.Errorf("%d nodes have the key, want the 3 foreign ones", n)
-		}
+		equal(t, w.locked("x"), 3, "nodes have the key: the foreign ones")
 	})
 }
 
@@ -40,9 +38,7 @@ func TestLateGrantIsReleased(t *testing.T) {
 			t.Fatalf("got %v", err)
 		}
 		time.Sleep(950 * time.Millisecond)
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes have the key")
 		l.Close()
 	})
 }
@@ -53,18 +49,14 @@ func TestUnconfirmedReleaseIsRepeated(t *testing.T) {
 		l := w.locker(quorum.Options{})
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		w.nodes[4].Down(true)
-		if err := lease.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, lease)
 		time.Sleep(5 * time.Second)
 		if n := w.locked("x"); n != 1 {
 			t.Fatalf("%d nodes have the key, want the one that is down", n)
 		}
 		w.nodes[4].Down(false)
 		time.Sleep(3 * time.Second)
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes still have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes still have the key")
 		l.Close()
 	})
 }
@@ -82,13 +74,9 @@ func TestDelayedDuplicateOfAnAcquireIsRefused(t *testing.T) {
 		l := must[*quorum.Locker](t)(quorum.New([]node.Node{spy}, quorum.Options{Clock: w.clock}))
 		defer l.Close()
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		if err := lease.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, lease)
 		w.nodes[0].Submit(first, func(r node.Reply) {
-			if r.Status != node.Stale {
-				t.Errorf("the duplicate was %v", r.Status)
-			}
+			equal(t, r.Status, node.Stale, "the duplicate")
 		})
 	})
 }
@@ -113,12 +101,8 @@ func TestUnlockOfABrokenLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := must[*quorum.Lease](t)(b.TryLock(background, "x"))
-		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("Unlock: %v", err)
-		}
-		if n := w.holders("x", next.Owner()); n != 5 {
-			t.Errorf("the new owner has %d nodes", n)
-		}
+		expect(t, lease.Unlock(background), quorum.ErrNotHeld)
+		equal(t, w.holders("x", next.Owner()), 5, "nodes have the new owner")
 	})
 }
 
@@ -131,22 +115,16 @@ func TestCloseConfirmsReleases(t *testing.T) {
 		w.nodes[1].Down(true)
 		w.nodes[2].Down(true)
 		w.nodes[3].Down(true)
-		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("unlocked without a quorum: %v", err)
-		}
+		expect(t, lease.Unlock(background), quorum.ErrNoQuorum, "unlocked without a quorum")
 		time.Sleep(20 * time.Second)
 		w.nodes[1].Down(false)
 		w.nodes[2].Down(false)
 		start := time.Now()
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		expect(t, l.Close(), nil)
 		if d := time.Since(start); d < 400*time.Millisecond || d > time.Second {
 			t.Errorf("with one node down it lasted %v", d)
 		}
-		if n := w.locked("x"); n != 1 {
-			t.Errorf("%d nodes still have the key; one is down", n)
-		}
+		equal(t, w.locked("x"), 1, "nodes still have the key; one is down")
 	})
 }
 
@@ -154,19 +132,13 @@ func TestCloseConfirmsReleases(t *testing.T) {
 // other.
 func TestCloseReleasesWhatIsBeingRenewed(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		for _, n := range w.nodes {
-			n.Delay(100 * time.Millisecond)
-		}
+		w.nodes.Delay(100 * time.Millisecond)
 		l := w.locker(quorum.Options{})
 		must[*quorum.Lease](t)(l.Lock(background, "x"))
 		for time.Sleep(9 * time.Second); w.sent[0].Load() < 2; time.Sleep(10 * time.Millisecond) {
 		}
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes still have the key", n)
-		}
+		expect(t, l.Close(), nil)
+		equal(t, w.locked("x"), 0, "nodes still have the key")
 	})
 }
 
@@ -180,22 +152,16 @@ func TestReleaseOutlastsAFailedExtension(t *testing.T) {
 		for _, n := range w.nodes {
 			n.DropReplies(true)
 		}
-		if err := lease.Extend(background, 30*time.Second); !errors.Is(err, quorum.ErrNoQuorum) {
-			t.Errorf("extended without an answer: %v", err)
-		}
+		expect(t, lease.Extend(background, 30*time.Second), quorum.ErrNoQuorum, "extended without an answer")
 		for _, n := range w.nodes {
 			n.DropReplies(false)
 			n.Hang(true)
 		}
 		_ = lease.Unlock(background)
 		time.Sleep(15 * time.Second)
-		for _, n := range w.nodes {
-			n.Hang(false)
-		}
+		w.nodes.Hang(false)
 		time.Sleep(5 * time.Second)
-		if n := w.locked("x"); n > 0 {
-			t.Errorf("%d nodes still have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes still have the key")
 	})
 }
 
@@ -231,9 +197,7 @@ func TestReleaseOutlastsHealing(t *testing.T) {
 		}
 		slow.loses.Store(false)
 		time.Sleep(3 * time.Second)
-		if n := w.locked("x"); n > 0 {
-			t.Errorf("%d nodes still have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes still have the key")
 	})
 }
 
@@ -273,9 +237,7 @@ func TestWhatIsRefusedIsNotReleased(t *testing.T) {
 				}
 			}}
 		})
-		if _, err := l.Lock(background, "x", quorum.WithWait(wait)); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("got %v", err)
-		}
+		expect(t, errorOf(l.Lock(background, "x", quorum.WithWait(wait))), quorum.ErrHeld)
 	})
 }
 
@@ -290,9 +252,7 @@ func TestCloseRepeatsReleasesSoon(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		time.AfterFunc(200*time.Millisecond, func() { w.nodes[0].Down(false) })
 		start := time.Now()
-		if err := l.Close(); err != nil {
-			t.Error(err)
-		}
+		expect(t, l.Close(), nil)
 		if d, n := time.Since(start), w.locked("x"); n > 0 || d > 300*time.Millisecond {
 			t.Errorf("closed after %v, and %d nodes have the key", d, n)
 		}

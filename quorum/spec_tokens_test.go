@@ -31,9 +31,7 @@ func TestTokensRiseAlthoughClocksDiffer(t *testing.T) {
 						t.Errorf("token %d follows %d", lease.Token(), last)
 					}
 					last = lease.Token()
-					if err := lease.Unlock(background); err != nil {
-						t.Fatal(err)
-					}
+					unlock(t, lease)
 					if n := w.sent[0].Load(); ahead == time.Hour && round > 0 && n != 2 {
 						t.Errorf("lock and unlock took %d commands to a node", n)
 					}
@@ -66,9 +64,7 @@ func TestTokensKeepToTheClocks(t *testing.T) {
 				if ahead := time.Duration(int64(lease.Token())-w.clock.Wall().UnixMicro()) * time.Microsecond; ahead > step {
 					t.Errorf("round %d: a token is %v ahead; no clock was by more than %v", round, ahead, step)
 				}
-				if err := lease.Unlock(background); err != nil {
-					t.Fatal(err)
-				}
+				unlock(t, lease)
 				time.Sleep(time.Millisecond)
 			}
 		}
@@ -87,12 +83,8 @@ func TestTokensRiseAcrossAmnesiaOfAllNodes(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		first := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		if err := first.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
-		for _, n := range w.nodes {
-			n.Restart(true)
-		}
+		unlock(t, first)
+		w.nodes.Restart(true)
 		time.Sleep(31 * time.Second)
 		other := w.locker(quorum.Options{})
 		second := must[*quorum.Lease](t)(other.TryLock(background, "x"))

@@ -23,9 +23,7 @@ func TestSteps(t *testing.T) {
 			"*unlock x -> send n1: release x by * with *",
 			"*n1 answers release x by * with *: released -> wake a caller",
 		}, "\n")
-		if got != want {
-			t.Errorf("got:\n%s\nwant:\n%s", got, want)
-		}
+		equal(t, got, want)
 	})
 }
 

@@ -25,9 +25,7 @@ func TestWaiterIsWokenByTheRelease(t *testing.T) {
 		time.AfterFunc(7300*time.Millisecond, func() { _ = lease.Unlock(background) })
 		start := time.Now()
 		must[*quorum.Lease](t)(b.Lock(background, "x"))
-		if d := time.Since(start); d != 7300*time.Millisecond {
-			t.Errorf("it took %v", d)
-		}
+		equal(t, time.Since(start), 7300*time.Millisecond)
 	})
 }
 
@@ -48,9 +46,7 @@ func TestOwnReleaseIsNoNews(t *testing.T) {
 			ctx, cancel := context.WithTimeout(background, 5*time.Second)
 			defer cancel()
 			before := w.sent[0].Load()
-			if _, err := l.Lock(ctx, "x", option); !errors.Is(err, quorum.ErrHeld) {
-				t.Errorf("got %v", err)
-			}
+			expect(t, errorOf(l.Lock(ctx, "x", option)), quorum.ErrHeld)
 			if n := w.sent[0].Load() - before; n > 9 { // with a poll a second
 				t.Errorf("%d commands in five seconds", n)
 			}
@@ -76,9 +72,7 @@ func TestOwnReleaseIsNoNewsAfterAnError(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		l := must[*quorum.Locker](t)(quorum.New([]node.Node{unreplicated{shared{w.nodes[0], w.sent[0]}}}, quorum.Options{Clock: w.clock}))
 		defer l.Close()
-		if _, err := l.Lock(background, "x", quorum.WithWait(5*time.Second)); !errors.Is(err, node.ErrUnreplicated) {
-			t.Errorf("got %v", err)
-		}
+		expect(t, errorOf(l.Lock(background, "x", quorum.WithWait(5*time.Second))), node.ErrUnreplicated)
 		if n := w.sent[0].Load(); n > 50 { // with a poll a second
 			t.Errorf("%d commands in five seconds", n)
 		}
@@ -129,32 +123,24 @@ func TestKeyWithoutExpiry(t *testing.T) {
 		if !errors.Is(err, quorum.ErrHeld) || !strings.Contains(err.Error(), "refused forever") {
 			t.Errorf("got %v", err)
 		}
-		if d := time.Since(start); d != 5*time.Second {
-			t.Errorf("it took %v", d)
-		}
+		equal(t, time.Since(start), 5*time.Second)
 	})
 }
 
 // While a majority is down a waiter neither gives up nor burns the nodes (S22).
 func TestWaitingThroughAnOutage(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
-		for _, n := range w.nodes[:3] {
-			n.Down(true)
-		}
+		w.nodes[:3].Down(true)
 		l := w.locker(quorum.Options{})
 		time.AfterFunc(time.Hour, func() {
-			for _, n := range w.nodes[:3] {
-				n.Down(false)
-			}
+			w.nodes[:3].Down(false)
 		})
 		start := time.Now()
 		must[*quorum.Lease](t)(l.Lock(background, "x"))
 		if d := time.Since(start); d < time.Hour || d > time.Hour+2*time.Second {
 			t.Errorf("it took %v", d)
 		}
-		if n := w.sent[4].Load(); n > 3*3600 {
-			t.Errorf("a node got %d commands in the hour", n)
-		}
+		atMost(t, w.sent[4].Load(), 3*3600, "a node got commands in the hour")
 	})
 }
 
@@ -170,24 +156,16 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || !errors.Is(err, quorum.ErrHeld) {
 			t.Errorf("got %v", err)
 		}
-		if d := time.Since(start); d != 3*time.Second {
-			t.Errorf("it took %v", d)
-		}
-		if _, err := l.Lock(ctx, "y"); !errors.Is(err, context.Canceled) {
-			t.Errorf("with an ended context: %v", err)
-		}
-		if n := w.locked("y"); n != 0 {
-			t.Error("an ended context still sent commands")
-		}
+		equal(t, time.Since(start), 3*time.Second)
+		expect(t, errorOf(l.Lock(ctx, "y")), context.Canceled, "with an ended context")
+		equal(t, w.locked("y"), 0, "an ended context still sent commands")
 	})
 }
 
 // A canceled acquisition leaves nothing behind (S58).
 func TestCancelInMidAcquireLeavesNoKey(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
-		for _, n := range w.nodes {
-			n.Delay(100 * time.Millisecond)
-		}
+		w.nodes.Delay(100 * time.Millisecond)
 		l := w.locker(quorum.Options{})
 		for after := range 12 {
 			ctx, cancel := context.WithTimeout(background, time.Duration(after)*10*time.Millisecond)
@@ -198,9 +176,7 @@ func TestCancelInMidAcquireLeavesNoKey(t *testing.T) {
 			cancel()
 		}
 		time.Sleep(300 * time.Millisecond)
-		if n := w.locked("x"); n != 0 {
-			t.Errorf("%d nodes have the key", n)
-		}
+		equal(t, w.locked("x"), 0, "nodes have the key")
 		l.Close()
 	})
 }
@@ -221,16 +197,12 @@ func TestWaitersOfOneLockerAreServedInOrder(t *testing.T) {
 					return
 				}
 				order = append(order, i)
-				if err := lease.Unlock(background); err != nil {
-					t.Error(err)
-				}
+				unlock(t, lease)
 			})
 			synctest.Wait()
 		}
 		w.sent[0].Store(0)
-		if err := lease.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		unlock(t, lease)
 		wg.Wait()
 		for i, got := range order {
 			if got != i {
@@ -253,9 +225,7 @@ func TestOneWaiterOfALockerCompetes(t *testing.T) {
 			wg.Go(func() { _, _ = l.Lock(background, "x", quorum.WithWait(10*time.Second)) })
 		}
 		wg.Wait()
-		if n := w.sent[0].Load(); n > 40 {
-			t.Errorf("%d commands to a node in 10 s", n)
-		}
+		atMost(t, w.sent[0].Load(), 40, "commands to a node in 10 s")
 		l.Close()
 	})
 }
@@ -286,22 +256,16 @@ func TestManyLockersMakeProgress(t *testing.T) {
 					total++
 					time.Sleep(time.Millisecond)
 					inside--
-					if err := lease.Unlock(background); err != nil {
-						t.Error(err)
-					}
+					unlock(t, lease)
 				}
 			})
 		}
 		wg.Wait()
-		if total != lockers*rounds {
-			t.Errorf("%d acquisitions", total)
-		}
+		equal(t, total, lockers*rounds, "acquisitions")
 		perAcquisition := time.Since(start) / lockers / rounds
 		t.Logf("%v and %.1f commands per node for each acquisition", perAcquisition,
 			float64(w.sent[4].Load())/lockers/rounds)
-		if perAcquisition > 50*time.Millisecond {
-			t.Errorf("each acquisition took %v", perAcquisition)
-		}
+		atMost(t, perAcquisition, 50*time.Millisecond, "each acquisition took")
 	})
 }
 
@@ -364,9 +328,7 @@ func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 		for i := range waiters {
 			tasks.Go(func() {
 				lease := must[*quorum.Lease](t)(l.Lock(background, fmt.Sprint("x", i)))
-				if err := lease.Unlock(background); err != nil {
-					t.Error(err)
-				}
+				unlock(t, lease)
 			})
 		}
 		synctest.Wait()

@@ -20,12 +20,26 @@ import (
 type world struct {
 	t     *testing.T
 	clock clock.Clock
-	nodes []*model.Node
+	nodes models
 	sent  []*atomic.Int64 // commands to each node
 
 	lockers []*quorum.Locker
 	linger  time.Duration // for what is under way when all are closed: time stops with the test
 }
+
+// models are nodes of a world.
+type models []*model.Node
+
+func (m models) each(do func(n *model.Node)) {
+	for _, n := range m {
+		do(n)
+	}
+}
+
+func (m models) Down(is bool)             { m.each(func(n *model.Node) { n.Down(is) }) }
+func (m models) Hang(does bool)           { m.each(func(n *model.Node) { n.Hang(does) }) }
+func (m models) Restart(empty bool)       { m.each(func(n *model.Node) { n.Restart(empty) }) }
+func (m models) Delay(each time.Duration) { m.each(func(n *model.Node) { n.Delay(each) }) }
 
 // inWorld runs a test in a world of n nodes, and then closes what it has opened. That
 // no task is left at its end is checked by synctest itself.
@@ -167,16 +181,6 @@ func (w *world) foreign(name string, ttl time.Duration, nodes ...int) {
 			}
 			s.PExpire(now, name, ttl)
 		})
-	}
-}
-
-func must[T any](t *testing.T) func(T, error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
 	}
 }
 
