@@ -62,9 +62,7 @@ func TestAtRisk(t *testing.T) {
 		expect(t, lease.AtRisk(), nil, "after a renewal")
 		down(true)
 		time.Sleep(20 * time.Second)
-		if err := lease.AtRisk(); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrLost) {
-			t.Errorf("when it is lost: %v", err)
-		}
+		matches(t, lease.AtRisk(), quorum.ErrNotHeld, quorum.ErrLost)
 		down(false)
 	})
 }

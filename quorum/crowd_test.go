@@ -83,8 +83,6 @@ func crowdCost(t *testing.T, n int, served bool, options []quorum.Option) (cost 
 // processorTime is that of this process so far.
 func processorTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

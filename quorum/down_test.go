@@ -1,7 +1,6 @@
 package quorum_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -124,17 +123,13 @@ func TestMaxDown(t *testing.T) {
 		for range cap(results) {
 			go func() {
 				took, err := call(time.Minute)
-				if !errors.Is(err, quorum.ErrNoQuorum) || !errors.Is(err, node.ErrUnreachable) {
-					t.Errorf("got %v", err)
-				}
+				matches(t, err, quorum.ErrNoQuorum, node.ErrUnreachable)
 				results <- took
 			}()
 		}
 		bound := 5*time.Second + quorum.Defaults().RetryEvery + 2*quorum.Defaults().Timeout
 		for range cap(results) {
-			if took := <-results; took < 4*time.Second || took > bound {
-				t.Errorf("a call that waited was refused after %v, %v are allowed", took, bound)
-			}
+			within(t, <-results, 4*time.Second, bound, "a call that waited was refused")
 		}
 		asked := w.sent[0].Load()
 		for range 100 {
@@ -143,9 +138,7 @@ func TestMaxDown(t *testing.T) {
 			}
 		}
 		atMost(t, w.sent[0].Load()-asked, 10, "times a node was asked for 100 calls")
-		if held.Remaining() == 0 {
-			t.Error(context.Cause(held.Context()))
-		}
+		goesOn(t, held)
 		down(false)
 		time.Sleep(3 * time.Second) // a renewal, a release or a call has been answered by then
 		if took, err := call(time.Minute); err != nil || took > time.Millisecond {
@@ -164,9 +157,7 @@ func TestMaxDownIsAboutAMajority(t *testing.T) {
 		w.nodes[1].Restart(true)
 		began := time.Now()
 		lease := lock(t, l, "x")
-		if waited := time.Since(began); waited < 29*time.Second {
-			t.Errorf("it waited for %v", waited)
-		}
+		atLeast(t, time.Since(began), 29*time.Second, "it waited for")
 		unlock(t, lease)
 		w.nodes[0].Down(false)
 	})

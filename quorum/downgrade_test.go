@@ -201,9 +201,7 @@ func TestDowngradeOfABrokenLease(t *testing.T) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		outer := lock(t, a, "x", write)
 		inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read, reentry))
-		if _, err := b.Break(background, "x"); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, errorOf(b.Break(background, "x")))
 		tryLock(t, b, "x", write)
 		expect(t, outer.Unlock(background), quorum.ErrNotHeld)
 		expect(t, context.Cause(inner.Context()), quorum.ErrLost, "the reader")

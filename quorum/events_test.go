@@ -25,10 +25,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		"nested": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			for range 10 {
 				outer := lock(t, l, "x")
-				inner, err := l.Lock(outer.Context(), "x", reentry)
-				if err != nil {
-					t.Fatal(err)
-				}
+				inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", reentry))
 				unlock(t, inner)
 				unlock(t, outer)
 				unlock(t, outer)
@@ -36,23 +33,14 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		}, counts{acquired: 10, released: 10}},
 		"a reader in a writer": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			writer := lock(t, l, "x", quorum.WithWrite())
-			reader, err := l.Lock(writer.Context(), "x", quorum.WithRead(), reentry)
-			if err != nil {
-				t.Fatal(err)
-			}
+			reader := must[*quorum.Lease](t)(l.Lock(writer.Context(), "x", quorum.WithRead(), reentry))
 			unlock(t, writer)
 			unlock(t, reader)
 		}, counts{acquired: 1, released: 1}},
 		"several locks as one, and some of them again": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			parts := []quorum.Member{{Locker: l, Name: "x"}, {Locker: l, Name: "y"}}
-			outer, err := quorum.LockAll(background, parts)
-			if err != nil {
-				t.Fatal(err)
-			}
-			inner, err := quorum.LockAll(outer.Context(), append(parts, quorum.Member{Locker: l, Name: "z"}), reentry)
-			if err != nil {
-				t.Fatal(err)
-			}
+			outer := must[*quorum.MultiLease](t)(quorum.LockAll(background, parts))
+			inner := must[*quorum.MultiLease](t)(quorum.LockAll(outer.Context(), append(parts, quorum.Member{Locker: l, Name: "z"}), reentry))
 			unlock(t, inner)
 			unlock(t, outer)
 		}, counts{acquired: 3, released: 3}},
@@ -64,10 +52,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		}, counts{acquired: 1, released: 1}},
 		"detached": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			outer := lock(t, l, "x")
-			inner, err := l.Lock(outer.Context(), "x", reentry)
-			if err != nil {
-				t.Fatal(err)
-			}
+			inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", reentry))
 			expect(t, errorOf(inner.Detach()), nil)
 			if _, err := outer.Detach(); err == nil {
 				t.Error("detached twice")
@@ -138,9 +123,7 @@ func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
 			}
 		}})
 		kept, broken := lock(t, l, "kept"), lock(t, l, "broken")
-		if _, err := w.locker(quorum.Options{}).Break(background, "broken"); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, errorOf(w.locker(quorum.Options{}).Break(background, "broken")))
 		expect(t, l.Close(), nil)
 		if e := ends["kept"]; e.Err != nil || e.Token != kept.Token() || e.Owner != kept.Owner() {
 			t.Errorf("%+v", e)
@@ -200,9 +183,7 @@ func TestFailedRenewalsAreReportedOnceASecond(t *testing.T) {
 		lease := lock(t, l, "x")
 		w.nodes[:2].Down(true)
 		<-lease.Context().Done()
-		if n := o.count(quorum.EventExtendFailed); n < 2 || n > 4 {
-			t.Errorf("%d events in 4s", n)
-		}
+		within(t, o.count(quorum.EventExtendFailed), 2, 4, "events in 4s")
 		_ = lease.Unlock(background)
 	})
 }
@@ -269,8 +250,7 @@ func TestEventsOfWaitsBalance(t *testing.T) {
 			time.Sleep(time.Minute) // for Close
 		}, counts{1, 1, 1, " closed"}},
 		"no quorum": {func(t *testing.T, w *world, l *quorum.Locker) {
-			w.nodes[0].Down(true)
-			w.nodes[1].Down(true)
+			w.nodes[:2].Down(true)
 			_, _ = l.Lock(background, "x", second)
 			_, _ = l.TryLock(background, "x")
 		}, counts{1, 1, 0, " no_quorum no_quorum"}},
@@ -328,8 +308,7 @@ func TestEventsTellHowLeasesEnded(t *testing.T) {
 			_ = lease.Unlock(background)
 		}, quorum.EventReleased, "broken", 0},
 		"not confirmed": {nil, func(t *testing.T, w *world, _ *quorum.Locker, lease *quorum.Lease) {
-			w.nodes[0].Down(true)
-			w.nodes[1].Down(true)
+			w.nodes[:2].Down(true)
 			_ = lease.Unlock(background)
 		}, quorum.EventReleased, "no_quorum", 0},
 		"detached": {nil, func(t *testing.T, _ *world, _ *quorum.Locker, lease *quorum.Lease) {
@@ -348,8 +327,7 @@ func TestEventsTellHowLeasesEnded(t *testing.T) {
 			<-lease.Context().Done()
 		}, quorum.EventLost, "fixed_lease", 19 * time.Second},
 		"no answers": {nil, func(t *testing.T, w *world, _ *quorum.Locker, lease *quorum.Lease) {
-			w.nodes[0].Down(true)
-			w.nodes[1].Down(true)
+			w.nodes[:2].Down(true)
 			<-lease.Context().Done()
 		}, quorum.EventLost, "no_quorum", 29 * time.Second},
 	} {

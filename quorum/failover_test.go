@@ -96,9 +96,7 @@ func newCluster(t *testing.T, all []*redisserver.Server) *cluster {
 	}
 	host, port, _ := net.SplitHostPort(c.master.Addr())
 	for s, words := range map[*redisserver.Server][]any{c.master: slots, c.replica: {"cluster", "meet", host, port}} {
-		if _, err := say(s, words...); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, errorOf(say(s, words...)))
 	}
 	eventually(t, "replication", func() bool {
 		say(c.replica, "cluster", "replicate", id)

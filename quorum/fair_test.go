@@ -88,12 +88,8 @@ func TestFairForgetsADeadWaiter(t *testing.T) {
 		}()
 		time.Sleep(100 * time.Millisecond)
 		unlock(t, held)
-		if err := <-got; err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(began); took < time.Second || took > 6*time.Second {
-			t.Errorf("the waiter behind a dead one waited for %v", took)
-		}
+		succeed(t, <-got)
+		within(t, time.Since(began), time.Second, 6*time.Second, "the waiter behind a dead one waited for")
 		cut.Store(false)
 	})
 }

@@ -28,9 +28,7 @@ func terms(t *testing.T, h quorum.Handle) (m map[string]any) {
 	}
 	d := json.NewDecoder(bytes.NewReader(must[[]byte](t)(base64.RawURLEncoding.DecodeString(body))))
 	d.UseNumber()
-	if err := d.Decode(&m); err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, d.Decode(&m))
 	return m
 }
 
@@ -90,9 +88,7 @@ func TestResumeHeedsTheBoundsOfALease(t *testing.T) {
 				}
 				time.Sleep(2 * time.Second)
 				resumed := must[*quorum.Lease](t)(b.Resume(background, handle, test.resume...))
-				if d := lasted(resumed, began); d < test.earliest || d > test.longest {
-					t.Errorf("it lasted %v", d)
-				}
+				within(t, lasted(resumed, began), test.earliest, test.longest)
 				if err := context.Cause(resumed.Context()); errors.Is(err, quorum.ErrMaxHold) != test.maxHold {
 					t.Errorf("cause: %v", err)
 				}
@@ -117,9 +113,7 @@ func TestBoundsAreKeptFromHandToHand(t *testing.T) {
 			fixed = must[*quorum.Lease](t)(l.Resume(background, from))
 			bounded = must[*quorum.Lease](t)(l.Resume(background, other))
 		}
-		if d := lasted(fixed, began); d < 8*time.Second || d > 9*time.Second {
-			t.Errorf("a fixed lease lasted %v", d)
-		}
+		within(t, lasted(fixed, began), 8*time.Second, 9*time.Second, "a fixed lease lasted")
 		equal(t, lasted(bounded, began), 9*time.Second, "it was held for")
 	})
 }
@@ -154,9 +148,7 @@ func TestResumeTakesTheRestOfABound(t *testing.T) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		h := must[quorum.Handle](t)(lock(t, a, "x", quorum.WithMaxHold(50*time.Millisecond)).Detach())
 		w.delay(60*time.Millisecond, 0)
-		if _, err := b.Resume(background, h); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrMaxHold) {
-			t.Errorf("got %v", err)
-		}
+		matches(t, errorOf(b.Resume(background, h)), quorum.ErrNotHeld, quorum.ErrMaxHold)
 	})
 }
 
@@ -242,9 +234,7 @@ func TestHandlesOfVersion1AreRead(t *testing.T) {
 		}
 		lease = must[*quorum.Lease](t)(w.locker(quorum.Options{}).Resume(background, handleOf(t, old)))
 		time.Sleep(time.Minute)
-		if lease.Remaining() == 0 {
-			t.Error("it was not renewed")
-		}
+		goesOn(t, lease)
 	})
 }
 
@@ -276,9 +266,7 @@ func TestBadHandles(t *testing.T) {
 		sent := w.sent[0].Load()
 		refused := func(h quorum.Handle, want string) {
 			t.Helper()
-			if _, err := l.Resume(background, h); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v", want, err)
-			}
+			says(t, errorOf(l.Resume(background, h)), want)
 		}
 		const huge = int64(math.MaxInt64)
 		for want, change := range map[string]struct {

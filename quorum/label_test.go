@@ -197,9 +197,7 @@ func TestLogNamesLabels(t *testing.T) {
 		a := w.locker(quorum.Options{Label: "shop-1 worker", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		b := w.locker(quorum.Options{Label: "shop-2 worker"})
 		lock(t, a, "x")
-		if _, err := b.Break(background, "x"); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, errorOf(b.Break(background, "x")))
 		lock(t, b, "x")
 		time.Sleep(time.Minute)
 		synctest.Wait() // for the race detector
@@ -213,10 +211,7 @@ func TestLogNamesLabels(t *testing.T) {
 
 func TestDefaultLabel(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		l, err := quorum.New(w.listed(), quorum.Options{Clock: w.clock})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must[*quorum.Locker](t)(quorum.New(w.listed(), quorum.Options{Clock: w.clock}))
 		defer l.Close()
 		lease := lock(t, l, "x")
 		host, _ := os.Hostname()
@@ -364,9 +359,7 @@ func TestLabelOfOthersIsPrintable(t *testing.T) {
 		lease := lock(t, w.locker(quorum.Options{}), "x")
 		for _, n := range w.nodes {
 			n.Do(func(s *model.Server, now model.Time) {
-				if err := s.HSet(now, node.LabelName(node.Process(lease.Owner())), "\x1b[31mred\n"+strings.Repeat("x", 1000), "1"); err != nil {
-					t.Fatal(err)
-				}
+				succeed(t, s.HSet(now, node.LabelName(node.Process(lease.Owner())), "\x1b[31mred\n"+strings.Repeat("x", 1000), "1"))
 			})
 		}
 		_, err := b.TryLock(background, "x")
@@ -429,9 +422,7 @@ func TestCloseAwaitsTheLogOfTheHolder(t *testing.T) {
 		a := w.locker(quorum.Options{Label: "a", Logger: slog.New(log)})
 		b := w.locker(quorum.Options{Label: "b"})
 		lease := lock(t, a, "x")
-		if _, err := b.Break(background, "x"); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, errorOf(b.Break(background, "x")))
 		lock(t, b, "x")
 		<-lease.Context().Done()
 		time.Sleep(50 * time.Millisecond)

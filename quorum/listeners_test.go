@@ -68,9 +68,7 @@ func TestListenersHaveTheirTurns(t *testing.T) {
 				<-ctx.Done()
 				tasks.Wait()
 				all, least := taken()
-				if least < 20 {
-					t.Errorf("a Locker has %d turns", least)
-				}
+				atLeast(t, least, 20, "turns of a Locker")
 				if most := int64(2 * time.Second / hold); all-ours < most*9/10 {
 					t.Errorf("%d turns when the listener had gone, of %d", all-ours, most)
 				}

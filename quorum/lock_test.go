@@ -105,9 +105,7 @@ func TestDoEndsItsContextWithTheLease(t *testing.T) {
 			expect(t, context.Cause(ctx), quorum.ErrLost)
 			return mine
 		})
-		if !errors.Is(err, mine) || !errors.Is(err, quorum.ErrLost) {
-			t.Errorf("Do: %v", err)
-		}
+		matches(t, err, mine, quorum.ErrLost)
 		w.nodes.Down(false)
 		l.Close()
 	})
@@ -241,9 +239,7 @@ func TestMaxHoldEndsRenewal(t *testing.T) {
 		}
 		<-lease.Context().Done()
 		equal(t, time.Since(start), 10*time.Second, "held")
-		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrMaxHold) || !errors.Is(err, quorum.ErrLost) {
-			t.Errorf("cause: %v", err)
-		}
+		matches(t, context.Cause(lease.Context()), quorum.ErrMaxHold, quorum.ErrLost)
 	})
 }
 
@@ -258,9 +254,7 @@ func TestResumeInAnotherProcess(t *testing.T) {
 		again := must[*quorum.Lease](t)(b.Resume(background, handle))
 		equal(t, again.Token(), lease.Token(), "token")
 		time.Sleep(time.Minute)
-		if again.Remaining() == 0 {
-			t.Error("the resumed lease was not renewed")
-		}
+		goesOn(t, again)
 		unlock(t, again)
 		expect(t, errorOf(b.Resume(background, handle)), quorum.ErrNotHeld, "Resume of what was released")
 	})
@@ -372,9 +366,7 @@ func TestBreakTellsTheHolderHere(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		if broken, err := l.Break(background, "x"); !broken || err != nil {
-			t.Fatal(broken, err)
-		}
+		equal(t, must[bool](t)(l.Break(background, "x")), true)
 		if !errors.Is(context.Cause(lease.Context()), quorum.ErrLost) || lease.Remaining() != 0 {
 			t.Error("the lease does not know")
 		}
@@ -433,9 +425,7 @@ func TestBadOptionsAndArguments(t *testing.T) {
 			"Quorum is 1 of 2":  func() error { _, err := quorum.New(nodes[:2], quorum.Options{Quorum: 1}); return err },
 			"at most 63":        func() error { _, err := quorum.New(make([]node.Node, 65), quorum.Options{}); return err },
 		} {
-			if err := try(); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("want an error about %q, got %v", want, err)
-			}
+			says(t, try(), want)
 		}
 		l := w.locker(quorum.Options{})
 		for want, opts := range map[string][]quorum.Option{
@@ -444,13 +434,9 @@ func TestBadOptionsAndArguments(t *testing.T) {
 			"MaxHold is 0":      {quorum.WithMaxHold(0)},
 			"wait is -1":        {quorum.WithWait(-1)},
 		} {
-			if _, err := l.Lock(background, "x", opts...); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("want an error about %q, got %v", want, err)
-			}
+			says(t, errorOf(l.Lock(background, "x", opts...)), want)
 		}
-		if _, err := l.Lock(background, ""); err == nil || !strings.Contains(err.Error(), "empty") {
-			t.Errorf("an empty name: %v", err)
-		}
+		says(t, errorOf(l.Lock(background, "")), "empty")
 		equal(t, w.sent[0].Load(), 0, "commands were sent")
 	})
 }
@@ -493,9 +479,7 @@ func TestReservedNames(t *testing.T) {
 				if !utf8.ValidString(name) && strings.HasPrefix(call, "Resume") { // no handle can have it
 					continue
 				}
-				if err := do(name); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("name %q is ", name)) {
-					t.Errorf("%s: %v", call, err)
-				}
+				says(t, do(name), fmt.Sprintf("name %q is ", name))
 			}
 			if n := w.sent[0].Load() - sent; n != 0 {
 				t.Errorf("%s: %d commands were sent", name, n)
@@ -567,9 +551,7 @@ func TestLockersShareNodes(t *testing.T) {
 		}
 		equal(t, listens.Load(), 3, "subscriptions")
 		time.Sleep(5 * time.Minute)
-		if kept.Remaining() == 0 {
-			t.Error("the other lost its lease")
-		}
+		goesOn(t, kept)
 		unlock(t, kept)
 		unlock(t, lock(t, b, "y"))
 	})

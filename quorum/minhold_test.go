@@ -125,9 +125,7 @@ func TestMinHoldWithWaiters(t *testing.T) {
 		time.Sleep(time.Second)
 		unlock(t, lease)
 		for range 2 {
-			if d := <-got; d < kept || d > kept+50*time.Millisecond {
-				t.Errorf("a waiter got it after %v", d)
-			}
+			within(t, <-got, kept, kept+50*time.Millisecond, "a waiter got it")
 		}
 	})
 }
@@ -195,9 +193,7 @@ func TestMinHoldNests(t *testing.T) {
 		inner := must[*quorum.Lease](t)(l.Lock(lease.Context(), "x", quorum.WithReentry(), quorum.WithMinHold(minute)))
 		unlock(t, lease)
 		time.Sleep(time.Second)
-		if _, err := l.Lock(inner.Context(), "x", quorum.WithReentry(), quorum.WithMinHold(minute+1)); err == nil || !strings.Contains(err.Error(), "nests in") {
-			t.Errorf("a longer one: %v", err)
-		}
+		says(t, errorOf(l.Lock(inner.Context(), "x", quorum.WithReentry(), quorum.WithMinHold(minute+1))), "nests in")
 		unlock(t, inner)
 		freeAfter(t, w, "x", begun, kept)
 	})
@@ -211,9 +207,7 @@ func TestMinHoldIsRefused(t *testing.T) {
 			"MinHold and its drift are 30.302s, longer than MaxLease, 30s; raise MaxLease in every program that uses this name": {quorum.WithMinHold(30 * time.Second)},
 			"WithMinHold cannot be combined with WithRead or WithWrite":                                                         {quorum.WithMinHold(time.Second), quorum.WithRead()},
 		} {
-			if _, err := l.Lock(background, "x", opts...); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v; want %s", err, want)
-			}
+			says(t, errorOf(l.Lock(background, "x", opts...)), want)
 		}
 		_, err := quorum.LockAll(background, []quorum.Member{{Locker: l, Name: "x"}}, quorum.WithMinHold(time.Second))
 		if err == nil || !strings.Contains(err.Error(), "cannot be combined with LockAll") {
@@ -274,12 +268,8 @@ func TestMinHoldOnServers(t *testing.T) {
 			}
 			all[0].Kill()
 			next := lock(t, other, "x")
-			if d := time.Since(begun); d < 700*time.Millisecond {
-				t.Errorf("it was free after %v", d)
-			}
-			if next.Token() <= lease.Token() {
-				t.Errorf("token %d after %d", next.Token(), lease.Token())
-			}
+			atLeast(t, time.Since(begun), 700*time.Millisecond, "it was free after")
+			more(t, next.Token(), lease.Token())
 			unlock(t, next)
 		})
 	}

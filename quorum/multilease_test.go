@@ -41,13 +41,11 @@ func TestJointIsAllOrNothing(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		equal(t, w.locked("x"), 0, "nodes have the other member")
-		w.nodes[0].Down(true)
-		w.nodes[1].Down(true)
+		w.nodes[:2].Down(true)
 		if _, err := quorum.LockAll(background, both, atOnce); !errors.Is(err, quorum.ErrNoQuorum) || !strings.HasPrefix(err.Error(), "member 1 of 2") {
 			t.Errorf("got %v", err)
 		}
-		w.nodes[0].Down(false)
-		w.nodes[1].Down(false)
+		w.nodes[:2].Down(false)
 		time.Sleep(time.Minute + time.Second)
 		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both, atOnce))
 		if w.locked("x") != 3 || w.locked("y") != 3 {
@@ -119,9 +117,7 @@ func TestJointsWithOtherNamesComeApart(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if d := time.Since(start); d < 30*time.Second || d > 65*time.Second {
-			t.Errorf("it took %v", d)
-		}
+		within(t, time.Since(start), 30*time.Second, 65*time.Second)
 	})
 }
 
@@ -141,9 +137,7 @@ func TestJointIsValidAsLongAsItsShortestPart(t *testing.T) {
 			t.Errorf("%v remain, want %v", got, want)
 		}
 		time.Sleep(10 * time.Minute)
-		if j.Context().Err() != nil {
-			t.Error(context.Cause(j.Context()))
-		}
+		goesOn(t, j)
 		unlock(t, j)
 		equal(t, context.Cause(j.Context()), quorum.ErrNotHeld, "its context ended with")
 	})
@@ -161,9 +155,7 @@ func TestJointEndsWithItsFirstPart(t *testing.T) {
 			equal(t, w.locked("y"), 3, "nodes had the key when the context ended")
 			return nil
 		}, reentry)
-		if !errors.Is(err, quorum.ErrLost) || !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("DoAll: %v", err)
-		}
+		matches(t, err, quorum.ErrLost, quorum.ErrNotHeld)
 		if err := context.Cause(j.Context()); !errors.Is(err, quorum.ErrLost) || !strings.HasPrefix(err.Error(), `member 2 of 2, "y" on n4,n5,n6: `) {
 			t.Errorf("cause: %v", err)
 		}
@@ -271,9 +263,7 @@ func TestJointDoesNotHoardWhatItHas(t *testing.T) {
 			unlock(t, lease)
 		})
 		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
-		if d := time.Since(start); d < 10*time.Minute+14*time.Second || d > 10*time.Minute+16*time.Second {
-			t.Errorf("it took %v", d)
-		}
+		within(t, time.Since(start), 10*time.Minute+14*time.Second, 10*time.Minute+16*time.Second)
 		unlock(t, j)
 	})
 }
@@ -299,9 +289,7 @@ func testJointOfFixedLeases(t *testing.T, part int, option quorum.Option) {
 			equal(t, w.locked("x"), 0, "nodes have what was not to be held")
 		})
 		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
-		if left := j.Remaining(); left < 4900*time.Millisecond {
-			t.Errorf("%v remain", left)
-		}
+		atLeast(t, j.Remaining(), 4900*time.Millisecond, "remain")
 		<-j.Context().Done()
 		expect(t, context.Cause(j.Context()), quorum.ErrLost)
 		expect(t, j.Unlock(background), quorum.ErrNotHeld)
@@ -384,9 +372,7 @@ func TestBadParts(t *testing.T) {
 			"members 1 and 3 are both":        {both[0], both[1], both[0]},
 			"members 1 and 2 are both":        {both[0], {Locker: again, Name: "x"}},
 		} {
-			if _, err := quorum.LockAll(background, parts); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("want an error about %q, got %v", want, err)
-			}
+			says(t, errorOf(quorum.LockAll(background, parts)), want)
 		}
 		equal(t, w.sent[0].Load(), 0, "commands were sent")
 	})
@@ -421,9 +407,7 @@ func TestRealJoint(t *testing.T) {
 		s.Kill()
 	}
 	<-j.Context().Done()
-	if err := context.Cause(j.Context()); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, node.ErrUnreachable) {
-		t.Errorf("cause: %v", err)
-	}
+	matches(t, context.Cause(j.Context()), quorum.ErrLost, node.ErrUnreachable)
 	expect(t, errorOf(others[1].Locker.TryLock(background, "x")), quorum.ErrHeld, "the other deployment")
 	expect(t, j.Unlock(background), quorum.ErrNotHeld)
 	unlock(t, lock(t, others[1].Locker, "x"))

@@ -55,9 +55,7 @@ func TestNamesTakeOneRoundTrip(t *testing.T) {
 		unlock(t, lease)
 		again := lock(t, l, "a", quorum.WithNames("c", "b"))
 		equal(t, w.sent[0].Load(), 2, "commands to release and acquire")
-		if again.Token() <= lease.Token() {
-			t.Error("the token did not rise")
-		}
+		more(t, again.Token(), lease.Token(), "tokens rise")
 		equal(t, w.locked("x")+w.locked("y"), 0, "nodes keep one")
 	})
 }
@@ -75,9 +73,7 @@ func TestTokenOfNamesIsAboveAllOfThem(t *testing.T) {
 			fast.Close()
 		}
 		lease := tryLock(t, l, "c", quorum.WithNames("b", "a"))
-		if lease.Token() <= highest {
-			t.Errorf("token %d, the highest before was %d", lease.Token(), highest)
-		}
+		more(t, lease.Token(), highest, "the highest token before")
 		_ = lease.Unlock(background)
 		for _, name := range []string{"a", "b", "c"} {
 			if next := tryLock(t, l, name); next.Token() <= lease.Token() {
@@ -94,9 +90,7 @@ func TestLossOfOneNameIsLossOfAll(t *testing.T) {
 		before := lock(t, a, "u", quorum.WithNames("v"))
 		lease := lock(t, a, "a", quorum.WithNames("b", "c"))
 		after := lock(t, a, "x")
-		if broken, err := b.Break(background, "b"); !broken || err != nil {
-			t.Fatal(broken, err)
-		}
+		equal(t, must[bool](t)(b.Break(background, "b")), true)
 		start := time.Now()
 		<-lease.Context().Done()
 		atMost(t, time.Since(start), 10*time.Second+quorum.Defaults().Timeout)
@@ -263,9 +257,7 @@ func TestNamesAreHandedOver(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		unlock(t, resumed)
 		equal(t, w.locked("x")+w.locked("y"), 0, "nodes keep one")
-		if _, err := a.Lock(background, "x", quorum.WithNames("")); err == nil || !strings.Contains(err.Error(), "empty") {
-			t.Errorf("an empty name: %v", err)
-		}
+		says(t, errorOf(a.Lock(background, "x", quorum.WithNames(""))), "empty")
 	})
 }
 
@@ -279,9 +271,7 @@ func TestJointOfNames(t *testing.T) {
 			t.Errorf("on %d and %d nodes", w.locked("y"), w.locked("z"))
 		}
 		expect(t, errorOf(quorum.LockAll(j.Context(), both, reentry, atOnce)), nil)
-		if _, err := quorum.LockAll(background, append(both, quorum.Member{Locker: both[0].Locker, Name: "z"}), atOnce); err == nil || !strings.Contains(err.Error(), "members 1 and 3 are both") {
-			t.Errorf("got %v", err)
-		}
+		says(t, errorOf(quorum.LockAll(background, append(both, quorum.Member{Locker: both[0].Locker, Name: "z"}), atOnce)), "members 1 and 3 are both")
 	})
 }
 

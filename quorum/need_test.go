@@ -75,12 +75,8 @@ func TestNeedCountsAtRenewalToo(t *testing.T) {
 		expect(t, lease.Extend(background, 30*time.Second), quorum.ErrNoQuorum)
 		start := time.Now()
 		<-lease.Context().Done()
-		if d := time.Since(start); d < 29*time.Second || d > 30*time.Second {
-			t.Errorf("it ended after %v", d)
-		}
-		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, node.ErrUnreachable) {
-			t.Errorf("cause: %v", err)
-		}
+		within(t, time.Since(start), 29*time.Second, 30*time.Second, "it ended after")
+		matches(t, context.Cause(lease.Context()), quorum.ErrLost, node.ErrUnreachable)
 		w.nodes[4].Down(false)
 	})
 }
@@ -92,12 +88,9 @@ func TestNeedIsMadeUpByHealing(t *testing.T) {
 		o := newObserver()
 		l := w.locker(quorum.Options{Quorum: 5, Trace: o.observe})
 		lease := lock(t, l, "x")
-		w.nodes[0].Restart(true)
-		w.nodes[1].Restart(true)
+		w.nodes[:2].Restart(true)
 		time.Sleep(5 * time.Minute)
-		if err := context.Cause(lease.Context()); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, context.Cause(lease.Context()))
 		equal(t, w.holders("x", lease.Owner()), 5, "nodes have the key")
 		if healed, failed := o.count(quorum.EventHealed), o.count(quorum.EventExtendFailed); healed != 2 || failed != 1 {
 			t.Errorf("%d healed, %d renewals failed", healed, failed)
@@ -118,9 +111,7 @@ func TestNeedDoesNotHideABrokenLease(t *testing.T) {
 		w.nodes[4].Down(true)
 		// Waiting is not for all nodes: one that is down must not keep an operator
 		// from breaking a lock.
-		if broken, err := b.Break(background, "x"); !broken || err != nil {
-			t.Fatal(broken, err)
-		}
+		equal(t, must[bool](t)(b.Break(background, "x")), true)
 		start := time.Now()
 		<-lease.Context().Done()
 		atMost(t, time.Since(start), 10*time.Second+quorum.Defaults().Timeout)
@@ -132,22 +123,18 @@ func TestNeedDoesNotHideABrokenLease(t *testing.T) {
 func TestNeedDoesNotConcernInspection(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{Quorum: 5})
-		w.nodes[0].Down(true)
-		w.nodes[1].Down(true)
+		w.nodes[:2].Down(true)
 		lease := lock(t, a, "x")
 		r := must[*quorum.Report](t)(b.Inspect(background, "x"))
 		if r.Verdict != "held" || r.HeldBy != 3 || r.Quorum != 3 {
 			t.Errorf("%+v", r)
 		}
-		if broken, err := b.Break(background, "x"); !broken || err != nil {
-			t.Error(broken, err)
-		}
+		equal(t, must[bool](t)(b.Break(background, "x")), true)
 		if r := must[*quorum.Report](t)(b.Inspect(background, "x")); r.Verdict != "free" {
 			t.Errorf("%+v", r)
 		}
 		_ = lease.Unlock(background)
-		w.nodes[0].Down(false)
-		w.nodes[1].Down(false)
+		w.nodes[:2].Down(false)
 	})
 }
 
@@ -186,13 +173,9 @@ func TestRealNeed(t *testing.T) {
 	taken(t, most, "x")
 	unlock(t, lease)
 	all[2].Kill()
-	if _, err := every.TryLock(background, "x"); !errors.Is(err, quorum.ErrNoQuorum) || !errors.Is(err, node.ErrUnreachable) {
-		t.Errorf("got %v", err)
-	}
+	matches(t, errorOf(every.TryLock(background, "x")), quorum.ErrNoQuorum, node.ErrUnreachable)
 	unlock(t, lock(t, most, "x"))
-	if err := all[2].Restart(true); err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, all[2].Restart(true))
 	eventually(t, "a lock on all nodes", func() bool {
 		lease, err := every.TryLock(background, "x")
 		return err == nil && lease.Unlock(background) == nil

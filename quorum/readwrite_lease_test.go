@@ -136,9 +136,7 @@ func TestReadersAreHealedHandedOverAndBroken(t *testing.T) {
 		}
 		text := must[[]byte](t)(json.Marshal(must[quorum.Handle](t)(first.Detach())))
 		var handle quorum.Handle
-		if err := json.Unmarshal(text, &handle); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, json.Unmarshal(text, &handle))
 		resumed := must[*quorum.Lease](t)(b.Resume(background, handle))
 		time.Sleep(time.Minute)
 		if resumed.Context().Err() != nil || second.Context().Err() != nil {
@@ -146,9 +144,7 @@ func TestReadersAreHealedHandedOverAndBroken(t *testing.T) {
 		}
 		taken(t, a, "x", write)
 		third := lock(t, a, "x", read)
-		if broken, err := b.Break(background, "x"); !broken || err != nil {
-			t.Fatal(broken, err)
-		}
+		equal(t, must[bool](t)(b.Break(background, "x")), true)
 		for _, lease := range []*quorum.Lease{resumed, second} { // of the same Locker
 			expect(t, context.Cause(lease.Context()), quorum.ErrLost)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -161,9 +160,7 @@ func TestReaderIsNotStarved(t *testing.T) {
 			}
 			_ = lease.Unlock(background)
 		}
-		if n := written.Load(); n < 300 {
-			t.Errorf("%d writers had their turn in 2s", n)
-		}
+		atLeast(t, written.Load(), 300, "turns of writers in 2s")
 		stop()
 		wg.Wait()
 		for _, l := range lockers {
@@ -274,9 +271,7 @@ func TestReadersAndWritersAtRandom(t *testing.T) {
 				}
 			}
 			c.wait(50 * time.Millisecond)
-			if c.together < 3 {
-				t.Errorf("up to %d readers at once", c.together)
-			}
+			atLeast(t, c.together, 3, "readers at once")
 			equal(t, w.locked("x"), 0, "nodes have the key")
 		})
 	}
@@ -352,9 +347,7 @@ func TestBadModes(t *testing.T) {
 			"have one name":      {read, quorum.WithNames("y")},
 			"cannot be combined": {write, quorum.WithFair()},
 		} {
-			if _, err := l.Lock(background, "x", opts...); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("want an error about %q, got %v", want, err)
-			}
+			says(t, errorOf(l.Lock(background, "x", opts...)), want)
 		}
 		equal(t, w.sent[0].Load(), 0, "commands were sent")
 	})

@@ -61,10 +61,7 @@ func connect(t testing.TB, all []*redisserver.Server, o quorum.Options) *quorum.
 		t.Fatal(err)
 	}
 	o.NoRestartGuard = o.NoRestartGuard || o.MaxLease == 0
-	l, err := quorum.New(nodes, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must[*quorum.Locker](t)(quorum.New(nodes, o))
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -121,10 +118,7 @@ func TestRealBadNodes(t *testing.T) {
 		t.Helper()
 		for i := range n {
 			start := time.Now()
-			lease, err := l.Lock(background, fmt.Sprint("pair", i%7))
-			if err != nil {
-				t.Fatal(err)
-			}
+			lease := must[*quorum.Lease](t)(l.Lock(background, fmt.Sprint("pair", i%7)))
 			unlock(t, lease)
 			if time.Since(start) >= quorum.Defaults().Timeout {
 				slow++
@@ -143,9 +137,7 @@ func TestRealBadNodes(t *testing.T) {
 			func(s *redisserver.Server) error { return s.Restart(true) }},
 	} {
 		for n := 1; n <= 3; n++ {
-			if err := bad.break_(all[n-1]); err != nil {
-				t.Fatal(err)
-			}
+			succeed(t, bad.break_(all[n-1]))
 			if n < 3 {
 				// A node that was waited for would cost a timeout each time; a
 				// machine that is busy does now and then.
@@ -164,9 +156,7 @@ func TestRealBadNodes(t *testing.T) {
 			}
 		}
 		for _, s := range all[:3] {
-			if err := bad.fix(s); err != nil {
-				t.Fatal(err)
-			}
+			succeed(t, bad.fix(s))
 		}
 		eventually(t, "all five hold again", func() bool {
 			lease, err := l.TryLock(background, "again")
@@ -226,17 +216,13 @@ func TestRealLossBeforeAnyKeyExpires(t *testing.T) {
 	lease := must[*quorum.Lease](t)(l.Lock(background, "loss"))
 	time.Sleep(1500 * time.Millisecond) // renewed at least once
 	for _, s := range all {
-		if err := s.Stop(); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, s.Stop())
 	}
 	believed := time.Now().Add(lease.Remaining()) // or a little longer
 	<-lease.Context().Done()
 	expect(t, context.Cause(lease.Context()), quorum.ErrLost)
 	for _, s := range all {
-		if err := s.Cont(); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, s.Cont())
 	}
 	for i, s := range all {
 		c := redis.NewClient(&redis.Options{Addr: s.Addr(), ReadTimeout: 10 * time.Second})
@@ -266,9 +252,7 @@ func TestRealRestartGuard(t *testing.T) {
 		return err == nil
 	})
 	for _, s := range all[:2] {
-		if err := s.Restart(true); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, s.Restart(true))
 	}
 	var details *quorum.Error
 	eventually(t, "both are reached again", func() bool {
@@ -285,9 +269,7 @@ func TestRealRestartGuard(t *testing.T) {
 	})
 	start := time.Now()
 	must[*quorum.Lease](t)(l.Lock(background, "guard"))
-	if d := time.Since(start); d < time.Second || d > 10*time.Second {
-		t.Errorf("after the restart it took %v", d)
-	}
+	within(t, time.Since(start), time.Second, 10*time.Second, "after the restart it took")
 }
 
 func TestRealSameServerTwice(t *testing.T) {
@@ -378,9 +360,7 @@ func TestRealProcessesCountExactly(t *testing.T) {
 	all := servers(t, 5)
 	dir := t.TempDir()
 	for name, text := range map[string]string{"count": "0", "tokens": ""} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	ctx, cancel := context.WithTimeout(background, 4*time.Minute)
 	defer cancel()
@@ -389,9 +369,7 @@ func TestRealProcessesCountExactly(t *testing.T) {
 		cmd := exec.CommandContext(ctx, os.Args[0])
 		cmd.Env = append(os.Environ(), workerNodes+"="+strings.Join(urls(all), ","), workerDir+"="+dir)
 		cmd.Stderr = os.Stderr
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, cmd.Start())
 		wg.Go(func() {
 			expect(t, cmd.Wait(), nil, "a process failed")
 		})

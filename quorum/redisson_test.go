@@ -89,9 +89,7 @@ func TestRedissonWakesGo(t *testing.T) {
 			return err == nil && n[node.Channel("foo")] == 1
 		})
 		if cut {
-			if err := j.client.Do(background, "CLIENT", "KILL", "TYPE", "pubsub").Err(); err != nil {
-				t.Fatal(err)
-			}
+			succeed(t, j.client.Do(background, "CLIENT", "KILL", "TYPE", "pubsub").Err())
 		}
 		start := time.Now()
 		if r := j.unlock("foo"); r != 1 {
@@ -203,9 +201,7 @@ func TestRedissonExpiry(t *testing.T) {
 	start := time.Now()
 	j.acquire("foo", 500*time.Millisecond)
 	lease := must[*quorum.Lease](t)(l.Lock(background, "foo", quorum.WithFixedLease(time.Second)))
-	if d := time.Since(start); d < 490*time.Millisecond {
-		t.Errorf("Go had it after %v", d)
-	}
+	atLeast(t, time.Since(start), 490*time.Millisecond, "Go had it after")
 	eventually(t, "Java gets it", func() bool { return j.acquire("foo", time.Second) == none })
 	equal(t, lease.Remaining(), 0, "Go still holds it")
 }
@@ -316,9 +312,7 @@ func TestRedissonFenced(t *testing.T) {
 	if r := acquire(other); r[0] <= 0 || r[1] != -1 {
 		t.Errorf("while Go holds it Java got %v", r)
 	}
-	if lease.Token() <= 2 {
-		t.Errorf("Go's token is %d", lease.Token())
-	}
+	more(t, lease.Token(), 2, "Go's token is")
 	unlock(t, lease)
 	equal(t, acquire(other), [2]int64{-1, 3}, "after Go Java got")
 	j.client.Del(background, "foo")

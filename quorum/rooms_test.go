@@ -78,8 +78,6 @@ func readSource(t *testing.T) (*token.FileSet, map[*ast.Ident]types.Object) {
 		files = append(files, f)
 	}
 	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(paths[path]) })}
-	if _, err := config.Check("quorum", fset, files, info); err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, errorOf(config.Check("quorum", fset, files, info)))
 	return fset, info.Uses
 }

@@ -39,9 +39,7 @@ func TestOnlyOneHolds(t *testing.T) {
 		}
 		unlock(t, lease)
 		second := must[*quorum.Lease](t)(b.TryLock(background, "x"))
-		if second.Token() <= lease.Token() {
-			t.Errorf("token %d follows %d", second.Token(), lease.Token())
-		}
+		more(t, second.Token(), lease.Token(), "tokens rise")
 	})
 }
 
@@ -136,9 +134,7 @@ func TestUnknownIsNotRefused(t *testing.T) {
 // A key that is no lock gives an error of its own, at once, and is left alone (S21).
 func TestForeignKeyIsNotTaken(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		for _, n := range w.nodes {
-			n.Do(func(s *model.Server, _ model.Time) { s.Set("x", "data") })
-		}
+		w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set("x", "data") })
 		l := w.locker(quorum.Options{})
 		if _, err := l.Lock(background, "x"); !errors.Is(err, node.ErrWrongType) || errors.Is(err, quorum.ErrHeld) {
 			t.Errorf("Lock: %v", err)
@@ -159,9 +155,7 @@ func TestEventsTellTheTruth(t *testing.T) {
 			defer mu.Unlock()
 			seen[e.Kind] = append(seen[e.Kind], e.Err)
 		}})
-		for _, n := range w.nodes {
-			n.Do(func(s *model.Server, _ model.Time) { s.Set("text", "value") })
-		}
+		w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set("text", "value") })
 		expect(t, errorOf(l.Lock(background, "text")), node.ErrWrongType)
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
 		w.nodes.Down(true)

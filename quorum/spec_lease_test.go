@@ -28,9 +28,7 @@ func TestLeaseIsRenewed(t *testing.T) {
 				t.Fatalf("only %v remain", r)
 			}
 		}
-		if lease.Context().Err() != nil {
-			t.Error(context.Cause(lease.Context()))
-		}
+		goesOn(t, lease)
 	})
 }
 
@@ -103,9 +101,7 @@ func TestForbiddenNameIsLostAlone(t *testing.T) {
 		bad := must[*quorum.Lease](t)(l.Lock(background, "bad"))
 		on.Store(true)
 		time.Sleep(2 * time.Minute)
-		if err := context.Cause(bad.Context()); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, node.ErrAuth) {
-			t.Errorf("the forbidden one: %v", err)
-		}
+		matches(t, context.Cause(bad.Context()), quorum.ErrLost, node.ErrAuth)
 		for _, lease := range good {
 			if lease.Remaining() == 0 {
 				t.Fatalf("another: %v", context.Cause(lease.Context()))
@@ -122,9 +118,7 @@ func TestFixedLeaseEnds(t *testing.T) {
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(5*time.Second)))
 		<-lease.Context().Done()
 		equal(t, time.Since(start), 5*time.Second-52*time.Millisecond, "it ended")
-		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrLost) {
-			t.Errorf("Unlock: %v", err)
-		}
+		matches(t, lease.Unlock(background), quorum.ErrNotHeld, quorum.ErrLost)
 	})
 }
 
@@ -139,9 +133,7 @@ func TestLossIsReportedBeforeAnyKeyExpires(t *testing.T) {
 		w.nodes.Hang(true)
 		<-lease.Context().Done()
 		equal(t, w.holders("x", owner), 5, "nodes had the key when the context ended")
-		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, node.ErrTimeout) {
-			t.Errorf("cause: %v", err)
-		}
+		matches(t, context.Cause(lease.Context()), quorum.ErrLost, node.ErrTimeout)
 		equal(t, lease.Remaining(), 0, "remain")
 		l.Close()
 	})
@@ -165,9 +157,7 @@ func TestBrokenLeaseIsReportedLost(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
-		if broken, err := b.Break(background, "x"); !broken || err != nil {
-			t.Fatal(broken, err)
-		}
+		equal(t, must[bool](t)(b.Break(background, "x")), true)
 		start := time.Now()
 		<-lease.Context().Done()
 		atMost(t, time.Since(start), 10*time.Second+quorum.Defaults().Timeout)
@@ -201,9 +191,7 @@ func TestExtensionConfirmedTooLateIsALoss(t *testing.T) {
 		for _, n := range w.nodes {
 			n.Delay(180 * time.Millisecond) // executed at 990, confirmed at 1080
 		}
-		if err := lease.Extend(background, time.Second); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrLost) {
-			t.Errorf("Extend: %v", err)
-		}
+		matches(t, lease.Extend(background, time.Second), quorum.ErrNotHeld, quorum.ErrLost)
 		if lease.Remaining() != 0 || lease.Context().Err() == nil {
 			t.Error("the lease came back to life")
 		}
@@ -223,9 +211,7 @@ func TestExtensionReadAfterThePauseIsALoss(t *testing.T) {
 		l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: c, NoRestartGuard: true, Label: quorum.NoLabel}))
 		defer l.Close()
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(900*time.Millisecond)))
-		if err := lease.Extend(background, 10*time.Second); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrLost) {
-			t.Errorf("Extend: %v", err)
-		}
+		matches(t, lease.Extend(background, 10*time.Second), quorum.ErrNotHeld, quorum.ErrLost)
 		if lease.Remaining() != 0 || lease.Context().Err() == nil {
 			t.Error("the lease came back to life")
 		}
@@ -237,9 +223,7 @@ func TestExtendNeverShortens(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithFixedLease(20*time.Second)))
-		if err := lease.Extend(background, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, lease.Extend(background, time.Second))
 		time.Sleep(15 * time.Second)
 		if n := w.holders("x", lease.Owner()); n != 3 || lease.Remaining() < 4*time.Second {
 			t.Errorf("%d nodes have the key, %v remain", n, lease.Remaining())
@@ -254,9 +238,7 @@ func TestExtendDoesNotPutOffRenewal(t *testing.T) {
 		lease := lock(t, l, "x")
 		for range 200 {
 			time.Sleep(50 * time.Millisecond)
-			if err := lease.Extend(background, 300*time.Millisecond); err != nil {
-				t.Fatal(err)
-			}
+			succeed(t, lease.Extend(background, 300*time.Millisecond))
 			if left := lease.Remaining(); left < 1500*time.Millisecond {
 				t.Fatalf("only %v are left", left)
 			}

@@ -97,9 +97,7 @@ func TestUnlockOfABrokenLease(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
-		if _, err := b.Break(background, "x"); err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, errorOf(b.Break(background, "x")))
 		next := must[*quorum.Lease](t)(b.TryLock(background, "x"))
 		expect(t, lease.Unlock(background), quorum.ErrNotHeld)
 		equal(t, w.holders("x", next.Owner()), 5, "nodes have the new owner")
@@ -112,18 +110,13 @@ func TestCloseConfirmsReleases(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l := w.locker(quorum.Options{})
 		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		w.nodes[1].Down(true)
-		w.nodes[2].Down(true)
-		w.nodes[3].Down(true)
+		w.nodes[1:4].Down(true)
 		expect(t, lease.Unlock(background), quorum.ErrNoQuorum, "unlocked without a quorum")
 		time.Sleep(20 * time.Second)
-		w.nodes[1].Down(false)
-		w.nodes[2].Down(false)
+		w.nodes[1:3].Down(false)
 		start := time.Now()
 		expect(t, l.Close(), nil)
-		if d := time.Since(start); d < 400*time.Millisecond || d > time.Second {
-			t.Errorf("with one node down it lasted %v", d)
-		}
+		within(t, time.Since(start), 400*time.Millisecond, time.Second, "with one node down it lasted")
 		equal(t, w.locked("x"), 1, "nodes still have the key; one is down")
 	})
 }
@@ -272,9 +265,7 @@ func TestUnlockOfWhatWasOverwritten(t *testing.T) {
 				"y":      lock(t, l, "y", quorum.WithNames("z")),
 				"shared": writes,
 			} {
-				for _, n := range w.nodes[:nodes] {
-					n.Do(func(s *model.Server, _ model.Time) { s.Set(what, "text") })
-				}
+				w.nodes[:nodes].Do(func(s *model.Server, _ model.Time) { s.Set(what, "text") })
 				err := lease.Unlock(background)
 				if over := nodes >= 2; errors.Is(err, quorum.ErrNotHeld) != over || errors.Is(err, node.ErrWrongType) != over || !over && err != nil {
 					t.Errorf("%s, overwritten on %d nodes: %v", what, nodes, err)

@@ -27,9 +27,7 @@ func TestTokensRiseAlthoughClocksDiffer(t *testing.T) {
 				for _, l := range []*quorum.Locker{a, b} {
 					w.sent[0].Store(0)
 					lease := must[*quorum.Lease](t)(l.TryLock(background, "x"))
-					if lease.Token() <= last {
-						t.Errorf("token %d follows %d", lease.Token(), last)
-					}
+					more(t, lease.Token(), last, "tokens rise")
 					last = lease.Token()
 					unlock(t, lease)
 					if n := w.sent[0].Load(); ahead == time.Hour && round > 0 && n != 2 {
@@ -88,8 +86,6 @@ func TestTokensRiseAcrossAmnesiaOfAllNodes(t *testing.T) {
 		time.Sleep(31 * time.Second)
 		other := w.locker(quorum.Options{})
 		second := must[*quorum.Lease](t)(other.TryLock(background, "x"))
-		if second.Token() <= first.Token() {
-			t.Errorf("token %d follows %d", second.Token(), first.Token())
-		}
+		more(t, second.Token(), first.Token(), "tokens rise")
 	})
 }

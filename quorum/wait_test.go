@@ -91,9 +91,7 @@ func TestWaiterWithoutNoticesPolls(t *testing.T) {
 		time.AfterFunc(7300*time.Millisecond, func() { _ = lease.Unlock(background) })
 		start := time.Now()
 		must[*quorum.Lease](t)(b.Lock(background, "x"))
-		if d := time.Since(start); d < 7300*time.Millisecond || d > 7300*time.Millisecond+quorum.Defaults().RetryEvery*11/10 {
-			t.Errorf("it took %v", d)
-		}
+		within(t, time.Since(start), 7300*time.Millisecond, 7300*time.Millisecond+quorum.Defaults().RetryEvery*11/10)
 	})
 }
 
@@ -104,9 +102,7 @@ func TestWaiterTakesOverWhenTheKeyExpires(t *testing.T) {
 		l := w.locker(quorum.Options{})
 		start := time.Now()
 		must[*quorum.Lease](t)(l.Lock(background, "x"))
-		if d := time.Since(start); d < 400*time.Millisecond || d > 450*time.Millisecond {
-			t.Errorf("it took %v", d)
-		}
+		within(t, time.Since(start), 400*time.Millisecond, 450*time.Millisecond)
 	})
 }
 
@@ -114,9 +110,7 @@ func TestWaiterTakesOverWhenTheKeyExpires(t *testing.T) {
 func TestKeyWithoutExpiry(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.foreign("x", time.Second, 0, 1, 2)
-		for _, n := range w.nodes {
-			n.Do(func(s *model.Server, now model.Time) { s.Persist(now, "x") })
-		}
+		w.nodes.Do(func(s *model.Server, now model.Time) { s.Persist(now, "x") })
 		l := w.locker(quorum.Options{})
 		start := time.Now()
 		_, err := l.Lock(background, "x", quorum.WithWait(5*time.Second))
@@ -137,9 +131,7 @@ func TestWaitingThroughAnOutage(t *testing.T) {
 		})
 		start := time.Now()
 		must[*quorum.Lease](t)(l.Lock(background, "x"))
-		if d := time.Since(start); d < time.Hour || d > time.Hour+2*time.Second {
-			t.Errorf("it took %v", d)
-		}
+		within(t, time.Since(start), time.Hour, time.Hour+2*time.Second)
 		atMost(t, w.sent[4].Load(), 3*3600, "a node got commands in the hour")
 	})
 }
@@ -349,9 +341,7 @@ func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 			t.Errorf("one that comes late: %v, after %v", err, time.Since(begun))
 		}
 		tasks.Wait()
-		if n := all.most; n < 1024 || n > 1024+3*100 {
-			t.Errorf("%d asked at the same time", n)
-		}
+		within(t, all.most, 1024, 1024+3*100, "asked at the same time")
 	})
 }
 

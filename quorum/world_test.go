@@ -36,10 +36,11 @@ func (m models) each(do func(n *model.Node)) {
 	}
 }
 
-func (m models) Down(is bool)             { m.each(func(n *model.Node) { n.Down(is) }) }
-func (m models) Hang(does bool)           { m.each(func(n *model.Node) { n.Hang(does) }) }
-func (m models) Restart(empty bool)       { m.each(func(n *model.Node) { n.Restart(empty) }) }
-func (m models) Delay(each time.Duration) { m.each(func(n *model.Node) { n.Delay(each) }) }
+func (m models) Down(is bool)                         { m.each(func(n *model.Node) { n.Down(is) }) }
+func (m models) Hang(does bool)                       { m.each(func(n *model.Node) { n.Hang(does) }) }
+func (m models) Restart(empty bool)                   { m.each(func(n *model.Node) { n.Restart(empty) }) }
+func (m models) Do(f func(*model.Server, model.Time)) { m.each(func(n *model.Node) { n.Do(f) }) }
+func (m models) Delay(each time.Duration)             { m.each(func(n *model.Node) { n.Delay(each) }) }
 
 // inWorld runs a test in a world of n nodes, and then closes what it has opened. That
 // no task is left at its end is checked by synctest itself.
