@@ -17,6 +17,7 @@ import (
 type stopped struct {
 	node.Node
 	until time.Time
+	loses bool // what it is sent, but for acquires
 }
 
 func (s stopped) Submit(cmd node.Command, reply func(node.Reply)) {
@@ -25,14 +26,19 @@ func (s stopped) Submit(cmd node.Command, reply func(node.Reply)) {
 		s.Node.Submit(cmd, reply)
 		return
 	}
+	timeout := func() { reply(node.Reply{Err: node.ErrTimeout}) }
 	if cmd.Kind != node.Acquire {
+		if s.loses {
+			time.AfterFunc(quorum.Defaults().Timeout, timeout)
+			return
+		}
 		reply(node.Reply{Err: node.ErrUnreachable, Unsent: true})
 		return
 	}
 	late := cmd
 	late.Claims, late.Wait, late.Deadline = slices.Clone(cmd.Claims), nil, cmd.Deadline.Add(time.Hour)
 	time.AfterFunc(left, func() { s.Node.Submit(late, func(node.Reply) {}) })
-	time.AfterFunc(quorum.Defaults().Timeout, func() { reply(node.Reply{Err: node.ErrTimeout}) })
+	time.AfterFunc(quorum.Defaults().Timeout, timeout)
 }
 
 // A release is repeated until the node has confirmed it, also if it hung for longer than a lease. An
@@ -45,7 +51,7 @@ func TestReleaseOutlastsAHang(t *testing.T) {
 				if i == 2 {
 					return n
 				}
-				return stopped{n, until}
+				return stopped{n, until, false}
 			})
 			for _, name := range []string{"x", "y", "z"} {
 				if _, err := l.TryLock(background, name); !errors.Is(err, quorum.ErrNoQuorum) {
@@ -62,17 +68,6 @@ func TestReleaseOutlastsAHang(t *testing.T) {
 	}
 }
 
-// hung loses what it is sent, but for acquires: see stopped.
-type hung struct{ stopped }
-
-func (h hung) Submit(cmd node.Command, reply func(node.Reply)) {
-	if time.Until(h.until) <= 0 || cmd.Kind == node.Acquire {
-		h.stopped.Submit(cmd, reply)
-		return
-	}
-	time.AfterFunc(quorum.Defaults().Timeout, func() { reply(node.Reply{Err: node.ErrTimeout}) })
-}
-
 // A release that was under way when its node answered again, and is lost, is repeated soon.
 func TestReleaseLostAtTheEndOfAHang(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
@@ -81,7 +76,7 @@ func TestReleaseLostAtTheEndOfAHang(t *testing.T) {
 			if i == 2 {
 				return n
 			}
-			return hung{stopped{n, until}}
+			return stopped{n, until, true}
 		})
 		var names []string
 		for i := range 40 { // several of them are under way then

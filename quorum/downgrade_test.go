@@ -90,87 +90,67 @@ func TestDowngrade(t *testing.T) {
 }
 
 // A renewal that is under way when the writer stops writing, and comes to the nodes
-// after the news of it, does not take what it does not find for a loss.
+// after the news of it, does not take what it does not find for a loss. A node that it is overtaken on
+// alone is not healed, either.
 func TestDowngradeDuringRenewal(t *testing.T) {
 	const each = 25 * time.Millisecond
-	for after := time.Duration(0); after < 2*each; after += each / 5 {
-		inWorld(t, 3, func(w *world) {
-			renewal := make(chan struct{}, 100)
-			o := newObserver()
-			l := w.behind(quorum.Options{Trace: o.observe}, func(_ int, n node.Node) node.Node {
-				return far{n, w.clock, each, node.Extend, renewal}
+	for _, late := range []int{3, 1} {
+		for after := time.Duration(0); after < 2*each; after += each / 5 {
+			inWorld(t, 3, func(w *world) {
+				renewal := make(chan struct{}, 100)
+				o := newObserver()
+				l := w.behind(quorum.Options{Trace: o.observe}, func(i int, n node.Node) node.Node {
+					if i >= late {
+						return n
+					}
+					return far{n, w.clock, each, node.Extend, renewal}
+				})
+				w.linger = time.Second
+				outer, inner := writesAndReads(t, l)
+				<-renewal
+				time.Sleep(after)
+				unlock(t, outer)
+				time.Sleep(time.Minute)
+				if err := inner.Unlock(background); err != nil {
+					t.Errorf("%v after the renewal began: %v", after, err)
+				}
+				if late == 3 && after < each && o.count(quorum.EventExtendFailed) == 0 {
+					t.Errorf("%v after it began the renewal was not overtaken", after)
+				}
+				equal(t, o.count(quorum.EventHealed), 0, "nodes are healed")
 			})
-			w.linger = time.Second
-			outer := lock(t, l, "x", write)
-			inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
-			<-renewal
-			time.Sleep(after)
-			unlock(t, outer)
-			time.Sleep(time.Minute)
-			if err := inner.Unlock(background); err != nil {
-				t.Errorf("%v after the renewal began: %v", after, err)
-			}
-			if after < each && o.count(quorum.EventExtendFailed) == 0 {
-				t.Errorf("%v after it began the renewal was not overtaken", after)
-			}
-		})
+		}
 	}
 }
 
-// Where the renewal is overtaken on one node only, this has lost nothing and is not healed.
-func TestDowngradeThatOvertakesRenewalIsNotHealed(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		renewal := make(chan struct{}, 100)
-		o := newObserver()
-		l := w.behind(quorum.Options{Trace: o.observe}, func(i int, n node.Node) node.Node {
-			if i > 0 {
-				return n
-			}
-			return far{n, w.clock, 25 * time.Millisecond, node.Extend, renewal}
-		})
-		outer := lock(t, l, "x", write)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
-		<-renewal
-		unlock(t, outer)
-		time.Sleep(time.Second)
-		atMost(t, o.count(quorum.EventHealed), 0, "nodes are healed")
-		unlock(t, inner)
-	})
-}
-
 // A reader extends its lease by hand though no node has executed its downgrade: the
-// downgrade is sent again first.
+// downgrade is sent again first. So it is when they have not heard of it twice, and the lease is renewed by itself.
 func TestExtensionAfterALostDowngrade(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return &lossy{Node: n, kind: node.Downgrade} })
-		outer := lock(t, l, "x", write)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
-		expect(t, outer.Unlock(background), quorum.ErrNoQuorum)
-		expect(t, inner.Extend(background, 20*time.Second), nil)
-		unlock(t, inner)
-	})
-}
-
-// So it is when they have not heard of it twice, and the lease is renewed by itself.
-func TestRenewalAfterADowngradeThatWasLostTwice(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node {
-			return &lossy{Node: &lossy{Node: n, kind: node.Downgrade}, kind: node.Downgrade}
+	for _, twice := range []bool{false, true} {
+		inWorld(t, 3, func(w *world) {
+			l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node {
+				if twice {
+					n = &lossy{Node: n, kind: node.Downgrade}
+				}
+				return &lossy{Node: n, kind: node.Downgrade}
+			})
+			outer, inner := writesAndReads(t, l)
+			expect(t, outer.Unlock(background), quorum.ErrNoQuorum)
+			if twice {
+				time.Sleep(time.Minute)
+			} else {
+				expect(t, inner.Extend(background, 20*time.Second), nil)
+			}
+			unlock(t, inner)
 		})
-		outer := lock(t, l, "x", write)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
-		expect(t, outer.Unlock(background), quorum.ErrNoQuorum)
-		time.Sleep(time.Minute)
-		unlock(t, inner)
-	})
+	}
 }
 
 // A detached lease is not downgraded: the process that has resumed it still writes.
 func TestUnlockAfterDetachDowngradesNothing(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		outer := lock(t, a, "x", write)
-		inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read, reentry))
+		outer, inner := writesAndReads(t, a)
 		resumed := must[*quorum.Lease](t)(b.Resume(background, must[quorum.Handle](t)(outer.Detach())))
 		for _, lease := range []*quorum.Lease{outer, inner} {
 			expect(t, lease.Unlock(background), quorum.ErrNotHeld, "Unlock of what was detached")
@@ -199,8 +179,7 @@ func (n *lossy) Submit(cmd node.Command, reply func(node.Reply)) {
 func TestDowngradeOfABrokenLease(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		outer := lock(t, a, "x", write)
-		inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read, reentry))
+		outer, inner := writesAndReads(t, a)
 		succeed(t, errorOf(b.Break(background, "x")))
 		tryLock(t, b, "x", write)
 		expect(t, outer.Unlock(background), quorum.ErrNotHeld)
@@ -252,10 +231,9 @@ func TestDowngradeOvertakesAcquire(t *testing.T) {
 				if test.healFails {
 					n = &lossy{Node: n, kind: node.Acquire}
 				}
-				return detained{n, held}
+				return detained(n, held)
 			})
-			outer := lock(t, l, "x", write)
-			inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
+			outer, inner := writesAndReads(t, l)
 			unlock(t, outer)
 			time.Sleep(test.after)
 			if !test.never {
@@ -279,28 +257,19 @@ func TestDowngradeOvertakesAcquire(t *testing.T) {
 	}
 }
 
-// systemNodes are five nodes on the system's clock, whose replies come from tasks of
-// their own.
-func systemNodes() (nodes []node.Node) {
-	for i := range 5 {
-		nodes = append(nodes, busy{model.New(clock.System(), fmt.Sprint("n", i+1))})
-	}
-	return nodes
-}
-
-type busy struct{ node.Node }
-
-func (b busy) Submit(cmd node.Command, reply func(node.Reply)) {
-	cmd = own(cmd)
-	go b.Node.Submit(cmd, reply)
-}
-
 // That an owner's leases to write and to read end at the same time is no loss.
 func TestUnlockOfBothLeasesAtOnce(t *testing.T) {
-	l := must[*quorum.Locker](t)(quorum.New(systemNodes(), quorum.Options{NoRestartGuard: true}))
+	var nodes []node.Node // their replies come from tasks of their own
+	for i := range 5 {
+		n := model.New(clock.System(), fmt.Sprint("n", i+1))
+		nodes = append(nodes, link{n, func(cmd node.Command, reply func(node.Reply)) {
+			cmd = own(cmd)
+			go n.Submit(cmd, reply)
+		}})
+	}
+	l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{NoRestartGuard: true}))
 	for range 3000 {
-		writes := lock(t, l, "x", write)
-		reads := must[*quorum.Lease](t)(l.Lock(writes.Context(), "x", read, reentry))
+		writes, reads := writesAndReads(t, l)
 		var wg sync.WaitGroup
 		for _, lease := range []*quorum.Lease{writes, reads} {
 			wg.Go(func() {
@@ -322,8 +291,7 @@ func TestReleaseThatOvertakesDowngrade(t *testing.T) {
 		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node {
 			return far{n, w.clock, 25 * time.Millisecond, node.Downgrade, nil}
 		})
-		outer := lock(t, l, "x", write)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
+		outer, inner := writesAndReads(t, l)
 		var task sync.WaitGroup
 		task.Go(func() { unlock(t, outer) })
 		time.Sleep(10 * time.Millisecond)
@@ -333,42 +301,32 @@ func TestReleaseThatOvertakesDowngrade(t *testing.T) {
 	})
 }
 
-// An overtaken node never gets the first downgrade. It executes the second one after the extension
-// that follows it, and answers it before.
-type overtaken struct {
-	node.Node
-	downgrades int
-	second     func()
-}
-
-func (o *overtaken) Submit(cmd node.Command, reply func(node.Reply)) {
-	switch {
-	case cmd.Kind == node.Downgrade && o.downgrades < 2:
-		if o.downgrades++; o.downgrades == 1 {
-			reply(node.Reply{Err: node.ErrTimeout})
-			return
-		}
-		cmd.Claims = slices.Clone(cmd.Claims)
-		o.second = func() { o.Node.Submit(cmd, reply) }
-	case cmd.Kind == node.Extend && o.second != nil:
-		o.Node.Submit(cmd, func(r node.Reply) {
-			o.second()
-			o.second = nil
-			reply(r)
-		})
-	default:
-		o.Node.Submit(cmd, reply)
-	}
-}
-
 // An extension that a node executes before a downgrade, and whose answer comes after that of
 // the downgrade, says nothing about the reader's lease.
 func TestExtensionThatOvertakesDowngrade(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		o := newObserver()
-		l := w.behind(quorum.Options{Trace: o.observe}, func(_ int, n node.Node) node.Node { return &overtaken{Node: n} })
-		outer := lock(t, l, "x", write)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
+		downgrades, second := 0, func() {}
+		l := w.through(quorum.Options{Trace: o.observe}, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+			switch {
+			case cmd.Kind == node.Downgrade && downgrades < 2:
+				if downgrades++; downgrades == 1 { // it never comes to the node
+					reply(node.Reply{Err: node.ErrTimeout})
+					return
+				}
+				cmd = own(cmd)
+				second = func() { n.Submit(cmd, reply) }
+			case cmd.Kind == node.Extend:
+				n.Submit(cmd, func(r node.Reply) {
+					second()
+					second = func() {}
+					reply(r)
+				})
+			default:
+				n.Submit(cmd, reply)
+			}
+		})
+		outer, inner := writesAndReads(t, l)
 		expect(t, outer.Unlock(background), quorum.ErrNoQuorum)
 		time.Sleep(time.Minute)
 		if o.count(quorum.EventExtendFailed) == 0 {
@@ -378,39 +336,36 @@ func TestExtensionThatOvertakesDowngrade(t *testing.T) {
 	})
 }
 
-// The renewal tells it, too, if too few nodes answer for the lease to be healed.
-func TestNodeThatForgetsADowngradeIsToldAgainByRenewal(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		outer := lock(t, l, "x", write)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
-		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Sync() })
-		unlock(t, outer)
-		time.Sleep(quorum.Defaults().Lease / 2) // all have got the downgrade, and got it again
-		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Restart(model.LoseUnsynced) })
-		w.nodes[1].Down(true)
-		time.Sleep(2 * quorum.Defaults().Lease)
-		w.nodes[1].Down(false)
-		unlock(t, inner)
-	})
+// A node that comes back with its data from before a downgrade gets the downgrade again; by the renewal,
+// if too few nodes answer for the lease to be healed.
+func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
+	for _, byRenewal := range []bool{false, true} {
+		inWorld(t, 3, func(w *world) {
+			outer, inner := writesAndReads(t, w.locker(quorum.Options{}))
+			w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Sync() })
+			unlock(t, outer)
+			time.Sleep(quorum.Defaults().Lease / 2) // all have got the downgrade, and got it again
+			w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Restart(model.LoseUnsynced) })
+			if byRenewal {
+				w.nodes[1].Down(true)
+				time.Sleep(2 * quorum.Defaults().Lease)
+				w.nodes[1].Down(false)
+			} else {
+				time.Sleep(quorum.Defaults().Lease / 3)
+			}
+			w.nodes[0].Do(func(s *model.Server, now model.Time) {
+				if _, writes := s.Holds(now, "x", inner.Owner()+node.WriteSuffix); writes {
+					t.Error("it still takes the reader for the writer")
+				}
+			})
+			unlock(t, inner)
+		})
+	}
 }
 
-// A node that comes back with its data from before a downgrade gets the downgrade again.
-func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		outer := lock(t, l, "x", write)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
-		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Sync() })
-		unlock(t, outer)
-		time.Sleep(quorum.Defaults().Lease / 2) // all have got the downgrade, and got it again
-		w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Restart(model.LoseUnsynced) })
-		time.Sleep(quorum.Defaults().Lease / 3)
-		w.nodes[0].Do(func(s *model.Server, now model.Time) {
-			if _, writes := s.Holds(now, "x", inner.Owner()+node.WriteSuffix); writes {
-				t.Error("it still takes the reader for the writer")
-			}
-		})
-		unlock(t, inner)
-	})
+// writesAndReads has one owner write and read x.
+func writesAndReads(t *testing.T, l *quorum.Locker) (writes, reads *quorum.Lease) {
+	t.Helper()
+	writes = lock(t, l, "x", write)
+	return writes, must[*quorum.Lease](t)(l.Lock(writes.Context(), "x", read, reentry))
 }

@@ -233,11 +233,13 @@ func TestRepeatedReleaseLeavesNoPlace(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.foreign("x", time.Minute, 1, 2)
 		first := w.nodes[0]
+		hang := sync.OnceFunc(func() { first.Hang(true) })
 		l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
-			if i > 0 {
-				return n
-			}
-			return beforeRelease{n, sync.OnceFunc(func() { first.Hang(true) })}
+			return spy{n, func(cmd node.Command) {
+				if i == 0 && cmd.Kind == node.Release {
+					hang()
+				}
+			}}
 		})
 		if _, err := l.Lock(background, "x", quorum.WithFair(), quorum.WithWait(time.Second)); !errors.Is(err, quorum.ErrHeld) {
 			t.Fatalf("got %v", err)
@@ -280,25 +282,6 @@ func TestPlaceIsKeptThroughLongPauses(t *testing.T) {
 		cancel()
 		<-done
 	})
-}
-
-// A beforeRelease node does something before each release.
-type beforeRelease struct {
-	node.Node
-	do func()
-}
-
-func (n beforeRelease) Submit(cmd node.Command, reply func(node.Reply)) {
-	if cmd.Kind == node.Release {
-		n.do()
-	}
-	n.Node.Submit(cmd, reply)
-}
-
-// cuttable makes another Locker, and what cuts it off from all nodes.
-func (w *world) cuttable(o quorum.Options) (*quorum.Locker, *atomic.Bool) {
-	cut := new(atomic.Bool)
-	return w.behind(o, func(_ int, n node.Node) node.Node { return cuttable{n, cut} }), cut
 }
 
 // On real servers, with Lockers that are different processes to the nodes: nobody is

@@ -243,18 +243,18 @@ func TestHolderIsFoundWithinTheBound(t *testing.T) {
 		lock(t, a, "x")
 		time.Sleep(time.Second)
 		w.delay(300*time.Millisecond, 0)
-		within := func(what string, bound time.Duration, do func() error) {
+		bounded := func(what string, bound time.Duration, do func() error) {
 			began := time.Now()
 			_ = holderOf(t, do())
 			if took := time.Since(began); took > bound {
 				t.Errorf("%s took %v; its bound is %v", what, took, bound)
 			}
 		}
-		within("TryLock", 501*time.Millisecond, func() error {
+		bounded("TryLock", 501*time.Millisecond, func() error {
 			_, err := b.TryLock(background, "x")
 			return err
 		})
-		within("Lock", 2501*time.Millisecond, func() error {
+		bounded("Lock", 2501*time.Millisecond, func() error {
 			_, err := b.Lock(background, "x", quorum.WithWait(2*time.Second))
 			return err
 		})
@@ -297,14 +297,25 @@ func TestLabelOfALateMajority(t *testing.T) {
 	})
 }
 
+// unlabelled makes a Locker whose commands about labels fail.
+func unlabelled(w *world, o quorum.Options, err *error) *quorum.Locker {
+	return w.through(o, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+		if *err != nil && strings.HasPrefix(cmd.Claims[0].Name, node.LabelName("")) {
+			reply(node.Reply{Err: *err})
+			return
+		}
+		n.Submit(cmd, reply)
+	})
+}
+
 // Nodes that are too slow for the label get it a second later.
 func TestLabelIsWrittenAgain(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		slow := true
-		a := w.behind(quorum.Options{Label: "a"}, func(_ int, n node.Node) node.Node { return slowToLabel{n, &slow} })
+		slow := node.ErrTimeout
+		a := unlabelled(w, quorum.Options{Label: "a"}, &slow)
 		lease := lock(t, a, "x")
 		time.Sleep(3 * time.Second)
-		slow = false
+		slow = nil
 		unlock(t, lock(t, a, "y"))
 		time.Sleep(time.Second)
 		c := w.locker(quorum.Options{Label: "asks"})
@@ -314,35 +325,12 @@ func TestLabelIsWrittenAgain(t *testing.T) {
 	})
 }
 
-type slowToLabel struct {
-	node.Node
-	slow *bool
-}
-
-func (n slowToLabel) Submit(c node.Command, reply func(node.Reply)) {
-	if *n.slow && strings.HasPrefix(c.Claims[0].Name, node.LabelName("")) {
-		reply(node.Reply{Err: node.ErrTimeout})
-		return
-	}
-	n.Node.Submit(c, reply)
-}
-
-// A notLabeled node's user has no right to labels.
-type notLabeled struct{ node.Node }
-
-func (n notLabeled) Submit(c node.Command, reply func(node.Reply)) {
-	if strings.HasPrefix(c.Claims[0].Name, node.LabelName("")) {
-		reply(node.Reply{Err: fmt.Errorf("%w: NOPERM", node.ErrAuth)})
-		return
-	}
-	n.Node.Submit(c, reply)
-}
-
 // The nodes do not count as failed where the user has no right to labels.
 func TestNoRightToLabels(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		seen := newObserver()
-		b := w.behind(quorum.Options{Label: "b", Trace: seen.observe}, func(_ int, n node.Node) node.Node { return notLabeled{n} })
+		forbidden := fmt.Errorf("%w: NOPERM", node.ErrAuth)
+		b := unlabelled(w, quorum.Options{Label: "b", Trace: seen.observe}, &forbidden)
 		lease := lock(t, w.locker(quorum.Options{Label: "a"}), "x")
 		time.Sleep(time.Second)
 		_, err := b.TryLock(background, "x")

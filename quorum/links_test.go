@@ -12,6 +12,46 @@ import (
 
 // The types of this file stand between one program and a node.
 
+// A link does what it likes with a command to a node.
+type link struct {
+	node.Node
+	submit func(cmd node.Command, reply func(node.Reply))
+}
+
+func (l link) Submit(cmd node.Command, reply func(node.Reply)) { l.submit(cmd, reply) }
+
+// through makes a Locker whose commands come to submit, with their node and its index.
+func (w *world) through(o quorum.Options, submit func(i int, n node.Node, cmd node.Command, reply func(node.Reply))) *quorum.Locker {
+	w.t.Helper()
+	return w.behind(o, func(i int, n node.Node) node.Node {
+		return link{n, func(cmd node.Command, reply func(node.Reply)) { submit(i, n, cmd, reply) }}
+	})
+}
+
+// detained keeps the first acquire that comes to a node.
+func detained(n node.Node, kept *node.Command) node.Node {
+	return link{n, func(cmd node.Command, reply func(node.Reply)) {
+		if cmd.Kind != node.Acquire || kept.Kind != 0 {
+			n.Submit(cmd, reply)
+			return
+		}
+		*kept = own(cmd)
+		reply(node.Reply{Err: node.ErrTimeout})
+	}}
+}
+
+// cuttable makes another Locker, and what cuts it off from all nodes.
+func (w *world) cuttable(o quorum.Options) (*quorum.Locker, *atomic.Bool) {
+	cut := new(atomic.Bool)
+	return w.through(o, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+		if cut.Load() {
+			reply(node.Reply{Err: node.ErrUnreachable, Unsent: true})
+			return
+		}
+		n.Submit(cmd, reply)
+	}), cut
+}
+
 // A far node answers late, as seen by one program.
 type far struct {
 	node.Node
@@ -57,66 +97,6 @@ func own(cmd node.Command) node.Command {
 	return cmd
 }
 
-// A detained node keeps the first acquire that comes to it.
-type detained struct {
-	node.Node
-	kept *node.Command
-}
-
-func (d detained) Submit(cmd node.Command, reply func(node.Reply)) {
-	if cmd.Kind != node.Acquire || d.kept.Kind != 0 {
-		d.Node.Submit(cmd, reply)
-		return
-	}
-	cmd = own(cmd)
-	*d.kept = cmd
-	reply(node.Reply{Err: node.ErrTimeout})
-}
-
-// A copying node keeps the last acquire that comes to it.
-type copying struct {
-	node.Node
-	last *node.Command
-}
-
-func (c copying) Submit(cmd node.Command, reply func(node.Reply)) {
-	if cmd.Kind == node.Acquire {
-		*c.last = own(cmd)
-	}
-	c.Node.Submit(cmd, reply)
-}
-
-// A losing node never sees an acquire.
-type losing struct {
-	node.Node
-	clock clock.Clock
-}
-
-func (n losing) Submit(cmd node.Command, reply func(node.Reply)) {
-	if cmd.Kind != node.Acquire {
-		n.Node.Submit(cmd, reply)
-		return
-	}
-	n.clock.Go(func() {
-		n.clock.NewSignal().Wait(background, cmd.Deadline)
-		reply(node.Reply{Err: node.ErrTimeout})
-	})
-}
-
-// A cuttable node is out of reach while it is cut off.
-type cuttable struct {
-	node.Node
-	cut *atomic.Bool
-}
-
-func (c cuttable) Submit(cmd node.Command, reply func(node.Reply)) {
-	if c.cut.Load() {
-		reply(node.Reply{Err: node.ErrUnreachable, Unsent: true})
-		return
-	}
-	c.Node.Submit(cmd, reply)
-}
-
 // An alias is a node that this program calls by another name than others do.
 type alias struct {
 	node.Node
@@ -124,3 +104,24 @@ type alias struct {
 }
 
 func (a alias) Name() string { return a.name }
+
+// A spy sees each command to a node.
+type spy struct {
+	node.Node
+	see func(node.Command)
+}
+
+func (s spy) Submit(cmd node.Command, reply func(node.Reply)) {
+	s.see(cmd)
+	s.Node.Submit(cmd, reply)
+}
+
+// A hearing node does what it likes with what the node tells a waiter.
+type hearing struct {
+	node.Node
+	told func(turn node.Turn, hear func(node.Turn))
+}
+
+func (h hearing) Listen(process string, hear func(node.Turn)) (stop func()) {
+	return h.Node.Listen(process, func(turn node.Turn) { h.told(turn, hear) })
+}

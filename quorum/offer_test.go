@@ -344,7 +344,7 @@ func TestWhatIsHandedOnTooLateIsNotTaken(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		c := pausing{w.clock, new(atomic.Int64)}
 		late := sync.OnceFunc(func() { c.ahead.Add(int64(standsFor - quorum.Defaults().Timeout*3/4)) })
-		l := w.behind(quorum.Options{Clock: c}, func(_ int, n node.Node) node.Node { return drowsy{n, late, new(atomic.Value)} })
+		l := w.behind(quorum.Options{Clock: c}, func(_ int, n node.Node) node.Node { return drowsy(n, late, new(atomic.Value)) })
 		held := lock(t, w.locker(quorum.Options{}), "x")
 		ended := waiting(l)
 		unlock(t, held)
@@ -368,7 +368,7 @@ func TestHandOverIsAcceptedInTime(t *testing.T) {
 			options.Clock = c
 			late := sync.OnceFunc(func() { c.ahead.Add(int64(row.age)) })
 			var handed atomic.Value // to which owner
-			ended := waiting(w.behind(options, func(_ int, n node.Node) node.Node { return drowsy{n, late, &handed} }))
+			ended := waiting(w.behind(options, func(_ int, n node.Node) node.Node { return drowsy(n, late, &handed) }))
 			unlock(t, held)
 			lease := <-ended
 			if (lease.Owner() == handed.Load()) != row.handed {
@@ -379,21 +379,16 @@ func TestHandOverIsAcceptedInTime(t *testing.T) {
 	}
 }
 
-// A drowsy node does something before a waiter hears that a lock was handed over to it.
-type drowsy struct {
-	node.Node
-	late   func()
-	handed *atomic.Value // the first owner that it was handed over to
-}
-
-func (n drowsy) Listen(process string, hear func(node.Turn)) (stop func()) {
-	return n.Node.Listen(process, func(turn node.Turn) {
+// drowsy does something before a waiter hears that a lock was handed over to it, and keeps the first owner that
+// it was handed over to.
+func drowsy(n node.Node, late func(), handed *atomic.Value) node.Node {
+	return hearing{n, func(turn node.Turn, hear func(node.Turn)) {
 		if turn.Owner != "" {
-			n.late()
-			n.handed.CompareAndSwap(nil, turn.Owner)
+			late()
+			handed.CompareAndSwap(nil, turn.Owner)
 		}
 		hear(turn)
-	})
+	}}
 }
 
 // MaxHold counts from when the lock was handed over, not from when it was asked for.
@@ -459,7 +454,13 @@ func TestHandedOverIsDetached(t *testing.T) {
 func TestCopyOfAnAcquireWithAnOffer(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var copies [3]node.Command
-		l := w.behind(quorum.Options{Timeout: time.Second}, func(i int, n node.Node) node.Node { return copying{n, &copies[i]} })
+		l := w.behind(quorum.Options{Timeout: time.Second}, func(i int, n node.Node) node.Node {
+			return spy{n, func(cmd node.Command) {
+				if cmd.Kind == node.Acquire {
+					copies[i] = own(cmd)
+				}
+			}}
+		})
 		unlock(t, handedOver(t, w, l))
 		other := w.locker(quorum.Options{})
 		held := lock(t, other, "x")
@@ -499,7 +500,10 @@ func TestHandedOnWithoutALife(t *testing.T) {
 			if i == 0 {
 				return n
 			}
-			return lifeless{n}
+			return hearing{n, func(turn node.Turn, hear func(node.Turn)) {
+				turn.Life = nil
+				hear(turn)
+			}}
 		}))
 		unlock(t, held)
 		lease := <-ended
@@ -507,15 +511,5 @@ func TestHandedOnWithoutALife(t *testing.T) {
 			t.Error("handed over by two nodes of unknown life")
 		}
 		lasts(t, lease)
-	})
-}
-
-// A lifeless node does not know whose life it is when it hands something over.
-type lifeless struct{ node.Node }
-
-func (n lifeless) Listen(process string, hear func(node.Turn)) (stop func()) {
-	return n.Node.Listen(process, func(turn node.Turn) {
-		turn.Life = nil
-		hear(turn)
 	})
 }

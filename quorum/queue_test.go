@@ -176,7 +176,12 @@ func TestSubscriptionIsNoTurn(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		holder, first := w.locker(quorum.Options{}), w.far(quorum.Options{}, func(int) time.Duration { return 5 * time.Millisecond })
 		confirmations := make(chan func(), len(w.nodes))
-		second := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return unconfirmed{n, confirmations} })
+		second := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node {
+			once := new(sync.Once) // it is left to the test when a waiter hears that it is subscribed
+			return hearing{n, func(_ node.Turn, hear func(node.Turn)) {
+				once.Do(func() { confirmations <- func() { hear(node.Turn{}) } })
+			}}
+		})
 		held := lock(t, holder, "x")
 		served := make(chan string)
 		var tasks sync.WaitGroup
@@ -197,18 +202,6 @@ func TestSubscriptionIsNoTurn(t *testing.T) {
 		<-served
 		tasks.Wait()
 	})
-}
-
-// An unconfirmed node leaves it to the test when a waiter in line hears that it is
-// subscribed.
-type unconfirmed struct {
-	node.Node
-	confirmations chan<- func()
-}
-
-func (n unconfirmed) Listen(process string, hear func(node.Turn)) (stop func()) {
-	confirm := sync.OnceFunc(func() { n.confirmations <- func() { hear(node.Turn{}) } })
-	return n.Node.Listen(process, func(node.Turn) { confirm() })
 }
 
 // The release of a Redisson lock tells nobody in line, and wakes them all the same.

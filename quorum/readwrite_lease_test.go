@@ -161,7 +161,7 @@ func TestLateAcquireAfterHealing(t *testing.T) {
 			kept := new(node.Command)
 			l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
 				if i == 2 {
-					n = detained{n, kept}
+					n = detained(n, kept)
 				}
 				return n
 			})
@@ -183,47 +183,28 @@ func TestLateAcquireAfterHealing(t *testing.T) {
 // command that heals may come after the release, and must create nothing either.
 func TestLateHealingOfAReader(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		late := &reversing{}
-		l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
-			if i == 2 {
-				late.Node = n
-				n = late
+		var late []func() // acquires that the last node is to execute later
+		l := w.through(quorum.Options{}, func(i int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+			if i < 2 || cmd.Kind != node.Acquire {
+				n.Submit(cmd, reply)
+				return
 			}
-			return n
+			cmd = own(cmd)
+			cmd.Deadline = clock.Never
+			late = append(late, func() { n.Submit(cmd, reply) })
 		})
 		lease := lock(t, l, "x", read)
 		time.Sleep(15 * time.Second)
 		synctest.Wait()
-		if late.healing == nil {
+		if len(late) < 2 {
 			t.Fatal("the node was not healed")
 		}
-		late.first()
+		late[0]()
 		unlock(t, lease)
 		time.Sleep(time.Second)
-		late.healing()
+		late[1]()
 		equal(t, w.locked("x"), 0, "nodes have a lease that nobody has")
 	})
-}
-
-// A reversing node keeps two acquires until it is to execute them.
-type reversing struct {
-	node.Node
-	first, healing func()
-}
-
-func (r *reversing) Submit(cmd node.Command, reply func(node.Reply)) {
-	if cmd.Kind != node.Acquire {
-		r.Node.Submit(cmd, reply)
-		return
-	}
-	cmd = own(cmd)
-	cmd.Deadline = clock.Never
-	execute := func() { r.Node.Submit(cmd, reply) }
-	if r.first == nil {
-		r.first = execute
-	} else {
-		r.healing = execute
-	}
 }
 
 // Inspect does not count readers that have died.

@@ -327,7 +327,13 @@ func TestWritersAndOthersComeApart(t *testing.T) {
 				case i:
 					return n
 				case 2:
-					return losing{n, w.clock}
+					return link{n, func(cmd node.Command, reply func(node.Reply)) {
+						if cmd.Kind != node.Acquire {
+							n.Submit(cmd, reply)
+							return
+						}
+						time.AfterFunc(o.Timeout, func() { reply(node.Reply{Err: node.ErrTimeout}) })
+					}}
 				}
 				return far{Node: n, clock: w.clock, d: 5 * time.Millisecond}
 			})

@@ -73,39 +73,28 @@ func TestNoCommandRenewsTooMany(t *testing.T) {
 	})
 }
 
-// A forbidding node refuses to extend a name, and with it all others of the command, as
-// servers do that have keys of it checked against the rights of their user.
-type forbidding struct {
-	node.Node
-	name string
-	on   *atomic.Bool
-}
-
-func (f forbidding) Submit(cmd node.Command, reply func(node.Reply)) {
-	if f.on.Load() && cmd.Kind == node.Extend && slices.ContainsFunc(cmd.Claims, func(c node.Claim) bool { return c.Name == f.name }) {
-		time.AfterFunc(20*time.Millisecond, func() { reply(node.Reply{Err: node.ErrAuth}) })
-		return
-	}
-	f.Node.Submit(cmd, reply)
-}
-
-// A name whose rights were taken away loses its own lease, and no others with it.
+// A node refuses to extend a name, and with it all others of the command, as servers do that have keys of it
+// checked against the rights of their user: that name loses its own lease, and no others with it.
 func TestForbiddenNameIsLostAlone(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var on atomic.Bool
-		l := w.behind(quorum.Options{Lease: 2 * time.Second}, func(_ int, n node.Node) node.Node { return forbidding{n, "bad", &on} })
+		l := w.through(quorum.Options{Lease: 2 * time.Second}, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+			if on.Load() && cmd.Kind == node.Extend && slices.ContainsFunc(cmd.Claims, func(c node.Claim) bool { return c.Name == "bad" }) {
+				time.AfterFunc(20*time.Millisecond, func() { reply(node.Reply{Err: node.ErrAuth}) })
+				return
+			}
+			n.Submit(cmd, reply)
+		})
 		var good []*quorum.Lease
 		for i := range 20 {
-			good = append(good, must[*quorum.Lease](t)(l.Lock(background, fmt.Sprint("good", i))))
+			good = append(good, lock(t, l, fmt.Sprint("good", i)))
 		}
-		bad := must[*quorum.Lease](t)(l.Lock(background, "bad"))
+		bad := lock(t, l, "bad")
 		on.Store(true)
 		time.Sleep(2 * time.Minute)
 		matches(t, context.Cause(bad.Context()), quorum.ErrLost, node.ErrAuth)
 		for _, lease := range good {
-			if lease.Remaining() == 0 {
-				t.Fatalf("another: %v", context.Cause(lease.Context()))
-			}
+			goesOn(t, lease)
 		}
 	})
 }

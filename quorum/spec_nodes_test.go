@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -64,24 +63,6 @@ func TestHeldIsSaidBesideNodesThatAreDown(t *testing.T) {
 	}
 }
 
-// A node that was given the key later than the others is asked again to release it, as
-// they are.
-func TestHealedNodeIsSwept(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.nodes[0].Down(true)
-		lease := lock(t, w.locker(quorum.Options{}), "x")
-		w.nodes[0].Down(false)
-		for w.locked("x") < 3 {
-			time.Sleep(time.Second)
-		}
-		w.nodes[0].Hang(true)
-		unlock(t, lease)
-		w.nodes[0].Hang(false)
-		time.Sleep(5 * time.Second)
-		equal(t, w.locked("x"), 0, "nodes still have the key")
-	})
-}
-
 // Healing never makes up the majority: three of five lost the key, so the lease
 // is lost, although each could be given it back.
 func TestHealingDoesNotMakeUpTheMajority(t *testing.T) {
@@ -110,63 +91,6 @@ func TestNothingIsHealedWithoutAMajority(t *testing.T) {
 		})
 		w.nodes[3:5].Down(false)
 		l.Close()
-	})
-}
-
-// A slow postman keeps the acquires that come after the first, and lets them
-// time out for the sender.
-type postman struct {
-	node.Node
-	mu   sync.Mutex
-	kept []node.Command
-	seen int
-}
-
-func (p *postman) Submit(cmd node.Command, reply func(node.Reply)) {
-	if cmd.Kind == node.Acquire && p.keeps(cmd) {
-		reply(node.Reply{Err: node.ErrTimeout})
-		return
-	}
-	p.Node.Submit(cmd, reply)
-}
-
-func (p *postman) keeps(cmd node.Command) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.seen++; p.seen == 1 {
-		return false
-	}
-	cmd.Claims = append([]node.Claim(nil), cmd.Claims...)
-	p.kept = append(p.kept, cmd)
-	return true
-}
-
-func (p *postman) all() []node.Command {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.kept
-}
-
-// A healing command that arrives after the release creates nothing.
-func TestDelayedHealingIsRefused(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		post := &postman{Node: shared{w.nodes[0], w.sent[0]}}
-		l := must[*quorum.Locker](t)(quorum.New([]node.Node{post,
-			shared{w.nodes[1], w.sent[1]}, shared{w.nodes[2], w.sent[2]}}, quorum.Options{Clock: w.clock, Label: quorum.NoLabel}))
-		defer l.Close()
-		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		w.nodes[0].Restart(true)
-		time.Sleep(11 * time.Second)
-		kept := post.all()
-		if len(kept) != 1 || kept[0].Claims[0].Token <= lease.Token() {
-			t.Fatalf("the node was sent %v", kept)
-		}
-		unlock(t, lease)
-		late := kept[0]
-		late.Deadline = clock.Never
-		w.nodes[0].Submit(late, func(r node.Reply) {
-			equal(t, r.Status, node.Stale, "the late command")
-		})
 	})
 }
 
@@ -328,11 +252,12 @@ func TestNodeThatRefusesSomeCommandsIsReportedOnce(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := newObserver()
 		var refuses atomic.Bool
-		l := w.behind(quorum.Options{Trace: o.observe}, func(i int, n node.Node) node.Node {
-			if i > 0 {
-				return n
+		l := w.through(quorum.Options{Trace: o.observe}, func(i int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+			if i == 0 && cmd.Kind == node.Acquire && refuses.Load() {
+				reply(node.Reply{Err: node.ErrOutOfMemory})
+				return
 			}
-			return barring{n, &refuses}
+			n.Submit(cmd, reply)
 		})
 		refuses.Store(true)
 		for range 20 {
@@ -345,18 +270,4 @@ func TestNodeThatRefusesSomeCommandsIsReportedOnce(t *testing.T) {
 		use(t, l, "x", func(*quorum.Lease) {})
 		equal(t, o.count(quorum.EventNodeRecovered), 1, "times recovered")
 	})
-}
-
-// A barring node lacks the right to acquire.
-type barring struct {
-	node.Node
-	refuses *atomic.Bool
-}
-
-func (n barring) Submit(cmd node.Command, reply func(node.Reply)) {
-	if cmd.Kind == node.Acquire && n.refuses.Load() {
-		reply(node.Reply{Err: node.ErrOutOfMemory})
-		return
-	}
-	n.Node.Submit(cmd, reply)
 }

@@ -81,16 +81,6 @@ func TestDelayedDuplicateOfAnAcquireIsRefused(t *testing.T) {
 	})
 }
 
-type spy struct {
-	node.Node
-	see func(node.Command)
-}
-
-func (s spy) Submit(cmd node.Command, reply func(node.Reply)) {
-	s.see(cmd)
-	s.Node.Submit(cmd, reply)
-}
-
 // Unlocking a lease that was broken meanwhile says so, and does not touch the
 // new owner (S59).
 func TestUnlockOfABrokenLease(t *testing.T) {
@@ -164,18 +154,20 @@ func TestReleaseOutlastsHealing(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		const timeout = 5 * time.Second
 		renewals := make(chan time.Time, 100)
-		slow := &slowToHeal{by: timeout - 100*time.Millisecond}
-		slow.loses.Store(true)
-		l := w.behind(quorum.Options{Timeout: timeout}, func(i int, n node.Node) node.Node {
-			if i != 1 {
-				return n
+		var seen, heard atomic.Bool
+		l := w.through(quorum.Options{Timeout: timeout}, func(i int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+			switch {
+			case i == 1 && cmd.Kind == node.Acquire && seen.Swap(true): // it is healed late
+				cmd = own(cmd)
+				time.AfterFunc(timeout-100*time.Millisecond, func() { n.Submit(cmd, reply) })
+				return
+			case i == 1 && cmd.Kind == node.Release && !heard.Load():
+				reply(node.Reply{Err: node.ErrTimeout})
+				return
+			case i == 1 && cmd.Kind == node.Extend:
+				renewals <- time.Now()
 			}
-			slow.Node = spy{n, func(cmd node.Command) {
-				if cmd.Kind == node.Extend {
-					renewals <- time.Now()
-				}
-			}}
-			return slow
+			n.Submit(cmd, reply)
 		})
 		lease := lock(t, l, "x")
 		w.nodes[0].Hang(true) // so that the renewal is over when its time is
@@ -188,31 +180,10 @@ func TestReleaseOutlastsHealing(t *testing.T) {
 		if n := w.locked("x"); n != 1 {
 			t.Fatalf("%d nodes have the key, want the one that was healed", n)
 		}
-		slow.loses.Store(false)
+		heard.Store(true)
 		time.Sleep(3 * time.Second)
 		equal(t, w.locked("x"), 0, "nodes still have the key")
 	})
-}
-
-// A slowToHeal node gets acquires after the first one late, and releases not at all as
-// long as it loses them.
-type slowToHeal struct {
-	node.Node
-	by          time.Duration
-	seen, loses atomic.Bool
-}
-
-func (n *slowToHeal) Submit(cmd node.Command, reply func(node.Reply)) {
-	switch {
-	case cmd.Kind == node.Acquire && n.seen.Swap(true):
-		cmd = own(cmd)
-		time.AfterFunc(n.by, func() { n.Node.Submit(cmd, reply) })
-		return
-	case cmd.Kind == node.Release && n.loses.Load():
-		reply(node.Reply{Err: node.ErrTimeout})
-		return
-	}
-	n.Node.Submit(cmd, reply)
 }
 
 // Nodes that have refused a waiter need no release: it waits a little for the nodes that

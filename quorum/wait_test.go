@@ -55,23 +55,17 @@ func TestOwnReleaseIsNoNews(t *testing.T) {
 	}
 }
 
-// An unreplicated node executes commands, and does not count what it grants: a primary without replicas.
-type unreplicated struct{ node.Node }
-
-func (n unreplicated) Submit(cmd node.Command, reply func(node.Reply)) {
-	n.Node.Submit(cmd, func(r node.Reply) {
-		if r.Status == node.Granted {
-			r = node.Reply{Err: node.ErrUnreplicated}
-		}
-		reply(r)
-	})
-}
-
 // Nor is it news where the node has executed the acquire and said that this does not count.
 func TestOwnReleaseIsNoNewsAfterAnError(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
-		l := must[*quorum.Locker](t)(quorum.New([]node.Node{unreplicated{shared{w.nodes[0], w.sent[0]}}}, quorum.Options{Clock: w.clock}))
-		defer l.Close()
+		l := w.through(quorum.Options{}, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+			n.Submit(cmd, func(r node.Reply) {
+				if r.Status == node.Granted {
+					r = node.Reply{Err: node.ErrUnreplicated} // as a primary without replicas
+				}
+				reply(r)
+			})
+		})
 		expect(t, errorOf(l.Lock(background, "x", quorum.WithWait(5*time.Second))), node.ErrUnreplicated)
 		if n := w.sent[0].Load(); n > 50 { // with a poll a second
 			t.Errorf("%d commands in five seconds", n)
@@ -83,10 +77,7 @@ func TestOwnReleaseIsNoNewsAfterAnError(t *testing.T) {
 func TestWaiterWithoutNoticesPolls(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a := w.locker(quorum.Options{})
-		b := must[*quorum.Locker](t)(quorum.New([]node.Node{
-			deaf{shared{w.nodes[0], w.sent[0]}}, deaf{shared{w.nodes[1], w.sent[1]}}, deaf{shared{w.nodes[2], w.sent[2]}},
-		}, quorum.Options{Clock: w.clock}))
-		defer b.Close()
+		b := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return deaf{n} })
 		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
 		time.AfterFunc(7300*time.Millisecond, func() { _ = lease.Unlock(background) })
 		start := time.Now()
@@ -289,32 +280,23 @@ func (a *attempts) answered(owner string) {
 	}
 }
 
-// A counting node counts attempts.
-type counting struct {
-	node.Node
-	attempts *attempts
-}
-
-func (c counting) Submit(cmd node.Command, reply func(node.Reply)) {
-	if cmd.Kind != node.Acquire {
-		c.Node.Submit(cmd, reply)
-		return
-	}
-	owner := cmd.Claims[0].Owner
-	c.attempts.asked(owner)
-	c.Node.Submit(cmd, func(r node.Reply) {
-		c.attempts.answered(owner)
-		reply(r)
-	})
-}
-
 // However many wait, no more ask the nodes at the same time than these have room for.
 func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 	tests.NeedLong(t)
 	inWorld(t, 3, func(w *world) {
 		w.delay(30*time.Millisecond, 0)
 		all := attempts{enough: 2, answers: make(map[string]int)}
-		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return counting{n, &all} })
+		l := w.through(quorum.Options{}, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+			if cmd.Kind == node.Acquire {
+				owner, answered := cmd.Claims[0].Owner, reply
+				all.asked(owner)
+				reply = func(r node.Reply) {
+					all.answered(owner)
+					answered(r)
+				}
+			}
+			n.Submit(cmd, reply)
+		})
 		const waiters = 6000
 		var tasks sync.WaitGroup
 		for i := range waiters {
