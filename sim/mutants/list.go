@@ -461,7 +461,7 @@ var mutants = []*Mutant{
 		Edits: edit("quorum.waiter.offerLasts", "return min(w.request.lease, w.e.placeTTL()-w.e.opts.Grace)", "return w.request.lease")},
 	{ID: "M160", Bug: "a lease that was handed over is renewed when a whole lease would have to be",
 		Edits: edit("quorum.hold.extended", "left < third {", "left < 0 {")},
-	{ID: "M161", Bug: "one server that is two nodes hands over twice", Mimics: "S30", Expect: Tests, Tests: "./quorum -run TestTwinsHandOn",
+	{ID: "M161", Bug: "one server that is two nodes hands over twice", Mimics: "S30", Expect: Tests, Tests: "./quorum -run TestTwinsHandOverOnce",
 		Edits:  edit("quorum.waiter.handedWith", "v.meet(h.by, h.Life) == nil && ", ""),
 		Reason: "a process that releases meets the same server twice as well, and so has no majority that it could hand over; seeds do not come to where it has"},
 	{ID: "M162", Bug: "a waiter for several names reserves them for as long as it waits",

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +39,47 @@ func TestEditsFit(t *testing.T) {
 	for _, id := range canaries {
 		if !seen[id] {
 			t.Errorf("there is no canary %s", id)
+		}
+	}
+}
+
+// What the list and the pages of evidence call a test is one.
+func TestNamedTestsAreThere(t *testing.T) {
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := make(map[string][]string) // by folder
+	var all []string
+	err = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllSubmatch(text, -1) {
+			dir, _ := filepath.Rel(root, filepath.Dir(path))
+			tests[dir], all = append(tests[dir], string(m[1])), append(all, string(m[1]))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		dir, run, _ := strings.Cut(strings.TrimPrefix(m.Tests, "./"), " -run ")
+		if m.Expect == Tests && !slices.ContainsFunc(tests[dir], regexp.MustCompile(run).MatchString) {
+			t.Errorf("%s: no test is run by %q", m.ID, m.Tests)
+		}
+	}
+	for _, page := range []string{"mutants.md", "track-record.md"} {
+		text, err := os.ReadFile(filepath.Join(root, "docs", "evidence", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(string(text), -1) {
+			if !slices.Contains(all, name) {
+				t.Errorf("%s names %s, which is no test", page, name)
+			}
 		}
 	}
 }
