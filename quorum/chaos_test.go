@@ -2,14 +2,14 @@ package quorum_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redquorum/redquorum/internal/tests"
-	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -23,21 +23,21 @@ func TestRandomFaultsBreakNothing(t *testing.T) {
 	if testing.Short() {
 		seeds = 5
 	}
-	var acquired, losses, failed int
+	r := new(trial)
 	for seed := range seeds {
-		synctestWorld(t, uint64(seed), &acquired, &losses, &failed)
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { r.disturbed(t, uint64(seed)) })
 	}
-	t.Logf("%d acquisitions, %d losses, %d failed attempts", acquired, losses, failed)
-	if acquired == 0 || losses == 0 || failed == 0 {
+	t.Logf("%d acquisitions, %d losses, %d failed attempts", r.acquired.Load(), r.losses.Load(), r.failed.Load())
+	if r.acquired.Load() == 0 || r.losses.Load() == 0 || r.failed.Load() == 0 {
 		t.Error("the faults did not reach every outcome")
 	}
 }
 
-func synctestWorld(t *testing.T, seed uint64, acquired, losses, failed *int) {
+func (r *trial) disturbed(t *testing.T, seed uint64) {
 	inWorld(t, 5, func(w *world) {
 		const maxLease = 2 * time.Second
 		rnd := rand.New(rand.NewPCG(seed, 0))
-		r := &ring{t: t, seed: seed, holders: make(map[string][]*quorum.Lease), last: make(map[string]node.Token)}
+		r.contest = newContest(t)
 		stop, cancel := context.WithTimeout(background, time.Minute)
 		defer cancel()
 		var wg sync.WaitGroup
@@ -63,36 +63,23 @@ func synctestWorld(t *testing.T, seed uint64, acquired, losses, failed *int) {
 			start := time.Now()
 			lease, err := l.Lock(background, "a")
 			if err != nil || time.Since(start) > 3*maxLease {
-				t.Errorf("seed %d: locker %d: %v after %v", seed, i, err, time.Since(start))
+				t.Errorf("locker %d: %v after %v", i, err, time.Since(start))
 				continue
 			}
 			_ = lease.Unlock(background)
 		}
 		time.Sleep(3 * time.Second)
-		if n := w.locked("a") + w.locked("b"); n != 0 {
-			t.Errorf("seed %d: %d keys are left", seed, n)
-		}
-		for _, l := range lockers {
-			_ = l.Close()
-		}
-		*acquired += r.acquired
-		*losses += r.losses
-		*failed += r.failed
+		equal(t, w.locked("a")+w.locked("b"), 0, "keys are left")
 	})
 }
 
-// A ring checks who is inside.
-type ring struct {
-	t    *testing.T
-	seed uint64
-
-	mu                       sync.Mutex
-	holders                  map[string][]*quorum.Lease
-	last                     map[string]node.Token
-	acquired, losses, failed int
+// A trial is a contest that counts what comes of attempts.
+type trial struct {
+	*contest
+	acquired, losses, failed atomic.Int64
 }
 
-func (r *ring) work(ctx context.Context, l *quorum.Locker, rnd *rand.Rand) {
+func (r *trial) work(ctx context.Context, l *quorum.Locker, rnd *rand.Rand) {
 	for ctx.Err() == nil {
 		name := []string{"a", "b"}[rnd.IntN(2)]
 		attempt, cancel := context.WithTimeout(ctx, time.Duration(rnd.Int64N(int64(3*time.Second))))
@@ -103,44 +90,20 @@ func (r *ring) work(ctx context.Context, l *quorum.Locker, rnd *rand.Rand) {
 		lease, err := l.Lock(attempt, name, options...)
 		cancel()
 		if err != nil {
-			r.mu.Lock()
-			r.failed++
-			r.mu.Unlock()
+			r.failed.Add(1)
 			continue
 		}
+		r.acquired.Add(1)
 		r.enter(lease)
 		hold := time.NewTimer(time.Duration(rnd.Int64N(int64(3 * time.Second))))
 		select {
 		case <-hold.C:
 		case <-lease.Context().Done():
-			r.mu.Lock()
-			r.losses++
-			r.mu.Unlock()
+			r.losses.Add(1)
 		}
 		r.leave(lease)
 		_ = lease.Unlock(background)
 	}
-}
-
-func (r *ring) enter(lease *quorum.Lease) {
-	r.mu.Lock()
-	name := lease.Names()[0]
-	open := overlapping(r.t, r.holders[name], lease)
-	if lease.Token() <= r.last[name] {
-		r.t.Errorf("seed %d: token %d of %q follows %d", r.seed, lease.Token(), name, r.last[name])
-	}
-	r.last[name] = lease.Token()
-	r.holders[name] = append(r.holders[name], lease)
-	r.acquired++
-	r.mu.Unlock()
-	endNow(r.t, open)
-}
-
-func (r *ring) leave(lease *quorum.Lease) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	name := lease.Names()[0]
-	r.holders[name] = slices.DeleteFunc(r.holders[name], func(o *quorum.Lease) bool { return o == lease })
 }
 
 // disturb throws the switches of the nodes.

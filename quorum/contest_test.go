@@ -42,9 +42,30 @@ type held interface {
 
 func unlock(t *testing.T, h held) {
 	t.Helper()
-	if err := h.Unlock(background); err != nil {
+	if lease, ok := h.(*quorum.Lease); ok && lease == nil { // its Unlock does nothing
+		t.Error("there is no lease")
+	} else if err := h.Unlock(background); err != nil {
 		t.Error(err)
 	}
+}
+
+// async calls f in a task of its own.
+func async(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	return done
+}
+
+// keepUsing takes turns of x until it is stopped, or 10 seconds are over.
+func keepUsing(t *testing.T, l *quorum.Locker, hold time.Duration, opts ...quorum.Option) (stop func()) {
+	ctx, cancel := context.WithTimeout(background, 10*time.Second)
+	done := async(func() error {
+		for ctx.Err() == nil {
+			use(t, l, "x", func(*quorum.Lease) { time.Sleep(hold) }, opts...)
+		}
+		return nil
+	})
+	return func() { cancel(); <-done }
 }
 
 // use acquires a lock in a task of its own, works under it, and unlocks.

@@ -80,17 +80,12 @@ func TestFairForgetsADeadWaiter(t *testing.T) {
 		go func() { _, _ = dead.Lock(background, "x", quorum.WithFair()) }()
 		time.Sleep(100 * time.Millisecond)
 		cut.Store(true)
-		got := make(chan error, 1)
 		began := time.Now()
-		go func() {
-			_, err := next.Lock(background, "x", quorum.WithFair())
-			got <- err
-		}()
+		got := async(func() error { return errorOf(next.Lock(background, "x", quorum.WithFair())) })
 		time.Sleep(100 * time.Millisecond)
 		unlock(t, held)
 		succeed(t, <-got)
 		within(t, time.Since(began), time.Second, 6*time.Second, "the waiter behind a dead one waited for")
-		cut.Store(false)
 	})
 }
 
@@ -197,11 +192,9 @@ func TestFairTryLockDoesNotBarge(t *testing.T) {
 		waiter, cut := w.cuttable(quorum.Options{})
 		held := lock(t, holder, "x")
 		ctx, cancel := context.WithCancel(background)
-		ended := make(chan error, 1)
-		go func() {
-			_, err := waiter.Lock(ctx, "x", quorum.WithFair(), quorum.WithFixedLease(quorum.Defaults().Lease)) // it is not handed over
-			ended <- err
-		}()
+		ended := async(func() error { // it is not handed over
+			return errorOf(waiter.Lock(ctx, "x", quorum.WithFair(), quorum.WithFixedLease(quorum.Defaults().Lease)))
+		})
 		time.Sleep(100 * time.Millisecond)
 		cut.Store(true) // it cannot take its turn
 		unlock(t, held)
@@ -214,7 +207,6 @@ func TestFairTryLockDoesNotBarge(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		cut.Store(false)
 	})
 }
 
@@ -261,11 +253,7 @@ func TestPlaceIsKeptThroughLongPauses(t *testing.T) {
 		w.nodes[2].Hang(true)
 		l := w.locker(quorum.Options{RetryEvery: 200 * time.Millisecond})
 		ctx, cancel := context.WithCancel(background)
-		done := make(chan error)
-		go func() {
-			_, err := l.Lock(ctx, "x", quorum.WithFair())
-			done <- err
-		}()
+		done := async(func() error { return errorOf(l.Lock(ctx, "x", quorum.WithFair())) })
 		time.Sleep(3 * time.Second)
 		missing := 0
 		for range 600 {

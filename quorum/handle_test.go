@@ -77,7 +77,7 @@ func TestResumeHeedsTheBoundsOfALease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				a := w.locker(quorum.Options{})
-				test.options.Clock = aheadClock{w.clock, test.ahead}
+				test.options.Clock = wall{w.clock, test.ahead}
 				b := w.locker(test.options)
 				began := time.Now()
 				lease := must[*quorum.Lease](t)(a.Lock(background, "x", test.acquire...))
@@ -134,7 +134,7 @@ func TestResumeOfWhatIsOver(t *testing.T) {
 				t.Errorf("Resume beyond the longest hold of %v: %v", terms(t, h)["names"], err)
 			}
 		}
-		b := w.locker(quorum.Options{Clock: aheadClock{w.clock, time.Hour}})
+		b := w.locker(quorum.Options{Clock: wall{w.clock, time.Hour}})
 		if _, err := b.Resume(background, fixed); !errors.Is(err, quorum.ErrNotHeld) || errors.Is(err, quorum.ErrMaxHold) {
 			t.Errorf("Resume of a fixed lease by a clock that is an hour ahead: %v", err)
 		}
@@ -178,28 +178,22 @@ func TestResumeIsPartOfTheLongestHold(t *testing.T) {
 	})
 }
 
-// A lease is not resumed by answers that are read when it is over.
-func TestResumeReadAfterAPauseIsRefused(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		handle := must[quorum.Handle](t)(lock(t, w.locker(quorum.Options{}), "x", quorum.WithLease(time.Second)).Detach())
-		c := pausing{w.clock, new(atomic.Int64)}
-		l := w.behind(quorum.Options{Clock: c, NoRestartGuard: true}, func(_ int, n node.Node) node.Node {
-			return pauser{n, c, node.Extend, 400 * time.Millisecond}
-		})
-		expect(t, errorOf(l.Resume(background, handle)), quorum.ErrNoQuorum)
-	})
-}
-
-// Nor by answers that are read after a third of MaxLease: a node may have forgotten its answer.
+// A lease is not resumed by answers that are read when it is over, nor by those that are read after a third of
+// MaxLease: a node may have forgotten its answer.
 func TestResumeIsDecidedInTime(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		short := quorum.Options{MaxLease: 3 * time.Second, NoRestartGuard: true}
-		handle := must[quorum.Handle](t)(lock(t, w.locker(short), "x").Detach())
-		c := pausing{w.clock, new(atomic.Int64)}
-		short.Clock = c
-		l := w.behind(short, func(_ int, n node.Node) node.Node { return pauser{n, c, node.Extend, 600 * time.Millisecond} })
-		expect(t, errorOf(l.Resume(background, handle)), quorum.ErrNoQuorum)
-	})
+	for _, test := range []struct{ lease, maxLease, pause time.Duration }{
+		{lease: time.Second, pause: 400 * time.Millisecond},
+		{maxLease: 3 * time.Second, pause: 600 * time.Millisecond},
+	} {
+		inWorld(t, 3, func(w *world) {
+			c := pausing{w.clock, new(atomic.Int64)}
+			o := quorum.Options{Lease: test.lease, MaxLease: test.maxLease, NoRestartGuard: true}
+			handle := must[quorum.Handle](t)(lock(t, w.locker(o), "x").Detach())
+			o.Clock = c
+			l := w.behind(o, func(_ int, n node.Node) node.Node { return pauser{n, c, node.Extend, test.pause} })
+			expect(t, errorOf(l.Resume(background, handle)), quorum.ErrNoQuorum)
+		})
+	}
 }
 
 // A hold that is as long as can be goes on to be so.

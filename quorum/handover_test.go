@@ -142,7 +142,6 @@ func TestBreakSparesTheNextLease(t *testing.T) {
 		if lease.Remaining() == 0 {
 			t.Errorf("the next lease is over: %v", lease.Extend(background, time.Second))
 		}
-		w.nodes[2].Hang(false)
 	})
 }
 

@@ -36,27 +36,27 @@ func holderOf(t *testing.T, err error) string {
 	return e.Holder
 }
 
+// labelOf returns the label of an owner in a report.
+func labelOf(t *testing.T, l *quorum.Locker, owner string) string {
+	t.Helper()
+	return must[*quorum.Report](t)(l.Inspect(background, "x")).Label(owner)
+}
+
 // Inspect, TryLock and Lock name the holder.
 func TestLabelOfTheHolder(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := labelled(w)
 		lease := lock(t, a, "x")
 		time.Sleep(10 * time.Millisecond)
-		if r := must[*quorum.Report](t)(b.Inspect(background, "x")); r.Label(lease.Owner()) != "shop-1 worker" {
-			t.Errorf("the report has the label %q", r.Label(lease.Owner()))
-		}
-		_, err := b.TryLock(background, "x")
-		equal(t, holderOf(t, err), "shop-1 worker", "TryLock: the holder is")
+		equal(t, labelOf(t, b, lease.Owner()), "shop-1 worker")
+		equal(t, holderOf(t, errorOf(b.TryLock(background, "x"))), "shop-1 worker")
 		time.Sleep(time.Second)
-		_, err = b.Lock(background, "x", quorum.WithWait(time.Second))
-		equal(t, holderOf(t, err), "shop-1 worker", "Lock with a wait: the holder is")
+		equal(t, holderOf(t, errorOf(b.Lock(background, "x", quorum.WithWait(time.Second)))), "shop-1 worker")
 		ctx, cancel := context.WithTimeout(background, 3*time.Second)
 		defer cancel()
 		began := time.Now()
-		_, err = b.Lock(ctx, "x")
-		if holder := holderOf(t, err); holder != "shop-1 worker" || time.Since(began) > 3*time.Second {
-			t.Errorf("Lock until a context ends: the holder is %q, after %v", holder, time.Since(began))
-		}
+		equal(t, holderOf(t, errorOf(b.Lock(ctx, "x"))), "shop-1 worker")
+		atMost(t, time.Since(began), 3*time.Second)
 	})
 }
 
@@ -65,17 +65,12 @@ func TestLabelOfAWaiter(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := labelled(w)
 		lease := lock(t, a, "x")
-		waiting := make(chan error)
-		go func() {
-			lease, err := b.Lock(background, "x")
-			waiting <- errors.Join(err, lease.Unlock(background))
-		}()
-		time.Sleep(100 * time.Millisecond)
+		waiter := waiting(b)
 		if r := must[*quorum.Report](t)(a.Inspect(background, "x")); len(r.Waiting) != 1 || r.Label(r.Waiting[0]) != "shop-2 worker" {
 			t.Errorf("waiting are %q, the first with the label %q", r.Waiting, r.Label(r.Waiting[0]))
 		}
 		unlock(t, lease)
-		expect(t, <-waiting, nil)
+		unlock(t, <-waiter)
 	})
 }
 
@@ -84,9 +79,7 @@ func TestLabelLastsAsLongAsLeases(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := labelled(w)
 		label := func(of string) string {
-			// A Locker of its own: b remembers labels.
-			l := w.locker(quorum.Options{Label: "asks"})
-			return must[*quorum.Report](t)(l.Inspect(background, "x")).Label(of)
+			return labelOf(t, w.locker(quorum.Options{Label: "asks"}), of) // of its own: b remembers labels
 		}
 		lock(t, a, "y", quorum.WithFixedLease(time.Second))
 		time.Sleep(14 * time.Second)
@@ -228,37 +221,32 @@ func TestLabelIsShortAndPrintable(t *testing.T) {
 		} {
 			l := w.locker(quorum.Options{Label: label})
 			lease := lock(t, l, "x")
-			if got := must[*quorum.Report](t)(l.Inspect(background, "x")).Label(lease.Owner()); got != want {
-				t.Errorf("label %q is shown as %q", label, got)
-			}
+			equal(t, labelOf(t, l, lease.Owner()), want)
 			unlock(t, lease)
 		}
 	})
 }
 
-// To find out who the holder is lengthens no call beyond its bound.
+// To find out who the holder is lengthens no call beyond its bound, which is a third of a short lease.
 func TestHolderIsFoundWithinTheBound(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a, b := labelled(w)
-		lock(t, a, "x")
-		time.Sleep(time.Second)
-		w.delay(300*time.Millisecond, 0)
-		bounded := func(what string, bound time.Duration, do func() error) {
+	for name, test := range map[string]struct {
+		delay, bound time.Duration
+		opts         []quorum.Option
+	}{
+		"TryLock":                  {300 * time.Millisecond, 501 * time.Millisecond, with(atOnce)},
+		"TryLock of a short lease": {20 * time.Millisecond, 31 * time.Millisecond, with(atOnce, quorum.WithLease(90*time.Millisecond))},
+		"Lock":                     {300 * time.Millisecond, 2501 * time.Millisecond, with(quorum.WithWait(2 * time.Second))},
+	} {
+		inWorld(t, 3, func(w *world) {
+			a, b := labelled(w)
+			lock(t, a, "x")
+			time.Sleep(time.Second)
+			w.delay(test.delay, 0)
 			began := time.Now()
-			_ = holderOf(t, do())
-			if took := time.Since(began); took > bound {
-				t.Errorf("%s took %v; its bound is %v", what, took, bound)
-			}
-		}
-		bounded("TryLock", 501*time.Millisecond, func() error {
-			_, err := b.TryLock(background, "x")
-			return err
+			_ = holderOf(t, errorOf(b.Lock(background, "x", test.opts...)))
+			atMost(t, time.Since(began), test.bound, name)
 		})
-		bounded("Lock", 2501*time.Millisecond, func() error {
-			_, err := b.Lock(background, "x", quorum.WithWait(2*time.Second))
-			return err
-		})
-	})
+	}
 }
 
 // One node that hangs keeps nobody from the label, and no call that fails from its end.
@@ -274,10 +262,7 @@ func TestLabelWhileANodeHangs(t *testing.T) {
 			t.Errorf("TryLock: the holder is %q, after %v", holder, time.Since(began))
 		}
 		c := w.locker(quorum.Options{Label: "asks"})
-		if r := must[*quorum.Report](t)(c.Inspect(background, "x")); r.Label(lease.Owner()) != "shop-1 worker" {
-			t.Errorf("the report has the label %q", r.Label(lease.Owner()))
-		}
-		w.nodes[2].Delay(0)
+		equal(t, labelOf(t, c, lease.Owner()), "shop-1 worker")
 	})
 }
 
@@ -319,9 +304,7 @@ func TestLabelIsWrittenAgain(t *testing.T) {
 		unlock(t, lock(t, a, "y"))
 		time.Sleep(time.Second)
 		c := w.locker(quorum.Options{Label: "asks"})
-		if r := must[*quorum.Report](t)(c.Inspect(background, "x")); r.Label(lease.Owner()) != "a" {
-			t.Errorf("the report has the label %q", r.Label(lease.Owner()))
-		}
+		equal(t, labelOf(t, c, lease.Owner()), "a")
 	})
 }
 
@@ -333,8 +316,7 @@ func TestNoRightToLabels(t *testing.T) {
 		b := unlabelled(w, quorum.Options{Label: "b", Trace: seen.observe}, &forbidden)
 		lease := lock(t, w.locker(quorum.Options{Label: "a"}), "x")
 		time.Sleep(time.Second)
-		_, err := b.TryLock(background, "x")
-		equal(t, holderOf(t, err), lease.Owner(), "the holder is")
+		equal(t, holderOf(t, errorOf(b.TryLock(background, "x"))), lease.Owner())
 		must[*quorum.Report](t)(b.Inspect(background, "x"))
 		atMost(t, seen.count(quorum.EventNodeFailed), 0, "failed nodes")
 	})
@@ -354,20 +336,6 @@ func TestLabelOfOthersIsPrintable(t *testing.T) {
 		if holder := holderOf(t, err); !strings.HasPrefix(holder, "?[31mred?xx") || len(holder) > 100 {
 			t.Errorf("the holder is %.200q", holder)
 		}
-	})
-}
-
-// TryLock lasts at most a third of a short lease, also to find out who the holder is.
-func TestHolderOfAShortLeaseIsFoundWithinTheBound(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a, b := labelled(w)
-		lock(t, a, "x")
-		time.Sleep(time.Second)
-		w.delay(20*time.Millisecond, 0)
-		began := time.Now()
-		_, err := b.TryLock(background, "x", quorum.WithLease(90*time.Millisecond))
-		_ = holderOf(t, err)
-		atMost(t, time.Since(began), 31*time.Millisecond, "TryLock is bounded by 30ms")
 	})
 }
 

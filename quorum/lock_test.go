@@ -68,17 +68,9 @@ func TestNoReentryUnlessAskedFor(t *testing.T) {
 				refused(t, err)
 			}
 			equal(t, w.sent[0].Load()-before, 0, "commands were sent")
-			ended := make(chan error)
-			go func() {
-				lease, err := l.Lock(background, "x")
-				if err == nil {
-					err = lease.Unlock(background)
-				}
-				ended <- err
-			}()
-			synctest.Wait()
+			next := waiting(l)
 			unlock(t, outer)
-			expect(t, <-ended, nil)
+			unlock(t, <-next)
 			unlock(t, must[*quorum.Lease](t)(l.Lock(context.WithoutCancel(outer.Context()), "x"))) // it is over
 		}
 	})
@@ -95,26 +87,10 @@ func refused(t *testing.T, err error) {
 	}
 }
 
-func TestDoEndsItsContextWithTheLease(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		mine := errors.New("mine")
-		err := l.Do(background, "x", func(ctx context.Context, lease *quorum.Lease) error {
-			w.nodes.Down(true)
-			<-ctx.Done()
-			expect(t, context.Cause(ctx), quorum.ErrLost)
-			return mine
-		})
-		matches(t, err, mine, quorum.ErrLost)
-		w.nodes.Down(false)
-		l.Close()
-	})
-}
-
 // That the lease was lost comes first. That its context was ended, and not the caller's, is no
 // cancellation: a program that passes over those would pass over this.
 func TestDoReportsALostLeaseFirst(t *testing.T) {
-	mine := errors.New("mine")
+	mine := &fs.PathError{Op: "mine", Path: "p", Err: fs.ErrNotExist} // an error type is found, too
 	for name, test := range map[string]struct {
 		give      func(ctx context.Context) error
 		stop      bool // the caller's context has ended, too
@@ -124,8 +100,8 @@ func TestDoReportsALostLeaseFirst(t *testing.T) {
 		"nothing":                {give: func(context.Context) error { return nil }, not: "returned"},
 		"the context's error":    {give: context.Context.Err, not: "returned"},
 		"its cause":              {give: context.Cause, not: "returned"},
-		"wrapped":                {give: func(ctx context.Context) error { return fmt.Errorf("%w: %w", mine, ctx.Err()) }, said: "; the function returned: mine: context canceled"},
-		"the cause wrapped":      {give: func(ctx context.Context) error { return fmt.Errorf("%w: %w", mine, context.Cause(ctx)) }, said: `lease "x" is lost; the function returned: mine: lease "x" is lost: n1, n2`},
+		"wrapped":                {give: func(ctx context.Context) error { return fmt.Errorf("%w: %w", mine, ctx.Err()) }, said: "; the function returned: mine p: file does not exist: context canceled"},
+		"the cause wrapped":      {give: func(ctx context.Context) error { return fmt.Errorf("%w: %w", mine, context.Cause(ctx)) }, said: `lease "x" is lost; the function returned: mine p: file does not exist: lease "x" is lost: n1, n2`},
 		"another":                {give: func(context.Context) error { return mine }, said: "; the function returned: mine"},
 		"of the caller, as well": {give: context.Context.Err, stop: true, canceled: true, said: "; the function returned: context canceled"},
 	} {
@@ -137,6 +113,7 @@ func TestDoReportsALostLeaseFirst(t *testing.T) {
 				work := func(ctx context.Context) error {
 					w.nodes.Down(true)
 					<-ctx.Done()
+					expect(t, context.Cause(ctx), quorum.ErrLost)
 					if test.stop {
 						cancel()
 					}
@@ -148,9 +125,12 @@ func TestDoReportsALostLeaseFirst(t *testing.T) {
 				several := quorum.DoAll(background, all, func(ctx context.Context, _ *quorum.MultiLease) error { return work(ctx) })
 				for begins, err := range map[string]error{`lease "x" is lost`: one, `member 1 of 1, "x" on n1,n2,n3: lease "x" is lost`: several} {
 					if !errors.Is(err, quorum.ErrLost) || !errors.Is(err, quorum.ErrNotHeld) ||
-						errors.Is(err, mine) != strings.Contains(test.said, "mine") ||
+						errors.Is(err, fs.ErrNotExist) != strings.Contains(test.said, "mine") ||
 						errors.Is(err, context.Canceled) != (test.canceled && err == one) {
 						t.Errorf("%v", err)
+					}
+					if path, ok := errors.AsType[*fs.PathError](err); ok != errors.Is(err, fs.ErrNotExist) || ok && path != mine {
+						t.Errorf("%v in %v", path, err)
 					}
 					text := err.Error()
 					if !strings.HasPrefix(text, begins) || strings.Contains(text, "\n") || err == one && !strings.Contains(text, test.said) ||
@@ -161,20 +141,6 @@ func TestDoReportsALostLeaseFirst(t *testing.T) {
 			})
 		})
 	}
-}
-
-// An error type that a function returns is found, too.
-func TestDoReportsWhatTheFunctionSays(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		err := l.Do(background, "x", func(ctx context.Context, lease *quorum.Lease) error {
-			_, _ = l.Break(background, "x")
-			return fmt.Errorf("%w: %w", &fs.PathError{Op: "open", Path: "p", Err: fs.ErrNotExist}, ctx.Err())
-		})
-		if path, ok := errors.AsType[*fs.PathError](err); !ok || path.Path != "p" || !errors.Is(err, fs.ErrNotExist) || errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-	})
 }
 
 func permanent(err error) bool {
@@ -332,7 +298,6 @@ func TestInspect(t *testing.T) {
 		w.nodes[2].Down(false)
 		time.Sleep(40 * time.Second)
 		check("free", 2) // the other three are a majority
-		l.Close()
 	})
 }
 
@@ -395,7 +360,6 @@ func TestObserverSeesWhatHappens(t *testing.T) {
 				t.Errorf("no event %q", kind)
 			}
 		}
-		l.Close()
 	})
 }
 
@@ -511,7 +475,6 @@ func TestErrorNamesEveryNode(t *testing.T) {
 	})
 }
 
-// Two leases that were resumed from one handle in one process both end with the Locker.
 // Several Lockers may use the same nodes. One that is closed leaves nothing behind, and
 // the others go on.
 func TestLockersShareNodes(t *testing.T) {
@@ -540,8 +503,7 @@ func TestLockersShareNodes(t *testing.T) {
 		wg.Wait()
 		equal(t, <-order+<-order+<-order, "012", "served in the order")
 		lost := lock(t, a, "z")
-		waits := make(chan error)
-		go func() { _, err := a.Lock(background, "y"); waits <- err }()
+		waits := async(func() error { return errorOf(a.Lock(background, "y")) })
 		time.Sleep(time.Second)
 		equal(t, listens.Load(), 6, "subscriptions")
 		expect(t, a.Close(), nil)
@@ -572,6 +534,7 @@ func (l listened) Listen(process string, hear func(node.Turn)) (stop func()) {
 	}
 }
 
+// Two leases that were resumed from one handle in one process both end with the Locker.
 func TestCloseEndsWhatWasResumedTwice(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -608,15 +571,8 @@ func TestTryLockNextToClose(t *testing.T) {
 		must[*quorum.Lease](t)(w.locker(quorum.Options{}).Lock(background, "x"))
 		w.delay(10*time.Millisecond, 0)
 		l := w.locker(quorum.Options{})
-		tried, waited := make(chan error, 1), make(chan error, 1)
-		go func() {
-			_, err := l.TryLock(background, "x")
-			tried <- err
-		}()
-		go func() {
-			_, err := l.Lock(background, "x", quorum.WithRead())
-			waited <- err
-		}()
+		tried := async(func() error { return errorOf(l.TryLock(background, "x")) })
+		waited := async(func() error { return errorOf(l.Lock(background, "x", quorum.WithRead())) })
 		time.Sleep(time.Millisecond)
 		go l.Close()
 		expect(t, <-tried, quorum.ErrHeld)

@@ -77,7 +77,6 @@ func TestNeedCountsAtRenewalToo(t *testing.T) {
 		<-lease.Context().Done()
 		within(t, time.Since(start), 29*time.Second, 30*time.Second, "it ended after")
 		matches(t, context.Cause(lease.Context()), quorum.ErrLost, node.ErrUnreachable)
-		w.nodes[4].Down(false)
 	})
 }
 
@@ -115,7 +114,6 @@ func TestNeedDoesNotHideABrokenLease(t *testing.T) {
 		start := time.Now()
 		<-lease.Context().Done()
 		atMost(t, time.Since(start), 10*time.Second+quorum.Defaults().Timeout)
-		w.nodes[4].Down(false)
 	})
 }
 
@@ -134,7 +132,6 @@ func TestNeedDoesNotConcernInspection(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 		_ = lease.Unlock(background)
-		w.nodes[:2].Down(false)
 	})
 }
 

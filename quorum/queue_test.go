@@ -1,14 +1,11 @@
 package quorum_test
 
 import (
-	"context"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
@@ -62,20 +59,13 @@ func TestFarProgramHasItsTurn(t *testing.T) {
 			w.delay(500*time.Microsecond, 0)
 			away := w.far(quorum.Options{}, func(int) time.Duration { return 10 * time.Millisecond })
 			began := time.Now()
-			var others sync.WaitGroup
 			for range 4 {
-				l := w.locker(quorum.Options{})
-				others.Go(func() {
-					for time.Since(began) < 2*time.Second {
-						use(t, l, "x", func(*quorum.Lease) { time.Sleep(time.Millisecond) }, opts...)
-					}
-				})
+				defer keepUsing(t, w.locker(quorum.Options{}), time.Millisecond, opts...)()
 			}
 			for range 10 {
 				use(t, away, "x", func(*quorum.Lease) {}, opts...)
 			}
 			atMost(t, time.Since(began), 2*time.Second, "10 turns took")
-			others.Wait()
 		})
 	}
 }
@@ -85,14 +75,8 @@ func TestProgramsTakeTurns(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(500*time.Microsecond, 0)
 		many, one := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		var over atomic.Bool
-		var tasks sync.WaitGroup
 		for range 3 {
-			tasks.Go(func() {
-				for began := time.Now(); !over.Load() && time.Since(began) < 10*time.Second; {
-					use(t, many, "x", func(*quorum.Lease) { time.Sleep(time.Millisecond) })
-				}
-			})
+			defer keepUsing(t, many, time.Millisecond)()
 		}
 		time.Sleep(10 * time.Millisecond)
 		began := time.Now()
@@ -100,8 +84,6 @@ func TestProgramsTakeTurns(t *testing.T) {
 			use(t, one, "x", func(*quorum.Lease) { time.Sleep(time.Millisecond) })
 		}
 		atMost(t, time.Since(began), 200*time.Millisecond, "10 turns took")
-		over.Store(true)
-		tasks.Wait()
 	})
 }
 
@@ -481,35 +463,18 @@ func (c *rivals) wait() (least, most, all int) {
 	return least, most, all
 }
 
-// A clock that is ahead of the others' by some time of day.
-type aheadClock struct {
-	clock.Clock
-	by time.Duration
-}
-
-func (c aheadClock) Wall() time.Time { return c.Clock.Wall().Add(c.by) }
-
 // A program whose clock is ahead has its turn: those who come later draw tickets behind
 // its own.
 func TestProgramWithItsClockAheadHasItsTurn(t *testing.T) {
 	for _, ahead := range []time.Duration{0, 100 * time.Millisecond, time.Minute, time.Hour} {
 		inWorld(t, 5, func(w *world) {
 			w.delay(time.Millisecond, 0)
-			ctx, stop := context.WithCancel(background)
-			var tasks sync.WaitGroup
 			for range 2 {
-				l := w.locker(quorum.Options{})
-				tasks.Go(func() {
-					for ctx.Err() == nil {
-						use(t, l, "x", func(*quorum.Lease) { time.Sleep(20 * time.Millisecond) })
-					}
-				})
+				defer keepUsing(t, w.locker(quorum.Options{}), 20*time.Millisecond)()
 			}
 			time.Sleep(100 * time.Millisecond)
-			l := w.locker(quorum.Options{Clock: aheadClock{w.clock, ahead}})
+			l := w.locker(quorum.Options{Clock: wall{w.clock, ahead}})
 			use(t, l, "x", func(*quorum.Lease) {}, quorum.WithWait(time.Second))
-			stop()
-			tasks.Wait()
 		})
 	}
 }

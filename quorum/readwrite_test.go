@@ -111,9 +111,6 @@ func TestWriterIsNotStarved(t *testing.T) {
 		}
 		stop()
 		wg.Wait()
-		for _, l := range lockers {
-			l.Close()
-		}
 	})
 }
 
@@ -163,9 +160,6 @@ func TestReaderIsNotStarved(t *testing.T) {
 		atLeast(t, written.Load(), 300, "turns of writers in 2s")
 		stop()
 		wg.Wait()
-		for _, l := range lockers {
-			l.Close()
-		}
 	})
 }
 
@@ -209,9 +203,6 @@ func TestWritersOfAllProcessesHaveTurns(t *testing.T) {
 		}
 		stop()
 		wg.Wait()
-		for _, l := range lockers {
-			l.Close()
-		}
 	})
 }
 
@@ -382,51 +373,30 @@ func TestWriterBesideItsOwnReaderKeepsOthersOut(t *testing.T) {
 // Real servers: readers and writers of several Lockers; some of them are cut off.
 func TestRealReadersAndWriters(t *testing.T) {
 	all := servers(t, 3)
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	readers, writers := 0, 0
+	c := newContest(t)
 	for i := range 4 {
 		l := connect(t, all, quorum.Options{})
 		for k := range 3 {
-			wg.Go(func() {
-				for n := range 20 {
-					mode, count := read, &readers
-					if (i+k+n)%4 == 0 {
-						mode, count = write, &writers
-					}
-					err := l.Do(background, "x", func(context.Context, *quorum.Lease) error {
-						mu.Lock()
-						*count++
-						if writers > 1 || writers > 0 && readers > 0 {
-							t.Errorf("%d write and %d read", writers, readers)
-						}
-						mu.Unlock()
-						time.Sleep(time.Millisecond)
-						mu.Lock()
-						*count--
-						mu.Unlock()
-						return nil
-					}, mode)
-					expect(t, err, nil)
+			n := 0
+			c.task(20, func() (held, error) {
+				mode := read
+				if n++; (i+k+n)%4 == 0 {
+					mode = write
 				}
-			})
+				return l.Lock(background, "x", mode)
+			}, always(time.Millisecond))
 		}
 	}
-	wg.Wait()
+	c.wait(time.Minute)
 	eventually(t, "no key is left", func() bool { return keys(t, all, "x")+keys(t, all, "*rwlock_timeout*") == 0 })
 
 	// A downgrade lets in who waits elsewhere.
 	a, b := connect(t, all, quorum.Options{}), connect(t, all, quorum.Options{})
 	outer := lock(t, a, "x", write)
 	inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read, reentry))
-	waited := make(chan error)
-	go func() {
-		lease, err := b.Lock(background, "x", read)
-		if err == nil {
-			err = lease.Unlock(background)
-		}
-		waited <- err
-	}()
+	waited := async(func() error {
+		return b.Do(background, "x", func(context.Context, *quorum.Lease) error { return nil }, read)
+	})
 	eventually(t, "a reader that waits", func() bool {
 		return keys(t, all, node.QueueKey("x")) == len(all)
 	})

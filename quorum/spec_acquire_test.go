@@ -85,12 +85,9 @@ func (p pauser) Submit(cmd node.Command, reply func(node.Reply)) {
 func TestGrantReadAfterThePauseIsRefused(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		c := pausing{w.clock, new(atomic.Int64)}
-		var nodes []node.Node
-		for _, n := range w.nodes {
-			nodes = append(nodes, pauser{shared{n, new(atomic.Int64)}, c, node.Acquire, 500 * time.Millisecond})
-		}
-		l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{Clock: c, Lease: time.Second, NoRestartGuard: true}))
-		defer l.Close()
+		l := w.behind(quorum.Options{Clock: c, Lease: time.Second, NoRestartGuard: true}, func(_ int, n node.Node) node.Node {
+			return pauser{n, c, node.Acquire, 500 * time.Millisecond}
+		})
 		// Two replies pause for a second in all.
 		if lease, err := l.TryLock(background, "x"); err == nil || lease != nil {
 			t.Fatalf("granted with %v left", lease.Remaining())
@@ -126,8 +123,6 @@ func TestUnknownIsNotRefused(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		atMost(t, time.Since(start), quorum.Defaults().Timeout)
-		w.nodes[:3].Hang(false)
-		l.Close()
 	})
 }
 

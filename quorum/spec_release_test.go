@@ -39,7 +39,6 @@ func TestLateGrantIsReleased(t *testing.T) {
 		}
 		time.Sleep(950 * time.Millisecond)
 		equal(t, w.locked("x"), 0, "nodes have the key")
-		l.Close()
 	})
 }
 
@@ -57,24 +56,21 @@ func TestUnconfirmedReleaseIsRepeated(t *testing.T) {
 		w.nodes[4].Down(false)
 		time.Sleep(3 * time.Second)
 		equal(t, w.locked("x"), 0, "nodes still have the key")
-		l.Close()
 	})
 }
 
 // A command that is executed again after its release creates nothing (S25).
 func TestDelayedDuplicateOfAnAcquireIsRefused(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
+	inWorld(t, 1, func(w *world) {
 		var first node.Command
-		spy := spy{shared{w.nodes[0], w.sent[0]}, func(c node.Command) {
-			if c.Kind == node.Acquire && first.Kind == 0 {
-				first = c
-				first.Claims = append([]node.Claim(nil), c.Claims...)
-			}
-		}}
-		l := must[*quorum.Locker](t)(quorum.New([]node.Node{spy}, quorum.Options{Clock: w.clock}))
-		defer l.Close()
-		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		unlock(t, lease)
+		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node {
+			return spy{n, func(cmd node.Command) {
+				if cmd.Kind == node.Acquire && first.Kind == 0 {
+					first = own(cmd)
+				}
+			}}
+		})
+		unlock(t, lock(t, l, "x"))
 		w.nodes[0].Submit(first, func(r node.Reply) {
 			equal(t, r.Status, node.Stale, "the duplicate")
 		})

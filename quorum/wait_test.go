@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,15 +19,21 @@ import (
 
 // The tests of this file are about waiting for a lock that others have or want.
 
+// A release wakes a waiter. Notices are hints: it gets the lock without them too (S37).
 func TestWaiterIsWokenByTheRelease(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
-		time.AfterFunc(7300*time.Millisecond, func() { _ = lease.Unlock(background) })
-		start := time.Now()
-		must[*quorum.Lease](t)(b.Lock(background, "x"))
-		equal(t, time.Since(start), 7300*time.Millisecond)
-	})
+	for _, notices := range []bool{true, false} {
+		inWorld(t, 5, func(w *world) {
+			lease, late := lock(t, w.locker(quorum.Options{}), "x"), time.Duration(0)
+			b := w.locker(quorum.Options{})
+			if !notices {
+				b, late = w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return deaf{n} }), quorum.Defaults().RetryEvery*11/10
+			}
+			time.AfterFunc(7300*time.Millisecond, func() { unlock(t, lease) })
+			start := time.Now()
+			lock(t, b, "x")
+			within(t, time.Since(start), 7300*time.Millisecond, 7300*time.Millisecond+late)
+		})
+	}
 }
 
 // A deaf node never calls wake: all notices are lost.
@@ -70,19 +77,6 @@ func TestOwnReleaseIsNoNewsAfterAnError(t *testing.T) {
 		if n := w.sent[0].Load(); n > 50 { // with a poll a second
 			t.Errorf("%d commands in five seconds", n)
 		}
-	})
-}
-
-// Notices are hints: a waiter gets the lock without them too (S37).
-func TestWaiterWithoutNoticesPolls(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a := w.locker(quorum.Options{})
-		b := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return deaf{n} })
-		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
-		time.AfterFunc(7300*time.Millisecond, func() { _ = lease.Unlock(background) })
-		start := time.Now()
-		must[*quorum.Lease](t)(b.Lock(background, "x"))
-		within(t, time.Since(start), 7300*time.Millisecond, 7300*time.Millisecond+quorum.Defaults().RetryEvery*11/10)
 	})
 }
 
@@ -160,7 +154,6 @@ func TestCancelInMidAcquireLeavesNoKey(t *testing.T) {
 		}
 		time.Sleep(300 * time.Millisecond)
 		equal(t, w.locked("x"), 0, "nodes have the key")
-		l.Close()
 	})
 }
 
@@ -174,23 +167,15 @@ func TestWaitersOfOneLockerAreServedInOrder(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range waiters {
 			wg.Go(func() {
-				lease, err := l.Lock(background, "x")
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				order = append(order, i)
-				unlock(t, lease)
+				use(t, l, "x", func(*quorum.Lease) { order = append(order, i) })
 			})
 			synctest.Wait()
 		}
 		w.sent[0].Store(0)
 		unlock(t, lease)
 		wg.Wait()
-		for i, got := range order {
-			if got != i {
-				t.Fatalf("served in the order %v", order)
-			}
+		if len(order) != waiters || !slices.IsSorted(order) {
+			t.Errorf("served in the order %v", order)
 		}
 		if n := w.sent[0].Load(); n > 2*waiters+1 {
 			t.Errorf("%d commands to a node for %d acquisitions", n, waiters)
@@ -209,7 +194,6 @@ func TestOneWaiterOfALockerCompetes(t *testing.T) {
 		}
 		wg.Wait()
 		atMost(t, w.sent[0].Load(), 40, "commands to a node in 10 s")
-		l.Close()
 	})
 }
 
@@ -218,37 +202,12 @@ func TestOneWaiterOfALockerCompetes(t *testing.T) {
 func TestManyLockersMakeProgress(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(500*time.Microsecond, 500*time.Microsecond)
-		const lockers, rounds = 16, 10
-		var wg sync.WaitGroup
-		var inside, total int
-		var last node.Token
-		start := time.Now()
-		for range lockers {
+		c := newContest(t)
+		for range 16 {
 			l := w.locker(quorum.Options{})
-			wg.Go(func() {
-				for range rounds {
-					lease, err := l.Lock(background, "x")
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if inside++; inside != 1 || lease.Token() <= last {
-						t.Errorf("%d inside, token %d after %d", inside, lease.Token(), last)
-					}
-					last = lease.Token()
-					total++
-					time.Sleep(time.Millisecond)
-					inside--
-					unlock(t, lease)
-				}
-			})
+			c.task(10, func() (held, error) { return l.Lock(background, "x") }, always(time.Millisecond))
 		}
-		wg.Wait()
-		equal(t, total, lockers*rounds, "acquisitions")
-		perAcquisition := time.Since(start) / lockers / rounds
-		t.Logf("%v and %.1f commands per node for each acquisition", perAcquisition,
-			float64(w.sent[4].Load())/lockers/rounds)
-		atMost(t, perAcquisition, 50*time.Millisecond, "each acquisition took")
+		c.wait(50 * time.Millisecond)
 	})
 }
 

@@ -42,7 +42,7 @@ func (m models) Restart(empty bool)                   { m.each(func(n *model.Nod
 func (m models) Do(f func(*model.Server, model.Time)) { m.each(func(n *model.Node) { n.Do(f) }) }
 func (m models) Delay(each time.Duration)             { m.each(func(n *model.Node) { n.Delay(each) }) }
 
-// inWorld runs a test in a world of n nodes, and then closes what it has opened. That
+// inWorld runs a test in a world of n nodes, and then has these answer again, and closes what it has opened. That
 // no task is left at its end is checked by synctest itself.
 func inWorld(t *testing.T, n int, test func(w *world)) {
 	t.Helper()
@@ -71,6 +71,11 @@ func (s shared) Submit(cmd node.Command, reply func(node.Reply)) {
 }
 
 func (w *world) close() {
+	for _, n := range w.nodes {
+		n.Down(false)
+		n.Hang(false)
+		n.DropReplies(false)
+	}
 	for _, l := range slices.Backward(w.lockers) {
 		_ = l.Close()
 	}
