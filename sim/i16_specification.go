@@ -81,6 +81,7 @@ func Specification(p *faults.Plan, name string) *spec.Rules {
 		Quorum: need, Majority: nodes/2 + 1, Window: int64(l.MaxLease / 3),
 		VotesFrom: int64(l.MaxLease + l.Grace), KeepsFrom: int64(l.MaxLease / 3),
 		Pace:    allowance(int64(placeTTL(p))),
+		Early:   int64(time.Millisecond),
 		Allowed: func(t spec.Time) spec.Time { return t - allowance(t) },
 		Lives: func(c *spec.Claim) spec.Time {
 			kept := func(t spec.Time) spec.Time { return t + allowance(t) }

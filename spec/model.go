@@ -23,6 +23,7 @@ type Rules struct {
 	VotesFrom Time                // the age from which a node votes
 	KeepsFrom Time                // the age from which it counts for renewals
 	Pace      Time                // by how much clocks differ at most while a place lasts
+	Early     Time                // by how much a node's key may end early: servers count in milliseconds
 	Allowed   func(t Time) Time   // what a client may rely on of a lease
 	Lives     func(c *Claim) Time // for how long a node keeps a claim's key at least
 
@@ -235,13 +236,14 @@ func (s *State) lived(c *Claim) Time {
 // Acquire is a grant of node n, for an attempt or to heal it, or a hand-over. The key lives for left.
 func (s *State) Acquire(n int, c *Claim, left Time) error {
 	at := &s.Nodes[n]
+	k := s.inTheWay(n, c)
 	switch {
 	case c.Phase == None:
 		return refuse("Acquire", c, "nobody has asked for it")
 	case c.Offer && c.Phase == Asking && c.MinHold > 0:
 		return refuse("Acquire", c, "n%d hands it over, for the rest of its place, and it has a minimum hold of %v", n+1, s.told(c.MinHold))
-	case !at.free(c):
-		return refuse("Acquire", c, "n%d has the key of %s, for %v", n+1, at.Keys[0].Name, s.told(at.Keys[0].Left))
+	case k != nil:
+		return refuse("Acquire", c, "n%d has the key of %s, for %v", n+1, k.Name, s.told(k.Left))
 	case left < s.lived(c):
 		return refuse("Acquire", c, "n%d keeps the key for %v, less than %v", n+1, s.told(left), s.told(s.lived(c)))
 	}
@@ -256,9 +258,15 @@ func (s *State) Acquire(n int, c *Claim, left Time) error {
 	return nil
 }
 
-// free reports whether a node grants the name to a claim that it does not have.
-func (at *Node) free(c *Claim) bool {
-	return !slices.ContainsFunc(at.Keys, func(k Key) bool { return k.Claim == c || !k.Reads || !c.Reads })
+// inTheWay returns a key that keeps node n from granting the name to a claim, or nil.
+func (s *State) inTheWay(n int, c *Claim) *Key {
+	keys := s.Nodes[n].Keys
+	for i := range keys {
+		if k := &keys[i]; k.Claim == c || !(k.Reads && c.Reads) && k.Left > s.Early {
+			return k
+		}
+	}
+	return nil
 }
 
 // of returns the claim's key, or nil.

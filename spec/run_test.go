@@ -25,6 +25,7 @@ func tell() *story {
 	s.x, s.y = &client{s.hand}, &client{s.hand}
 	rules := &Rules{
 		Quorum: 2, Majority: 2, Window: 300, VotesFrom: 900, KeepsFrom: 300,
+		Early:       5,
 		Allowed:     func(t Time) Time { return t - 10 },
 		Lives:       func(c *Claim) Time { return c.Length },
 		Nanoseconds: true,
@@ -126,6 +127,12 @@ func TestRun(t *testing.T) {
 			s.asks("y", s.y)
 			return s.Grants(1, "y", 900)
 		}, "Acquire(y): n2 has the key of x, for 800ns"},
+		{"another's key that is about to end", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.hand.at += 900 - s.Rules.Early
+			s.asks("y", s.y)
+			return s.Grants(1, "y", 900)
+		}, ""},
 		{"a short key", func(t *testing.T, s *story) error {
 			s.asks("x", s.x)
 			return s.Grants(1, "x", 899)

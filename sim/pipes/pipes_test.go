@@ -2,6 +2,7 @@ package pipes_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -120,6 +121,36 @@ func TestSpecificationRefuses(t *testing.T) {
 				t.Errorf("guard %v: %v", guard, r.Violations)
 			}
 		})
+	}
+}
+
+// When a reader is released the script lets the lock's key end with the longest other reader, in whole milliseconds:
+// here 0.2 ms early. The specification allows what a node grants then.
+func TestSpecificationAllowsForMilliseconds(t *testing.T) {
+	p, err := faults.Parse(`redquorum plan 1
+nodes 3
+clients 3
+length 2s
+network delay=1300us
+lock lease=1s
+at 1ms lock c1 x read
+at 100500us lock c2 x read
+at 300ms kill c1
+at 305ms try c3 y
+at 310ms unlock c2
+at 311ms unlock c3
+at 1005100us try c3 x write # n1 executes it 0.12 ms before the key of c1 would end
+at 1100ms unlock c3
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := inBubble(t, p)
+	granted := slices.ContainsFunc(r.Trace.Entries, func(e sim.Entry) bool {
+		return e.Kind == sim.KindBelief && e.Client == 2 && e.Name == "x" && e.At < 1010*time.Millisecond
+	})
+	if r.Verdict != sim.Sound || !granted {
+		t.Errorf("%s; granted: %v; %v", r.Verdict, granted, r.Violations)
 	}
 }
 
