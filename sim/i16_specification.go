@@ -178,8 +178,7 @@ func (j *judge) executed(s *server, m *message, now model.Time) {
 		case m.cmd.Kind == node.Break && m.result.Status == node.Released:
 			r.Breaks(s.number)
 		case m.cmd.Kind == node.Downgrade && r.Has(s.number, claim.Owner):
-			left, _ := s.left(now, claim.Name, claim.Owner, node.Read)
-			r.Shares(s.number, claim.Owner, left)
+			r.Shares(s.number, claim.Owner)
 		}
 	}
 }

@@ -292,11 +292,12 @@ func (r *Run) Detaches(owner string) error { return r.Detach(r.claim(owner)) }
 // GoesOnReading is called when a writer lets others read.
 func (r *Run) GoesOnReading(owner string) { r.claim(owner).Reads = true }
 
-// Shares is called when a node has made a reader of a writer, and keeps the key for left: a millisecond longer,
-// perhaps.
-func (r *Run) Shares(n int, owner string, left Time) {
+// Shares is called when a node has made a reader of a writer. The script gives the reader a millisecond at least, also
+// in the last millisecond of the writer's key.
+func (r *Run) Shares(n int, owner string) {
+	r.node(n)
 	if k := r.Nodes[n].of(r.claim(owner)); k != nil {
-		k.Left = max(k.Left, left)
+		k.Left = max(k.Left, 2*r.Early)
 	}
 }
 

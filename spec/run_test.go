@@ -145,6 +145,17 @@ func TestRun(t *testing.T) {
 			s.asks("z", s.y)
 			return s.Grants(0, "z", 900)
 		}, "Acquire(z): n1 has the key of x, for 900ns"},
+		{"a writer that goes on to read as its key ends", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.hand.at += 899
+			s.GoesOnReading("x")
+			s.Shares(0, "x")
+			s.Asks("y", Claim{Name: "y", Length: 900, Reads: true}, s.y)
+			s.must(t, s.Grants(0, "y", 900))
+			s.hand.at += s.Rules.Early
+			s.Leaves("x")
+			return s.Releases(0, "x")
+		}, ""},
 		{"a release of what is held", func(t *testing.T, s *story) error {
 			s.holds(t)
 			return s.Releases(0, "x")
