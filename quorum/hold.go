@@ -350,6 +350,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 		return &Error{Op: "extend", Name: h.claim.title(), Quorum: e.need, Err: ErrMaxHold,
 			Cause: fmt.Errorf("%v from now is beyond the maximum hold time of %v", d, h.maxHold)}
 	}
+	e.labels.keep()
 	r := e.round(node.Extend, h.asItIs(), d+e.opts.Grace, e.timeout(d))
 	r.lease = h
 	h.sent(r.start, d)

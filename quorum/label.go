@@ -32,7 +32,7 @@ const lookEvery = 100 * time.Millisecond
 const keepAgain = time.Second
 
 // keep keeps the label of the Locker on the nodes: it creates it where it is not, and makes it last.
-// It is called at each grant and renewal, and by waiters. The label outlasts every lease that is
+// It is called at each grant, renewal and extension, and by waiters. The label outlasts every lease that is
 // granted or renewed until the next time. No token has to be remembered.
 func (x *labels) keep() {
 	now := x.now
@@ -45,7 +45,7 @@ func (x *labels) keep() {
 	for _, c.Kind = range []node.Kind{node.Acquire, node.Extend} {
 		x.send(allNodes(len(x.nodes)), c, func(_ int, r node.Reply) {
 			if errors.Is(r.Err, node.ErrTimeout) {
-				x.keepAt = now.Add(keepAgain)
+				x.keepAt = min(x.keepAt, now.Add(keepAgain))
 			}
 		})
 	}

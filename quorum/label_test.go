@@ -308,6 +308,34 @@ func TestLabelIsWrittenAgain(t *testing.T) {
 	})
 }
 
+// With a short MaxLease they get it as soon as a label is due.
+func TestLabelIsWrittenAgainWhenDue(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		slow := node.ErrTimeout
+		a := unlabelled(w, quorum.Options{Label: "a", MaxLease: 400 * time.Millisecond}, &slow)
+		unlock(t, lock(t, a, "x"))
+		slow = nil
+		time.Sleep(200 * time.Millisecond)
+		lease := lock(t, a, "x")
+		equal(t, labelOf(t, w.locker(quorum.Options{Label: "asks"}), lease.Owner()), "a")
+	})
+}
+
+// The label outlasts a lease that is extended by hand.
+func TestLabelOutlastsExtend(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		a, b := labelled(w)
+		lease := lock(t, a, "x", quorum.WithFixedLease(20*time.Second))
+		for range 4 {
+			time.Sleep(19 * time.Second)
+			if err := lease.Extend(background, 20*time.Second); err != nil {
+				t.Fatal(err)
+			}
+		}
+		equal(t, labelOf(t, b, lease.Owner()), "shop-1 worker")
+	})
+}
+
 // The nodes do not count as failed where the user has no right to labels.
 func TestNoRightToLabels(t *testing.T) {
 	inWorld(t, 3, func(w *world) {

@@ -129,7 +129,7 @@ type Options struct {
 	// [NoLabel] means none.
 	//
 	// Each node keeps it in one key for the Locker, however many locks it has. The key is written
-	// while the Locker acquires, waits for or renews locks, at most once in half of MaxLease, and
+	// while the Locker acquires, waits for, renews or extends locks, at most once in half of MaxLease, and
 	// expires after twice MaxLease.
 	Label string
 

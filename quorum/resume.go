@@ -11,6 +11,9 @@ import (
 // nodes must still have it. The lease gets the length that it was acquired with, unless
 // an option says otherwise, and keeps its token.
 //
+// The lease keeps its owner name, too. So it is shown with the label of the Locker that acquired
+// it (see Options.Label), and without one when that Locker keeps its label no more.
+//
 // The lease keeps its bounds: see [Handle]. Options can only tighten them:
 // WithFixedLease, a shorter one for a fixed lease, or WithMaxHold, counted from this
 // call. Looser ones have no effect.

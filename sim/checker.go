@@ -279,7 +279,6 @@ func (k *checker) acquired(s *server, m *message, now model.Time) {
 // note is called when a client gets the reply to a command.
 func (w *world) note(l *link, m *message, r *node.Reply) {
 	if isLabel(&m.cmd) {
-		w.check.labels.answered(&m.cmd, r)
 		w.logReply(l, m, r)
 		return
 	}
@@ -387,10 +386,10 @@ func (k *checker) tellsExtended(c *Client, e *quorum.Event) {
 	h.won, h.stops = c.Now(), c.stops
 	k.w.sometimes(Renewed)
 	k.continuous(c, e.Name, e.Owner)
-	may, byHand := h.until, false
+	may := h.until
 	for _, x := range h.asked {
 		if x.start == c.Now().Add(-e.Took) {
-			h.asking, byHand = x.at, x.hand
+			h.asking = x.at
 			may = max(may, k.promise(x.start, x.ttl))
 		}
 	}
@@ -403,9 +402,7 @@ func (k *checker) tellsExtended(c *Client, e *quorum.Event) {
 	k.exclusive(h)
 	k.backed(h, "extension")
 	k.lasting(h)
-	if !byHand { // which does not write the label
-		k.outlasts(h)
-	}
+	k.outlasts(h)
 }
 
 func (k *checker) tellsLost(c *Client, e *quorum.Event) {

@@ -317,7 +317,7 @@ func (k *checker) outlasts(h *holder) {
 	}
 	l := k.labels.kept[node.LabelName(node.Process(h.owner))]
 	switch {
-	case l == nil && (h.handed || h.passedOn), l != nil && (l.c != h.c || l.late): // it is that of another process, or is written again
+	case l == nil && (h.handed || h.passedOn), l != nil && l.c != h.c: // it is that of another process
 	case l == nil || l.until < h.until:
 		k.w.fail("I11", fmt.Sprintf("%s has %q, and its label expires before the lease: nobody can tell who the holder is", h.c.name, h.name))
 	}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +23,6 @@ type labels struct {
 type keptLabel struct {
 	c     *Client
 	until clock.Instant // when it expires where it was written last, by the client's clock
-	late  bool          // a node was too slow to take it: it is written again a second later
 }
 
 // lookEvery is how often a Locker looks for the holder of a name at most.
@@ -53,16 +51,7 @@ func (x *labels) writes(c *Client, cmd *node.Command) {
 		l = &keptLabel{c: c}
 		x.kept[cmd.Claims[0].Name] = l
 	}
-	if until := c.Now().Add(cmd.TTL); until != l.until {
-		l.until, l.late = until, false
-	}
-}
-
-// answered is called for each answer to such a command.
-func (x *labels) answered(cmd *node.Command, r *node.Reply) {
-	if l := x.kept[cmd.Claims[0].Name]; l != nil && errors.Is(r.Err, node.ErrTimeout) {
-		l.late = true
-	}
+	l.until = c.Now().Add(cmd.TTL)
 }
 
 // withLabel returns the process that has a label, or nil.
