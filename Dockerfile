@@ -14,6 +14,7 @@ ENTRYPOINT ["/usr/local/bin/redquorum"]
 
 FROM base AS release
 ARG TARGETPLATFORM
+COPY LICENSE .pages/THIRD-PARTY-LICENSES /usr/share/doc/redquorum/
 COPY $TARGETPLATFORM/redquorum /usr/local/bin/redquorum
 
 FROM base
