@@ -142,6 +142,7 @@ const (
 	OldWaiterPrefix = ourPrefix + "waiter:"
 
 	labelPrefix = ourPrefix + "label:"
+	askPrefix   = ourPrefix + "ask:"
 
 	channelPrefix          = redissonPrefix + "lock__channel"
 	readWriteChannelPrefix = redissonPrefix + "rwlock"
@@ -241,6 +242,10 @@ func WaiterChannel(waiter string) string { return WaiterPrefix + Process(waiter)
 // LabelName returns the name of the lock whose owner is the label of a process: a text for
 // people, which says where the process runs. No other lock can have that name.
 func LabelName(process string) string { return labelPrefix + process }
+
+// AskName returns the name of the lock that is taken and released to ask an owner to finish: its release is
+// published, and its fence stays. No other lock can have that name.
+func AskName(owner string) string { return askPrefix + owner }
 
 // redissons is Redisson's rule for keys that belong to a name: the name goes into braces,
 // so that a cluster keeps both in one slot, unless it has a brace already.

@@ -269,11 +269,15 @@ func (e *engine) callEnds() {
 
 // inTask has something done in a task that Close waits for, unless the Locker is closed.
 func (e *engine) inTask(do func()) {
-	if e.closed {
-		return
+	if !e.closed {
+		e.task("begin a task", do)
 	}
+}
+
+// task has something done in a task that Close waits for.
+func (e *engine) task(what string, do func()) {
 	e.calls++
-	e.then("begin a task", func() {
+	e.then(what, func() {
 		e.clock.Go(func() {
 			defer e.end()
 			do()

@@ -62,7 +62,7 @@ var errReentry = errors.New("the context belongs to that lease: use WithReentry 
 // An Error says what one operation asked of the nodes and what each answered.
 type Error struct {
 	// Op is "acquire", "extend", "downgrade", "release", "detach", "resume",
-	// "inspect", "break", or "hold" for the end of a lease's time.
+	// "check", "ask", "break", or "hold" for the end of a lease's time.
 	Op     string
 	Name   string     // the lock's name, or several with commas between
 	Quorum int        // how many nodes had to grant
@@ -147,7 +147,7 @@ func (e *Error) Error() string {
 	}
 	did := "granted"
 	switch e.Op {
-	case "release", "break", "check":
+	case "release", "break", "check", "ask":
 		did = "confirmed"
 	case "extend":
 		did = "extended it"

@@ -62,6 +62,7 @@ type hold struct {
 	failed       *Error        // the last failed renewal
 	reported     clock.Instant // when an event told of one last
 	renewedAlone bool          // by commands that renew no other lease
+	asking       *asking       // nil: nobody has called Asked
 	ctx          context.Context
 	ending       []*dependent // contexts that end with it
 }
@@ -225,6 +226,7 @@ func (h *hold) end(to state, why error) bool {
 	}
 	h.e.ends, h.ending = append(h.e.ends, h.ending...), nil
 	h.e.timers.drop(h)
+	h.stopAsking()
 	return true
 }
 

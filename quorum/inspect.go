@@ -45,11 +45,16 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 // only makes a late write unlikely. Errors match ErrNotHeld if a majority lacks it, and ErrNoQuorum if too few
 // nodes answered. It takes at most Options.Timeout.
 func (l *Locker) Check(ctx context.Context, name, owner string) error {
+	return l.find(ctx, "check", name, func(rep *Report) (known bool, err error) { return rep.has(owner, "check") })
+}
+
+// find asks the nodes about name until it is known what their answers mean.
+func (l *Locker) find(ctx context.Context, op, name string, means func(*Report) (known bool, err error)) error {
 	if err := l.checkName(name); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("check %q: %w", name, stopped(ctx))
+		return fmt.Errorf("%s %q: %w", op, name, stopped(ctx))
 	}
 	if !l.begin() {
 		return ErrClosed
@@ -59,17 +64,14 @@ func (l *Locker) Check(ctx context.Context, name, owner string) error {
 	defer r.putDown()
 	for r.awaitMost(ctx); ; r.awaitAll(ctx) {
 		rep, open := r.report()
-		has, lacks := rep.countOf(owner)
-		switch {
-		case has >= rep.Quorum:
-			return nil
-		case lacks >= rep.Quorum:
-			return &Error{Op: "check", Name: name, Quorum: rep.Quorum, Err: ErrNotHeld}
-		case open == 0 || ctx.Err() != nil:
+		if known, err := means(rep); known {
+			return err
+		}
+		if open == 0 || ctx.Err() != nil {
 			why := stopped(ctx)
 			l.enter()
 			defer l.leave()
-			return r.fail("check", ErrNoQuorum, why)
+			return r.fail(op, ErrNoQuorum, why)
 		}
 	}
 }

@@ -311,5 +311,5 @@ func (l *Locker) stop() {
 	}
 	l.set(l.alarm)
 	l.leave()
-	l.await(clock.Never, func() bool { return !l.serving })
+	l.await(clock.Never, func() bool { return !l.serving && l.calls == 0 })
 }

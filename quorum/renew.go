@@ -74,6 +74,7 @@ func (r *renewal) send() {
 		h := &r.holds[k]
 		h.sent(r.start, r.lease)
 		h.told = h.resendDowngrade()
+		h.lookAsked(allNodes(len(e.nodes)))
 	}
 	e.send(allNodes(len(e.nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims, TTL: r.lease + e.opts.Grace,
 		Deadline: r.start.Add(e.timeout(r.lease))}, r.receive)

@@ -112,8 +112,9 @@ func owners(fields []node.Field) (mode node.Mode, owners []string) {
 	return mode, slices.Compact(owners) // Redisson's writer may read, too
 }
 
-// countOf is how many nodes have an owner, and how many have answered that they do not.
-func (r *Report) countOf(owner string) (has, lacks int) {
+// has reports whether it is known that a majority has an owner, or lacks it: then the error says so.
+func (r *Report) has(owner, op string) (known bool, err error) {
+	has, lacks := 0, 0
 	for _, n := range r.Nodes {
 		switch {
 		case slices.Contains(n.Owners, owner):
@@ -122,7 +123,10 @@ func (r *Report) countOf(owner string) (has, lacks int) {
 			lacks++
 		}
 	}
-	return has, lacks
+	if lacks >= r.Quorum {
+		err = &Error{Op: op, Name: r.Name, Quorum: r.Quorum, Err: ErrNotHeld}
+	}
+	return err != nil || has >= r.Quorum, err
 }
 
 // count adds the owners and waiters of one node; counts says on how many nodes each owner is.

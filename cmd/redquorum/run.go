@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/quorum"
@@ -61,6 +62,10 @@ has a second to end. Then it gets TERM, and KILL after --term-grace. The lock is
 held meanwhile. So leave daemons to a service manager: a command cannot start
 one that outlives the lock.
 
+With --on-ask COMMAND gets that signal when somebody asks for the lock, with
+'redquorum ask NAME' or Locker.Ask. It may finish, or go on: the lock is held
+until it ends.
+
 A helper process enforces this even if redquorum is stopped or killed. It cannot
 reach processes that run as another user (sudo, setuid programs) or that another
 service starts (docker, systemd-run, at). If both processes are killed, only
@@ -102,7 +107,8 @@ Exit status: that of COMMAND (128 + the signal if one killed it), or
 example:
   redquorum run nightly --wait 10s -- ./report.sh
   redquorum run nightly --try -c 'dump | gzip >dump.gz'
-  redquorum run job --min-hold 45s --try -- ./job`
+  redquorum run job --min-hold 45s --try -- ./job
+  redquorum run import --on-ask TERM -- ./import`
 
 const (
 	exitNoQuorum      = 69 // EX_UNAVAILABLE of sysexits.h
@@ -118,7 +124,8 @@ const (
 type runFlags struct {
 	lockFlags
 	shell   string
-	grace   time.Duration // between TERM and KILL; 0: the default
+	grace   time.Duration  // between TERM and KILL; 0: the default
+	onAsk   syscall.Signal // 0: requests to finish are not looked at
 	command []string
 }
 
@@ -130,6 +137,13 @@ func runVerb() *cobra.Command {
 	fs.StringVarP(&f.shell, "command", "c", "", "instead of COMMAND: a `text` that /bin/sh -c runs")
 	fs.DurationVar(&f.grace, "term-grace", 0, "how long the command has between TERM and KILL, at most half of the lease (default: a sixth of the lease, 10s at most)")
 	fs.DurationVar(&f.minHold, "min-hold", 0, "how long the lock stays taken at least, though COMMAND ends earlier")
+	fs.Func("on-ask", "the `signal`, such as TERM or USR1, that the command gets when somebody asks the holder to finish", func(s string) error {
+		f.onAsk = unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(s), "SIG"))
+		if f.onAsk == 0 {
+			return errors.New("want the name of a signal")
+		}
+		return nil
+	})
 	fs.BoolVar(&f.verbose, "verbose", false, "say when the lock is acquired, with its owner and token, and when it is released")
 	cmd.ValidArgsFunction = cli.Files // of the command
 	return does(cmd, func(ctx context.Context, c *command) error {
@@ -257,9 +271,11 @@ type supervision struct {
 	warden     *warden
 	signals    <-chan os.Signal
 	passed     <-chan os.Signal // to the group; none until the command has begun
-	status     int              // the command's, or -1 if it has not ended
-	asked      bool             // the command was, to stop
-	gone       bool             // all that it has started
+	onAsk      syscall.Signal
+	requests   <-chan struct{} // to finish; none until the command has begun, nor after the first
+	status     int             // the command's, or -1 if it has not ended
+	asked      bool            // the command was, to stop
+	gone       bool            // all that it has started
 }
 
 // supervise runs the command for as long as the lease lasts.
@@ -269,7 +285,7 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	s := &supervision{stderr: c.stderr, lease: lease, trouble: trouble, maxHold: f.maxHold, signals: signals, status: -1}
+	s := &supervision{stderr: c.stderr, lease: lease, trouble: trouble, maxHold: f.maxHold, signals: signals, onAsk: f.onAsk, status: -1}
 	s.term, s.kill = margins(f.shortest(), f.grace)
 	if lease.Remaining() <= max(s.term, f.shortest()/2) { // it was handed over, and lasts for as long only when it is renewed
 		if err := lease.Extend(context.Background(), f.lease); err != nil {
@@ -330,6 +346,10 @@ func (s *supervision) watch() int {
 			s.note(r)
 		case sent := <-s.passed:
 			s.warden.order(orderSignal, int64(sent.(syscall.Signal)))
+		case <-s.requests:
+			s.requests = nil
+			s.warden.order(orderSignal, int64(s.onAsk))
+			say(s.stderr, "somebody asks for the lock: the command gets %s", unix.SignalName(s.onAsk))
 		case <-look.C:
 		case <-s.lease.Context().Done():
 		}
@@ -350,6 +370,9 @@ func (s *supervision) note(r message) {
 	switch r.what {
 	case reportBegan:
 		s.warden.group, s.passed = int(r.number), s.signals
+		if s.onAsk != 0 {
+			s.requests = s.lease.Asked()
+		}
 	case reportStopped:
 		stopLike(s.warden.group)
 	case reportEnded:

@@ -122,6 +122,12 @@
 //	~redquorum_label:* ~redquorum_fence:{redquorum_label:*
 //	~redquorum_readers:{redquorum_label:* ~redquorum_waitqueue:{redquorum_label:*
 //
+// To ask holders to finish (quorum.Locker.Ask), and to be asked,
+//
+//	~redquorum_ask:* ~redquorum_fence:{redquorum_ask:*
+//	~redquorum_readers:{redquorum_ask:* ~redquorum_waitqueue:{redquorum_ask:*
+//	&redisson_lock__channel:{redquorum_ask:*
+//
 // With a prefix, the rights to names that begin with the prefix are enough. Users can overwrite each
 // other's labels, so a label proves nothing.
 //

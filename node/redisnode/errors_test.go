@@ -504,6 +504,23 @@ func hasNothing(t *testing.T, n node.Node, user *redis.Client, name string) {
 	}
 }
 
+// A user with the documented rules can ask holders to finish, and be asked.
+func TestAskACL(t *testing.T) {
+	p := newServer(t)
+	more := rules("~redquorum_ask:* ~redquorum_fence:{redquorum_ask:* ~redquorum_readers:{redquorum_ask:*" +
+		" ~redquorum_waitqueue:{redquorum_ask:* &redisson_lock__channel:{redquorum_ask:*")
+	p.allow(append([]any{"on", ">s3cret"}, slices.Concat(minimalACL, more)...)...)
+	n := dial(t, "redis://locker:s3cret@"+p.addr)
+	woken := make(chan bool, 100)
+	name := node.AskName("me")
+	defer n.Watch(name, node.Exclusive, func() { woken <- true })()
+	<-woken
+	expect(t, "acquire", ask(t, n, acquire(name, "you", 1)), node.Granted)
+	expect(t, "release", ask(t, n, release(name, "you", 1)), node.Released)
+	<-woken
+	expect(t, "inspect", ask(t, n, inspect(name)), node.Done)
+}
+
 func TestMinimalACL(t *testing.T) {
 	p := newServer(t)
 	p.allow(append([]any{"on", ">s3cret"}, minimalACL...)...)

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/internal/cli"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+const askManual = `Asks the holder of the lock NAME to finish, or all readers. The lock stays the
+holder's, who may do nothing about it: 'redquorum run --on-ask TERM' sends its
+command a signal, and a program with the library looks at Lease.Asked. A request
+reaches a holder that listens within a round trip, or at its next renewal. A
+later holder is not asked.
+
+Exit status: 0 if a majority of nodes took the request, or
+  69   too few nodes are usable
+  76   nobody holds the lock, or only programs with Redisson, which cannot be
+       asked
+  78   permanent error on too many nodes: see 'redquorum help run'
+  2    usage
+
+example:
+  redquorum ask nightly`
+
+func askVerb() *cobra.Command {
+	cmd, fs := newVerb("ask NAME", "ask the holder of a lock to finish", askManual)
+	var nodes nodeFlags
+	nodes.register(fs)
+	nodes.registerPrefix(fs)
+	name := nameFlag(cmd)
+	return doesUntilSignal(cmd, func(ctx context.Context, _ *command) error {
+		l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second, Quorum: quorumMost})
+		if err != nil {
+			return err
+		}
+		defer done()
+		return failed(l.Ask(ctx, *name))
+	})
+}
+
+// failed gives an error of Ask the exit status that run has for it.
+func failed(err error) error {
+	e, ok := errors.AsType[*quorum.Error](err)
+	switch {
+	case errors.Is(err, quorum.ErrNotHeld):
+		return cli.Fail(exitLost, err)
+	case ok && e.Permanent():
+		return cli.Fail(exitConfig, err)
+	case errors.Is(err, quorum.ErrNoQuorum):
+		return cli.Fail(exitNoQuorum, err)
+	}
+	return err
+}

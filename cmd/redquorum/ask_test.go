@@ -1,0 +1,49 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// A command under run is asked to finish by another process, on real servers, and goes on if it likes to.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	urls := strings.Join(serverAddrs(t), ",")
+	asks := func(status int, name string) string {
+		return ends(t, status, "ask", name, "--nodes", urls, "--no-guard")
+	}
+	if out := asks(exitLost, "job"); !strings.Contains(out, `ask "job": lease is not held`) {
+		t.Error(out)
+	}
+	p := start(t, runOn(urls, "--no-guard --on-ask term", "sh", "-c", "trap 'echo finishes; exit 7' TERM; echo works; while :; do sleep 0.05; done")...)
+	p.says("works")
+	asks(exitOK, "job")
+	if out := p.exits(7); !strings.Contains(out, "somebody asks for the lock: the command gets SIGTERM") || !strings.Contains(out, "finishes") {
+		t.Error(out)
+	}
+
+	p = start(t, runOn(urls, "--no-guard", "sh", "-c", "trap 'echo told' TERM; echo works; read x; echo done")...)
+	p.says("works")
+	asks(exitOK, "job") // of one that does not listen
+	q := start(t, "run", "other", "--nodes", urls, "--no-guard", "--on-ask", "SIGUSR1", "--", "sh", "-c", "trap 'echo told' USR1; echo works; while read x; do echo $x; done")
+	q.says("works")
+	asks(exitOK, "other")
+	q.says("told")
+	for _, each := range []*program{p, q} {
+		_, _ = each.in.Write([]byte("on\n"))
+		_ = each.in.Close()
+	}
+	if out := p.exits(exitOK); strings.Contains(out, "told") || !strings.Contains(out, "done") {
+		t.Error(out)
+	}
+	q.exits(exitOK)
+}
+
+func TestAskFlags(t *testing.T) {
+	want(t, exitUsage, "want the name of a signal", "run", "a", "--embedded", "1", "--on-ask", "TREM", "--", "true")
+	want(t, exitUsage, "the lock's name is missing", "ask")
+	servers, down := startNodes(t, 3)
+	servers[0].Close()
+	servers[1].Close()
+	want(t, exitNoQuorum, `ask "a": no quorum of nodes`, "ask", "a", "--nodes", down)
+}

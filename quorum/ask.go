@@ -1,0 +1,67 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redquorum/redquorum/node"
+)
+
+// Ask asks the holders of name to finish: it closes the channels of their [Lease.Asked]. The lock stays theirs, and nothing
+// happens to a holder that does not look. Use [Locker.Break] to take a lock away. With readers, all
+// of them are asked.
+//
+// It returns nil if enough nodes took the request for each holder, not when a holder has heard of it. Errors match
+// ErrNotHeld if nobody has name, or only programs with Redisson, which cannot be asked; and ErrNoQuorum if too few nodes
+// answered. It takes at most twice Options.Timeout.
+func (l *Locker) Ask(ctx context.Context, name string) error {
+	var owners []string
+	err := l.find(ctx, "ask", name, func(rep *Report) (known bool, err error) {
+		for _, owner := range rep.Owners {
+			if !node.Foreign(owner) {
+				owners = append(owners, owner)
+			}
+		}
+		if owners == nil && rep.Owners != nil {
+			return true, &Error{Op: "ask", Name: name, Quorum: rep.Quorum, Err: ErrNotHeld, Cause: errForeign}
+		}
+		return rep.has(rep.Owner, "ask")
+	})
+	if err != nil {
+		return err
+	}
+	return l.askOwners(ctx, name, owners)
+}
+
+var errForeign = errors.New("its holder is not a program with redquorum")
+
+// askOwners asks owners of name.
+func (l *Locker) askOwners(ctx context.Context, name string, owners []string) (err error) {
+	if !l.begin() {
+		return ErrClosed
+	}
+	defer l.end()
+	var rounds []*round
+	l.enter()
+	l.because("ask", &claim{Claim: node.Claim{Name: name}})
+	for _, owner := range owners {
+		token, _ := l.tokens.next(0) // without one the nodes refuse
+		c := claim{Claim: node.Claim{Name: node.AskName(owner), Owner: l.uuid, Token: token}}
+		l.send(allNodes(len(l.nodes)), node.Command{Kind: node.Acquire, Claims: c.appendTo(nil), TTL: l.opts.Timeout,
+			Retention: l.opts.FenceRetention, Deadline: l.now.Add(l.opts.Timeout)}, func(int, node.Reply) {})
+		rounds = append(rounds, l.askAll(node.Release, c, 0, l.opts.Timeout))
+	}
+	l.leave()
+	for _, r := range rounds {
+		verdict, why := r.await(ctx), stopped(ctx)
+		l.enter()
+		if verdict != won && err == nil {
+			failed := r.fail("ask", ErrNoQuorum, why)
+			failed.Name = name
+			err = failed
+		}
+		r.done()
+		l.leave()
+	}
+	return err
+}
