@@ -43,6 +43,8 @@ type Entry struct {
 	Mode  string     `json:"mode,omitempty"` // of a belief or a key: "read" or "write"
 	More  []string   `json:"more,omitempty"` // of a key: the owners of other readers; of one of several: of the others
 
+	Since time.Duration `json:"since,omitempty"` // of a belief in a run that is not simulated: when the lock was asked for
+
 	Waiting []Waiter `json:"waiting,omitempty"` // for a key, as the node knows: the first in line first
 
 	Text string `json:"text"`

@@ -23,6 +23,7 @@ import (
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
 	"github.com/redquorum/redquorum/sim/chaos/packets"
+	"github.com/redquorum/redquorum/sim/live"
 )
 
 const chaosManual = `Carries out a plan of failures on real processes. It starts a redis-server for
@@ -47,6 +48,13 @@ and three Sentinels each, deposes one primary after the other (by a kill, a
 stop, a cut, a command, and after a restart without data), and looks whether two
 clients ever hold one name. Half of the clients stay with the deposed server.
 
+With --servers it carries out no plan either, and starts nothing. Its clients
+lock names on your own servers for --for, under a prefix that nobody else uses.
+It judges what they saw, and deletes its keys afterwards.
+
+With --history it also writes what the clients did, for other judges: lines of
+JSON, or EDN as Jepsen has it if the file's name ends in .edn.
+
 A run that fails leaves a folder with the plan, all logs, a page, and the
 command that repeats it. Other runs leave nothing.
 
@@ -59,7 +67,8 @@ example:
   redquorum chaos --for 20m --jobs 2 --server ./valkey-server
   redquorum chaos --scenario S69 --upgrade ./valkey-server
   redquorum chaos --scenario S33 --packets
-  redquorum chaos --sentinel --failovers 100 --groups 3`
+  redquorum chaos --sentinel --failovers 100 --groups 3
+  redquorum chaos --servers redis://a:6379,redis://b:6379,redis://c:6379`
 
 // chaosChild makes the process a client of a plan, chaosInside one that has a network namespace of
 // its own.
@@ -82,6 +91,8 @@ type chaosFlags struct {
 	stretch  int
 	packets  bool
 	sentinel sentinelFlags
+	servers  string
+	history  string
 	page     string
 	asJSON   bool
 	plans    []string // the arguments that are no flags
@@ -93,7 +104,7 @@ func (f *chaosFlags) register(fs *pflag.FlagSet) {
 	fs.Uint64Var(&f.seed, "seed", 0, "the seed, a `number`; with --for the first of them (default: from the time of day)")
 	fs.StringVar(&f.scenario, "scenario", "", "the `name` of a scenario, such as S13, or all")
 	fs.StringVar(&f.client, "client", "redquorum", "`redquorum|plain`, of a scenario: plain is textbook Redlock")
-	fs.DurationVar(&f.length, "for", 0, "for how long plans are drawn and carried out")
+	fs.DurationVar(&f.length, "for", 0, "for how long plans are drawn and carried out, or servers are used (--servers; default 10s)")
 	fs.IntVar(&f.jobs, "jobs", 1, "`N` plans at the same time, with --for and --scenario all")
 	fs.IntVar(&f.profile.Nodes, "nodes", 0, "the number `N` of nodes of a drawn plan (default: drawn, too)")
 	fs.IntVar(&f.profile.Clients, "clients", 0, "the number `N` of clients of a drawn plan (default: drawn, too)")
@@ -102,6 +113,8 @@ func (f *chaosFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.stretch, "stretch", 0, "how many `times` as long all times of the plan are: real processes are not exact to a millisecond (default 5 for scenarios, or else 1)")
 	fs.BoolVar(&f.packets, "packets", false, "carry out loss, cuts, delays and half-open connections on packets, in a network namespace, instead of imitating them")
 	f.sentinel.register(fs)
+	fs.StringVar(&f.servers, "servers", "", "lock names on your own servers, without faults: `URLs` of the nodes, as for run --nodes")
+	fs.StringVar(&f.history, "history", "", "also write what the clients did to this `file`: JSON lines, or EDN if its name ends in .edn")
 	fs.StringVar(&f.out, "out", ".", "the `folder` in which a failing run leaves its own, made if need be")
 	fs.StringVar(&f.page, "html", "", "also write a page with a picture of the run to this `file`")
 	fs.BoolVar(&f.asJSON, "json", false, "print one JSON object; of a single run, with its whole trace")
@@ -110,16 +123,18 @@ func (f *chaosFlags) register(fs *pflag.FlagSet) {
 // check looks at the flags. There has to be one way to name plans.
 func (f *chaosFlags) check() error {
 	ways := len(f.plans)
-	for _, name := range []string{"scenario", "for", "sentinel", "seed"} {
-		if f.fs.Changed(name) && (name != "seed" || !f.fs.Changed("for") && !f.sentinel.on) {
+	own := f.fs.Changed("servers")
+	for _, name := range []string{"scenario", "for", "sentinel", "servers", "seed"} {
+		more := name == "seed" && (f.fs.Changed("for") || f.sentinel.on) || name != "servers" && own && (name == "seed" || name == "for")
+		if f.fs.Changed(name) && !more {
 			ways++
 		}
 	}
 	switch {
 	case ways == 0:
-		return cli.Usage("a plan is missing: want PLAN, --seed, --scenario, --for or --sentinel")
+		return cli.Usage("a plan is missing: want PLAN, --seed, --scenario, --for, --sentinel or --servers")
 	case ways > 1:
-		return cli.Usage("there is more than one of PLAN, --seed, --scenario, --for and --sentinel")
+		return cli.Usage("there is more than one of PLAN, --seed, --scenario, --for, --sentinel and --servers")
 	case f.client != string(faults.Redquorum) && f.client != string(faults.Plain):
 		return cli.Usage("--client is %s; it must be redquorum or plain", cli.Quoted(f.client))
 	case f.fs.Changed("client") && (f.scenario == "" || f.scenario == "all"):
@@ -134,8 +149,10 @@ func (f *chaosFlags) check() error {
 		return cli.Usage("--jobs is %d; it must be at least 1", f.jobs)
 	case f.stretch < 0 || f.stretch > 100 || f.fs.Changed("stretch") && f.stretch == 0:
 		return cli.Usage("--stretch is %d; it must be 1 to 100", f.stretch)
-	case f.page != "" && (f.length > 0 || f.scenario == "all" || f.sentinel.on):
-		return cli.Usage("--html is for a single run")
+	case f.page+f.history != "" && (f.length > 0 && !own || f.scenario == "all" || f.sentinel.on):
+		return cli.Usage("--html and --history are for a single run")
+	case own:
+		return f.checkServers()
 	}
 	return f.sentinel.check(f.fs)
 }
@@ -187,6 +204,8 @@ func (f *chaosFlags) run(ctx context.Context, c *command, inside bool) error {
 		return err
 	case f.sentinel.on:
 		return c.chaosSentinel(ctx, f)
+	case f.servers != "":
+		return c.chaosServers(ctx, f)
 	case f.packets && !inside:
 		return f.enter(ctx, c, config.Self[:2:2])
 	case f.length > 0:
@@ -249,7 +268,7 @@ type chaosRun struct {
 	*chaos.Outcome
 	plan *faults.Plan // before it was stretched
 	name string       // of a scenario: its ID
-	dir  string
+	dir  string       // "" if nothing was started
 }
 
 // carryOut carries out a plan. If that fails it leaves a folder.
@@ -305,6 +324,19 @@ func (r *chaosRun) writePage(path string) error {
 	return errors.Join(write(page), page.Close())
 }
 
+// writeHistory writes what the clients did.
+func (r *chaosRun) writeHistory(path string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	write := live.WriteHistory
+	if filepath.Ext(path) == ".edn" {
+		write = live.WriteEDN
+	}
+	return errors.Join(write(file, live.History(r.Plan, r.Trace.Entries)), file.Close())
+}
+
 // chaosOne carries out one plan and shows the run.
 func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Config) error {
 	p, name, err := f.plan()
@@ -315,19 +347,30 @@ func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Conf
 	shown := bar.follow(ctx, chaos.Lasts(p, config), func() string { return name })
 	run, err := f.carryOut(ctx, p, name, config)
 	shown()
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return cli.Exit(exitInterrupted)
-	case err == nil && f.asJSON:
-		err = json.NewEncoder(c.stdout).Encode(chaosJSON{run.summary(name), run.Trace.Entries})
-	case err == nil:
+	}
+	if err != nil {
+		return err
+	}
+	return c.showChaos(f, &run, config)
+}
+
+// showChaos shows a single run.
+func (c *command) showChaos(f *chaosFlags, run *chaosRun, config chaos.Config) (err error) {
+	if f.asJSON {
+		err = json.NewEncoder(c.stdout).Encode(chaosJSON{run.summary(run.name), run.Trace.Entries})
+	} else {
 		text := newProse(c.stdout)
-		fmt.Fprintf(text, "%s\n", p)
+		fmt.Fprintf(text, "%s\n", run.plan)
 		run.tell(text, 20, config)
 		_, err = io.WriteString(c.stdout, text.String())
 	}
 	if err == nil && f.page != "" {
 		err = run.writePage(f.page)
+	}
+	if err == nil && f.history != "" {
+		err = run.writeHistory(f.history)
 	}
 	if err != nil {
 		return err
@@ -367,7 +410,7 @@ func (r *chaosRun) tell(b *prose, lines int, config chaos.Config) {
 	b.story(r.Story(lines))
 	b.WriteByte('\n')
 	b.violations(r.Violations)
-	if statusOfVerdict(r.Verdict) != exitOK {
+	if statusOfVerdict(r.Verdict) != exitOK && r.dir != "" {
 		fmt.Fprintf(b, "plan, logs and page: %s\nplay it again: %s\n", r.dir, r.again(config))
 	}
 	b.packets(r.Packets)

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
@@ -19,12 +21,12 @@ func TestChaosUsageErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ args, want string }{
-		{"chaos", "a plan is missing: want PLAN, --seed, --scenario, --for or --sentinel"},
+		{"chaos", "a plan is missing: want PLAN, --seed, --scenario, --for, --sentinel or --servers"},
 		{"chaos a.plan b.plan", "there is more than one of PLAN"},
 		{"chaos --sentinel --scenario S13", "there is more than one of PLAN"},
 		{"chaos --sentinel --groups 0", "--groups is 0"},
 		{"chaos --scenario S13 --blind", "--blind is for --sentinel"},
-		{"chaos a.plan --seed 3", "there is more than one of PLAN, --seed, --scenario, --for and --sentinel"},
+		{"chaos a.plan --seed 3", "there is more than one of PLAN, --seed, --scenario, --for, --sentinel and --servers"},
 		{"chaos --scenario S13 --for 1h", "there is more than one"},
 		{"chaos --scenario S99", `there is no scenario "S99"`},
 		{"chaos --scenario S13 --client rust", "it must be redquorum or plain"},
@@ -33,7 +35,13 @@ func TestChaosUsageErrors(t *testing.T) {
 		{"chaos --seed 3 --clients -1", "--clients is -1; it must be 1 to 64"},
 		{"chaos --for 0s", "--for is 0s"},
 		{"chaos --for 1h --jobs 0", "--jobs is 0"},
-		{"chaos --for 1h --html x", "--html is for a single run"},
+		{"chaos --for 1h --html x", "--html and --history are for a single run"},
+		{"chaos --scenario all --history x", "--html and --history are for a single run"},
+		{"chaos --servers= ", "--servers is empty"},
+		{"chaos --servers= --for 1s --seed 3 --html x --history y", "--servers is empty"},
+		{"chaos --servers a --scenario S13", "there is more than one of PLAN"},
+		{"chaos --servers a --packets", "--packets is not for --servers"},
+		{"chaos --servers a,b,c --clients 99", "--clients is 99"},
 		{"chaos --seed 3 --stretch 101", "--stretch is 101; it must be 1 to 100"},
 		{"chaos nowhere.plan", "no such file"},
 	} {
@@ -102,6 +110,31 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Servers that are there already are used without faults, and have no keys of the run afterwards but for
+// moments.
+func TestChaosServers(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	servers := serverAddrs(t)
+	client := redis.NewClient(&redis.Options{Addr: servers[0]})
+	defer client.Close()
+	if err := client.Set(t.Context(), "x1", "somebody's", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	history := filepath.Join(t.TempDir(), "run.jsonl")
+	status, stdout, stderr := redquorum(t, "chaos", "--servers", strings.Join(servers, ","), "--for", "1s", "--clients", "2", "--history", history)
+	if status != exitOK || !strings.Contains(stdout, "locks granted on 3 servers") || stderr != "" {
+		t.Fatalf("status %d: %s%s", status, stdout, stderr)
+	}
+	if text, err := os.ReadFile(history); err != nil || !strings.HasPrefix(string(text), `{"client":`) {
+		t.Errorf("the history: %v: %s", err, text)
+	}
+	eventually(t, "only what was there before", func() bool {
+		keys, err := client.Keys(t.Context(), "*").Result()
+		return err == nil && strings.Join(keys, " ") == "x1"
+	})
 }
 
 // With --packets the command runs in a network namespace. Output, status and signals pass between the

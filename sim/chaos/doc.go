@@ -68,6 +68,9 @@
 // sampled after each reply, and so only shown. Of textbook Redlock it checks I1, I5, I6 and I7, and of any
 // other [Lock] what that promises.
 //
+// [OnServers] plays clients on servers that are there already, without faults. Package live writes what
+// clients did as a history for other judges. An example of one is sim/chaos/judge.
+//
 // # What may change
 //
 // The Go API of this package may change in any release.

@@ -43,6 +43,20 @@ type Judge struct {
 // [sim.KindCalm], and one of [sim.KindHealed] for each healed node. The last entries about each key
 // tell what is left.
 func (j Judge) Result(p *faults.Plan, entries []sim.Entry) *sim.Result {
+	c := j.hear(p, entries)
+	c.exclusion()
+	c.tokens()
+	c.resource()
+	c.leaks()
+	c.liveness()
+	c.notices()
+	c.order()
+	c.specification()
+	return sim.Observed(p, j.Lock, c.entries, c.found)
+}
+
+// hear takes all entries into account.
+func (j Judge) hear(p *faults.Plan, entries []sim.Entry) *court {
 	c := &court{Judge: j, p: p, entries: slices.Clone(entries), calm: p.Length, keys: make(map[place]*sim.Entry),
 		met: make(map[[2]int]bool), saw: make(map[[2]int]bool), changed: make(map[int]change), procs: make([]faults.Process, p.Clients)}
 	slices.SortStableFunc(c.entries, func(a, b sim.Entry) int { return cmp.Compare(a.At, b.At) })
@@ -53,15 +67,7 @@ func (j Judge) Result(p *faults.Plan, entries []sim.Entry) *sim.Result {
 	for i := range c.entries {
 		c.see(&c.entries[i])
 	}
-	c.exclusion()
-	c.tokens()
-	c.resource()
-	c.leaks()
-	c.liveness()
-	c.notices()
-	c.order()
-	c.specification()
-	return sim.Observed(p, j.Lock, c.entries, c.found)
+	return c
 }
 
 // A court is a run that is being judged.
@@ -119,6 +125,7 @@ type belief struct {
 	owner    string
 	token    node.Token
 	mode     string
+	asked    time.Duration
 	from, to time.Duration
 	until    time.Duration // what the library promised
 	granted  bool          // it is the first of its owner
@@ -312,7 +319,7 @@ func (c *court) relies(e *sim.Entry) {
 func (c *court) believes(e *sim.Entry) {
 	before := c.belief(e.Client, e.Owner)
 	b := &belief{client: e.Client, names: strings.Split(e.Name, ","), name: e.Name, owner: e.Owner, token: e.Token, mode: e.Mode,
-		from: e.At, to: e.Until, until: e.Until, granted: before == nil}
+		asked: e.Since, from: e.At, to: e.Until, until: e.Until, granted: before == nil}
 	if e.Until == 0 {
 		b.to, b.until = never, never
 	}

@@ -254,7 +254,7 @@ func (p *Player) lockStep(e *faults.Event) {
 }
 
 func (p *Player) acquire(ctx context.Context, what string, w Wanted) (*hold, error) {
-	name := strings.Join(w.Names, ",")
+	name, asked := strings.Join(w.Names, ","), p.now()
 	if w.Nested {
 		what += " again" // which is no wait among others
 	}
@@ -271,7 +271,7 @@ func (p *Player) acquire(ctx context.Context, what string, w Wanted) (*hold, err
 	}
 	p.mu.Lock()
 	p.grants++
-	h := &hold{Held: held, p: p, wants: w, name: name, parts: []Part{{name, held.Owner(), held.Token()}}, over: make(chan struct{})}
+	h := &hold{Held: held, p: p, wants: w, name: name, asked: asked, parts: []Part{{name, held.Owner(), held.Token()}}, over: make(chan struct{})}
 	if j, ok := held.(joint); ok {
 		h.parts = j.Parts()
 	}
@@ -321,7 +321,8 @@ type hold struct {
 	p     *Player
 	wants Wanted
 	name  string
-	parts []Part // more than one if they are locks of their own
+	asked time.Duration // when the client asked for it
+	parts []Part        // more than one if they are locks of their own
 
 	mu    sync.Mutex
 	ended bool          // the belief is over
@@ -355,12 +356,12 @@ func (h *hold) believe() {
 // tell reports the belief. h.mu is held.
 func (h *hold) tell() {
 	verb := map[node.Mode]string{node.Exclusive: "holds ", node.Read: "reads ", node.Write: "writes "}[h.wants.Mode]
-	e := sim.Entry{Kind: sim.KindBelief, Text: verb + h.name}
+	e := sim.Entry{Kind: sim.KindBelief, Text: verb + h.name, Since: h.asked}
 	if h.until != clock.Never {
 		e.Until = max(1, h.until.Sub(h.p.Begun)) // 0 is no bound
 	}
 	h.report(e)
-	if e.Kind = sim.KindJoint; len(h.parts) > 1 {
+	if e.Kind, e.Since = sim.KindJoint, 0; len(h.parts) > 1 {
 		for _, part := range h.parts[1:] {
 			e.More = append(e.More, part.Owner)
 		}
@@ -491,6 +492,7 @@ func (h *hold) Downgrade() program.Lock {
 
 func (h *hold) downgrade() *hold {
 	h.finish()
+	asked := h.p.now()
 	inner, err := h.Held.Downgrade(h.p.life)
 	h.p.outcome("downgrade", h.name, err)
 	if err != nil {
@@ -498,7 +500,7 @@ func (h *hold) downgrade() *hold {
 	}
 	w := h.wants
 	w.Mode = node.Read
-	n := &hold{Held: inner, p: h.p, wants: w, name: h.name, parts: h.parts, over: make(chan struct{})}
+	n := &hold{Held: inner, p: h.p, wants: w, name: h.name, asked: asked, parts: h.parts, over: make(chan struct{})}
 	n.believe()
 	return n
 }

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/cli"
+	"github.com/redquorum/redquorum/internal/terminal"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
+	"github.com/redquorum/redquorum/sim/chaos"
+)
+
+// serversPlan is what clients do on somebody's own servers.
+const serversPlan = `redquorum plan 1
+nodes %d
+clients %d
+length %v
+lock lease=2s maxlease=3s timeout=500ms poll=500ms
+work names=3 tasks=2 expiring=5%% late=5%% try=10%% extend=5%% nest=5%% read=20%% write=10%% down=30%% fair=20%% several=5%%
+`
+
+// serversClients is how many they are by default.
+const serversClients = 5
+
+// checkServers refuses what --servers has no use for.
+func (f *chaosFlags) checkServers() error {
+	if len(cli.List(f.servers)) == 0 {
+		return cli.Usage("--servers is empty; it must be the URLs of the nodes, separated by commas")
+	}
+	for _, name := range []string{"server", "upgrade", "stretch", "packets", "jobs", "nodes", "out"} {
+		if f.fs.Changed(name) {
+			return cli.Usage("--%s is not for --servers", name)
+		}
+	}
+	return nil
+}
+
+// chaosServers is chaos --servers.
+func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
+	servers, err := (&nodeFlags{nodes: f.servers}).servers()
+	if err != nil {
+		return err
+	}
+	p, err := faults.Parse(fmt.Sprintf(serversPlan, len(servers), cmp.Or(f.profile.Clients, serversClients), cmp.Or(f.length, 10*time.Second)))
+	if err != nil {
+		return cli.Usage("%v", err)
+	}
+	p.Seed = cmp.Or(f.seed, uint64(time.Now().UnixNano()))
+	prefix := "redquorum-chaos-" + rand.Text() + ":"
+	bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !f.asJSON}}
+	shown := bar.follow(ctx, p.Length, func() string { return fmt.Sprintf("%d servers", len(servers)) })
+	outcome, err := chaos.OnServers(ctx, p, func() ([]node.Node, error) { return redisnode.DialServers(servers...) }, prefix)
+	shown()
+	if left := clean(servers, p, prefix); left != nil {
+		fmt.Fprintf(c.screen, "some keys that begin with %s are left, and expire: %v\n", prefix, left)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return cli.Exit(exitInterrupted)
+	case err != nil:
+		return flagged{err}
+	}
+	return c.showChaos(f, &chaosRun{Outcome: outcome, plan: p, name: "servers"}, chaos.Config{})
+}
+
+// clean deletes the keys of a plan's names. Others of a lock expire within seconds.
+func clean(servers []redisnode.Server, p *faults.Plan, prefix string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	errs := make([]error, len(servers))
+	for i, s := range servers {
+		client := redis.NewClient(s.Options)
+		_, errs[i] = client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			for _, name := range p.Names() {
+				name = prefix + name
+				for _, key := range []string{name, node.FenceKey(name), node.ReadersKey(name), node.NextKey(name), node.QueueKey(name)} {
+					pipe.Del(ctx, key)
+				}
+			}
+			return nil
+		})
+		client.Close()
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,190 @@
+// Judge reads a history that redquorum chaos --history has written, and has porcupine look for an order of
+// its operations that one correct lock could have shown. It knows the format of the file, and nothing of
+// redquorum, of the plan, or of the judge of package live.
+//
+//	redquorum chaos --scenario S13 --client plain --history run.jsonl
+//	go run ./sim/chaos/judge run.jsonl
+//	go run ./sim/chaos/judge -html run.html run.jsonl
+//
+// The exit status is 0 if there is such an order for each name, 1 if there is none for one, 2 if the file
+// cannot be read.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/sim/live"
+)
+
+func main() {
+	html := flag.String("html", "", "also write porcupine's picture to this `file`")
+	flag.Usage = func() {
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: judge [-html FILE] HISTORY")
+		flag.PrintDefaults()
+	}
+	flag.Parse()
+	if flag.NArg() != 1 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	sound, err := judge(flag.Arg(0), *html, os.Stdout)
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "judge:", err)
+		os.Exit(2)
+	case !sound:
+		os.Exit(1)
+	}
+}
+
+// A lock is one name, as every history of it has to show it.
+type lock struct {
+	owners  []string // that hold it now
+	reading bool     // all of them
+
+	granted, read, written node.Token // the highest so far: alone, to readers, of a write
+	last                   string     // the owner of granted
+}
+
+// take returns the lock after an operation, and whether the operation is possible.
+func (l lock) take(o *live.Operation) (lock, bool) {
+	reads := o.Mode == "read"
+	at := slices.Index(l.owners, o.Owner)
+	switch o.Op {
+	case "acquire":
+		excluded := len(l.owners) > 0 && !(l.reading && reads)
+		late := o.Token != 0 && o.Owner != l.last && (o.Token <= l.granted || !reads && o.Token <= l.read)
+		if excluded || late {
+			return l, false
+		}
+		l.owners, l.reading = append(slices.Clip(l.owners), o.Owner), reads
+		if reads {
+			l.read = max(l.read, o.Token)
+		} else {
+			l.granted, l.last = max(l.granted, o.Token), o.Owner
+		}
+	case "release":
+		if at < 0 {
+			return l, false
+		}
+		l.owners = slices.Delete(slices.Clone(l.owners), at, at+1)
+	case "write":
+		if !o.Refused {
+			if o.Token < l.written {
+				return l, false
+			}
+			l.written = o.Token
+		}
+	}
+	return l, true
+}
+
+func (l lock) equal(m lock) bool {
+	a, b := slices.Sorted(slices.Values(l.owners)), slices.Sorted(slices.Values(m.owners))
+	return slices.Equal(a, b) && l.reading == m.reading && l.granted == m.granted && l.read == m.read && l.written == m.written && l.last == m.last
+}
+
+var model = porcupine.Model{
+	Init: func() any { return lock{} },
+	Step: func(state, input, _ any) (bool, any) {
+		next, possible := state.(lock).take(input.(*live.Operation))
+		return possible, next
+	},
+	Equal: func(a, b any) bool { return a.(lock).equal(b.(lock)) },
+	DescribeOperation: func(input, _ any) string {
+		o := input.(*live.Operation)
+		return fmt.Sprintf("c%d %s %s %s, token %d", o.Client, o.Op, o.Name, o.Mode, o.Token)
+	},
+	DescribeState: func(state any) string { return fmt.Sprint(state.(lock).owners) },
+}
+
+// maxSearch is how long the search for an order may take, for each name.
+const maxSearch = time.Minute
+
+// judge says of each name in a history whether its operations have an order.
+func judge(path, page string, out io.Writer) (sound bool, err error) {
+	names, err := read(path)
+	if err != nil {
+		return false, err
+	}
+	sound = true
+	for _, n := range names {
+		result, info := porcupine.CheckOperationsVerbose(model, n.operations, maxSearch)
+		switch result {
+		case porcupine.Ok:
+			fmt.Fprintf(out, "%s: linearizable, %d operations\n", n.name, len(n.operations))
+			continue
+		case porcupine.Unknown:
+			return false, fmt.Errorf("%s: the search took longer than %v", n.name, maxSearch)
+		}
+		fmt.Fprintf(out, "%s: NOT linearizable, %d operations; no order has\n  %s\n", n.name, len(n.operations), stuck(n.operations, info))
+		if sound && page != "" {
+			err = porcupine.VisualizePath(model, info, page)
+		}
+		sound = false
+	}
+	return sound, err
+}
+
+// stuck is the operation that returns first of those which the longest order lacks.
+func stuck(all []porcupine.Operation, info porcupine.LinearizationInfo) string {
+	var longest []int
+	for _, order := range info.PartialLinearizations()[0] {
+		if len(order) > len(longest) {
+			longest = order
+		}
+	}
+	first := -1
+	for i := range all {
+		if !slices.Contains(longest, i) && (first < 0 || all[i].Return < all[first].Return) {
+			first = i
+		}
+	}
+	line, _ := json.Marshal(all[first].Input)
+	return string(line)
+}
+
+// A history is what happened to one name.
+type history struct {
+	name       string
+	operations []porcupine.Operation
+}
+
+func read(path string) (names []*history, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	from := json.NewDecoder(f)
+	from.DisallowUnknownFields()
+	for n := 1; ; n++ {
+		o := new(live.Operation)
+		if err := from.Decode(o); err == io.EOF {
+			break
+		} else if err != nil {
+			return nil, fmt.Errorf("%s: operation %d: %w", path, n, err)
+		}
+		if !slices.Contains([]string{"acquire", "release", "read", "write"}, o.Op) {
+			return nil, fmt.Errorf("%s: operation %d: op is %q; it must be acquire, release, read or write", path, n, o.Op)
+		}
+		at := slices.IndexFunc(names, func(h *history) bool { return h.name == o.Name })
+		if at < 0 {
+			at, names = len(names), append(names, &history{name: o.Name})
+		}
+		names[at].operations = append(names[at].operations, porcupine.Operation{ClientId: o.Client, Input: o, Call: int64(o.Call), Return: int64(o.Return)})
+	}
+	if names == nil {
+		return nil, fmt.Errorf("%s has no operations", path)
+	}
+	return names, nil
+}
