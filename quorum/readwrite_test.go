@@ -138,15 +138,11 @@ func TestReaderIsNotStarved(t *testing.T) {
 		ctx, stop := context.WithCancel(background)
 		defer stop()
 		var wg sync.WaitGroup
-		var lockers []*quorum.Locker
 		var written atomic.Int32
 		for range 3 {
-			l := w.locker(quorum.Options{})
-			lockers = append(lockers, l)
-			keepWriting(ctx, &wg, l, &written)
+			keepWriting(ctx, &wg, w.locker(quorum.Options{}), &written)
 		}
 		reader := w.locker(quorum.Options{})
-		lockers = append(lockers, reader)
 		for range 20 {
 			time.Sleep(100 * time.Millisecond)
 			start, before := time.Now(), written.Load()

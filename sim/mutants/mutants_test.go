@@ -43,7 +43,7 @@ func TestEditsFit(t *testing.T) {
 	}
 }
 
-// What the list and the pages of evidence call a test is one.
+// Each test that the list or a page of evidence names is there.
 func TestNamedTestsAreThere(t *testing.T) {
 	root, err := moduleRoot()
 	if err != nil {

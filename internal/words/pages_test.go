@@ -1,0 +1,121 @@
+package words
+
+import (
+	"bytes"
+	"go/scanner"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../.."
+
+var link = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
+
+// Each file that a page links to is there.
+func TestLinks(t *testing.T) {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range link.FindAllSubmatch(text, -1) {
+			to := string(m[1])
+			if strings.Contains(to, ":") || !strings.ContainsAny(to, "./") || path == filepath.Join(root, "sim/rivals/head.md") {
+				continue // elsewhere, Go code, or a part of a page in another directory
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), to)); err != nil {
+				t.Errorf("%s links to %s: %v", path, to, err)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var (
+	rowToRead = regexp.MustCompile("(?m)^\\| (`.*) \\| ([0-9,]+) \\| [^|]*\\|$")
+	quoted    = regexp.MustCompile("`([^`]*)`")
+)
+
+// ARCHITECTURE.md tells how many lines of code there are to read, to a tenth.
+func TestLinesToRead(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := rowToRead.FindAllStringSubmatch(string(text), -1)
+	if len(rows) < 5 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, row := range rows {
+		lines, dir := 0, ""
+		files, _, _ := strings.Cut(row[1], ": ")
+		for _, m := range quoted.FindAllStringSubmatch(files, -1) {
+			if strings.Contains(m[1], "/") {
+				dir = filepath.Dir(m[1])
+				lines += code(t, filepath.Join(root, m[1]))
+			} else {
+				lines += code(t, filepath.Join(root, dir, m[1]))
+			}
+		}
+		t.Logf("%d: %s", lines, row[1])
+		said, err := strconv.Atoi(strings.ReplaceAll(row[2], ",", ""))
+		if err != nil || lines < said*9/10 || lines > said*11/10 {
+			t.Errorf("%.60s...: %d lines, and the page says %s", row[1], lines, row[2])
+		}
+	}
+}
+
+// code counts the lines of code of a file, or of all files below a directory, without comments and tests.
+func code(t *testing.T, path string) (lines int) {
+	err := filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		switch filepath.Ext(path) {
+		case ".go":
+			lines += goLines(text)
+		case ".lua":
+			for line := range bytes.Lines(text) {
+				if line = bytes.TrimSpace(line); len(line) > 0 && !bytes.HasPrefix(line, []byte("--")) {
+					lines++
+				}
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lines
+}
+
+// goLines counts the lines that have a token.
+func goLines(text []byte) int {
+	file := token.NewFileSet().AddFile("", -1, len(text))
+	var s scanner.Scanner
+	s.Init(file, text, nil, 0)
+	var with []int
+	for {
+		at, tok, lit := s.Scan()
+		if tok == token.EOF {
+			return len(slices.Compact(with))
+		}
+		if tok == token.SEMICOLON && lit == "\n" {
+			continue
+		}
+		for i := range 1 + strings.Count(lit, "\n") {
+			with = append(with, file.Line(at)+i)
+		}
+	}
+}
