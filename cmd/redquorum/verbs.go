@@ -45,7 +45,7 @@ func newRoot() *cobra.Command {
 	root, _ := newVerb("redquorum", "locks on a majority of independent Redis masters", rootManual)
 	root.Version = version() + ", " + runtime.Version()
 	root.SetVersionTemplate("redquorum {{.Version}}\n")
-	root.AddCommand(runVerb(), holdVerb(), listVerb(), statusVerb(), askVerb(), breakVerb(), doctorVerb(), demoVerb(), simVerb(), chaosVerb(), benchVerb(),
+	root.AddCommand(runVerb(), holdVerb(), listVerb(), statusVerb(), checkVerb(), askVerb(), breakVerb(), doctorVerb(), demoVerb(), simVerb(), chaosVerb(), benchVerb(),
 		completionVerb(), manVerb(), versionVerb())
 	return root
 }

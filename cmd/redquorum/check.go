@@ -1,0 +1,76 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/internal/cli"
+	"github.com/redquorum/redquorum/quorum"
+)
+
+const checkManual = `Asks the nodes whether an owner still has the lock NAME. The owner is that of
+--owner, or REDQUORUM_OWNER, which 'redquorum run' sets for its command. It says
+nothing if the owner has it.
+
+The answer was true when the nodes gave it. The lease may end before you act on
+it. So this makes a late write unlikely, and a resource that compares fencing
+tokens excludes it.
+
+'redquorum run' removes REDQUORUM_NODES from the environment of its command. Use
+--nodes there.
+
+Exit status: 0 if a majority of nodes has the owner, or
+  69   too few nodes are usable
+  76   the owner does not have the lock, or does not have it any more
+  78   permanent error on too many nodes: see 'redquorum help run'
+  2    usage
+
+example:
+  redquorum run nightly -- sh -c 'dump && redquorum check nightly --nodes a,b,c && upload'`
+
+// A checkJSON is what check --json prints.
+type checkJSON struct {
+	Name    string `json:"name"`
+	Owner   string `json:"owner"`
+	Verdict string `json:"verdict"` // held, not-held, or no-quorum
+	Error   string `json:"error,omitempty"`
+}
+
+func checkVerb() *cobra.Command {
+	cmd, fs := newVerb("check NAME", "ask whether an owner still has a lock", checkManual)
+	var nodes nodeFlags
+	nodes.register(fs)
+	nodes.registerPrefix(fs)
+	name := nameFlag(cmd)
+	flag := fs.String("owner", "", "the `owner` of the lease, as run --verbose, status and the library show it (default $REDQUORUM_OWNER)")
+	asJSON := fs.Bool("json", false, "print one JSON object")
+	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
+		owner := cmp.Or(*flag, os.Getenv("REDQUORUM_OWNER"))
+		if owner == "" {
+			return cli.Usage("no owner: give it with --owner, or in REDQUORUM_OWNER")
+		}
+		l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second, Quorum: quorumMost})
+		if err != nil {
+			return err
+		}
+		defer done()
+		err = l.Check(ctx, *name, owner)
+		if !*asJSON {
+			return failed(err)
+		}
+		found := checkJSON{*name, owner, "held", ""}
+		if err != nil {
+			found.Verdict, found.Error = "no-quorum", err.Error()
+			if errors.Is(err, quorum.ErrNotHeld) {
+				found.Verdict = "not-held"
+			}
+		}
+		return cmp.Or(json.NewEncoder(c.stdout).Encode(found), failed(err))
+	})
+}
