@@ -1,0 +1,76 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/redquorum/redquorum/internal/tests"
+)
+
+// Each plan that the track record names next to a commit is there.
+func TestBugsOf(t *testing.T) {
+	page, err := os.ReadFile("../../docs/evidence/track-record.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := bugsOf(string(page))
+	if len(all) < 30 {
+		t.Errorf("%d plans", len(all))
+	}
+	for _, b := range all {
+		if _, err := os.Stat(filepath.Join("..", "testdata", "bugs", b.Plan+".plan")); err != nil || b.What == "" {
+			t.Errorf("%+v: %v", b, err)
+		}
+	}
+	if i := slices.IndexFunc(all, func(b *bug) bool { return b.Plan == "resumed-beside-a-broken-lease" }); i < 0 || all[i].Fixed != "3e6a385" {
+		t.Errorf("the second plan of a row: %+v", all)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	needGit(t)
+	for args, want := range map[string]string{"": "want the name of one plan", "no-such-plan": "want the name of one plan", "--all partial-votes": "want the name of one plan"} {
+		if _, err := run(t.Context(), strings.Fields(args), &strings.Builder{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+// needGit skips a test where the sources are not in a repository.
+func needGit(t *testing.T) {
+	t.Helper()
+	if err := exec.Command("git", "rev-parse", "--show-toplevel").Run(); err != nil {
+		t.Skip("no git repository: ", err)
+	}
+}
+
+// A clone without its history says so, in one line.
+func TestShallowClone(t *testing.T) {
+	needGit(t)
+	dir := t.TempDir()
+	if out, err := exec.Command("git", "init", "--quiet", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	h := history{root: dir, dir: t.TempDir()}
+	if _, err := h.build(t.Context(), "c05129e~1"); err == nil || err.Error() != "c05129e~1: the history of this clone lacks it: git fetch --unshallow" {
+		t.Error(err)
+	}
+}
+
+// The engine before the fix breaks the plan, and the present one does not.
+func TestBeforeTheFix(t *testing.T) {
+	tests.NeedLong(t)
+	needGit(t)
+	if err := exec.Command("git", "cat-file", "-e", "3e6a385~1").Run(); err != nil {
+		t.Skip("the history of this clone is not whole")
+	}
+	var out strings.Builder
+	fixed, err := run(t.Context(), []string{"resumed-beside-a-broken-lease"}, &out)
+	if err != nil || !fixed || !strings.Contains(out.String(), "1 plans: before the fix 1 broke the engine") {
+		t.Errorf("%v, %v: %s", fixed, err, out.String())
+	}
+}
