@@ -56,13 +56,11 @@ func works(t *testing.T, n node.Node) {
 		t.Fatal("not woken")
 	}
 	expect(t, "break", ask(t, n, breakLock("a", 3)), node.Absent)
-	var f flood
+	var cmds []node.Command
 	for i := range 100 {
-		f.submit(n, i, withDeadline(acquire(name(i), "me", 5)))
-		f.submit(n, i, withDeadline(release(name(i), "me", 5)))
+		cmds = append(cmds, acquire(name(i), "me", 5), release(name(i), "me", 5))
 	}
-	f.wg.Wait()
-	for _, r := range f.replies {
+	for _, r := range submitAll(n, cmds) {
 		if r.Err != nil {
 			t.Fatal(r.Err)
 		}
@@ -151,22 +149,10 @@ func TestCertificateIsPermanent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conn.(*tls.Conn).Handshake()
-			conn.Close()
-		}
-	}()
-	addr := l.Addr().String()
+	addr := serveTCP(t, func(conn net.Conn) {
+		defer conn.Close()
+		tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{pair}}).Handshake()
+	})
 	tomorrow := func() time.Time { return time.Now().Add(24 * time.Hour) }
 	byHand := func(tls.ConnectionState) error { return x509.UnknownAuthorityError{} }
 	for what, config := range map[string]*tls.Config{
@@ -373,14 +359,20 @@ func (s stream) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.Unsu
 	return auth.NewBasicCredentials(s.pair()), func() error { return nil }, nil
 }
 
+// refuses requires that a client cannot be made a node, and why.
+func refuses(t *testing.T, client redis.UniversalClient, why string) {
+	t.Helper()
+	if _, err := redisnode.New(client, redisnode.Options{Name: "a"}); err == nil || !strings.Contains(err.Error(), why) {
+		t.Errorf("%T: refused with %v", client, err)
+	}
+}
+
 // A function that wants a connection of go-redis is not left out without a word.
 func TestOnConnectIsRefused(t *testing.T) {
 	o := &redis.Options{Addr: "127.0.0.1:1", OnConnect: func(context.Context, *redis.Conn) error { return nil }}
 	client := redis.NewClient(o)
 	defer client.Close()
-	if _, err := redisnode.New(client, redisnode.Options{}); err == nil || !strings.Contains(err.Error(), "OnConnect") {
-		t.Errorf("New: %v", err)
-	}
+	refuses(t, client, "OnConnect")
 	if _, err := redisnode.DialOptions(&redis.Options{Addr: "127.0.0.1:1"}, o); err == nil || !strings.Contains(err.Error(), "server 2 of 2: OnConnect") {
 		t.Errorf("DialOptions: %v", err)
 	}
@@ -390,22 +382,15 @@ func TestOnConnectIsRefused(t *testing.T) {
 func TestRingIsRefused(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
 	defer ring.Close()
-	if _, err := redisnode.New(ring, redisnode.Options{Name: "ring"}); err == nil || !strings.Contains(err.Error(), "Ring") {
-		t.Errorf("refused with %v", err)
-	}
+	refuses(t, ring, "Ring")
 }
 
 // Sentinel leads to another server while the old one still grants locks.
 func TestSentinelIsRefused(t *testing.T) {
 	o := &redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{"127.0.0.1:1"}}
-	for what, client := range map[string]redis.UniversalClient{
-		"NewFailoverClient":        redis.NewFailoverClient(o),
-		"NewFailoverClusterClient": redis.NewFailoverClusterClient(o),
-	} {
+	for _, client := range []redis.UniversalClient{redis.NewFailoverClient(o), redis.NewFailoverClusterClient(o)} {
 		defer client.Close()
-		if _, err := redisnode.New(client, redisnode.Options{Name: "main"}); err == nil || !strings.Contains(err.Error(), "Sentinel") {
-			t.Errorf("%s: refused with %v", what, err)
-		}
+		refuses(t, client, "Sentinel")
 	}
 }
 
@@ -463,9 +448,6 @@ func TestDialErrors(t *testing.T) {
 	if nodes, err := redisnode.Dial(); err != nil || len(nodes) != 0 {
 		t.Errorf("nothing to dial: %v, %v", nodes, err)
 	}
-	if _, err := redisnode.New(nil, redisnode.Options{}); err == nil {
-		t.Error("no client, and no error")
-	}
 }
 
 func TestNames(t *testing.T) {
@@ -519,8 +501,6 @@ func (b *safeBuffer) String() string {
 // A client that is nil is reported as nil, whatever its type.
 func TestNewRefusesNil(t *testing.T) {
 	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
-		if _, err := redisnode.New(client, redisnode.Options{Name: "a"}); err == nil || !strings.Contains(err.Error(), "no client") {
-			t.Errorf("%T: %v", client, err)
-		}
+		refuses(t, client, "no client")
 	}
 }

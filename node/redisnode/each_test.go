@@ -23,8 +23,7 @@ func TestTogether(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
 	p := newServer(t)
-	start := func(t *testing.T) nodetest.System {
-		s, done, err := systems.Redis(p.Server, 0)
+	together := func(t *testing.T, s nodetest.System, done func(), err error) nodetest.System {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -32,16 +31,15 @@ func TestTogether(t *testing.T) {
 		redisnode.Together(s.Node, 1)
 		return s
 	}
+	start := func(t *testing.T) nodetest.System {
+		s, done, err := systems.Redis(p.Server, 0)
+		return together(t, s, done, err)
+	}
 	t.Run("suite", func(t *testing.T) { nodetest.Run(t, start) })
 	t.Run("model", func(t *testing.T) { nodetest.Differential(t, 5000, systems.Model(), start(t)) })
 	t.Run("miniredis", func(t *testing.T) {
 		s, done, err := systems.Miniredis()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(done)
-		redisnode.Together(s.Node, 1)
-		nodetest.Differential(t, 5000, systems.Model(), s)
+		nodetest.Differential(t, 5000, systems.Model(), together(t, s, done, err))
 	})
 }
 
@@ -50,11 +48,7 @@ func crowd(t testing.TB, p *process, least int, cmds []node.Command) []node.Repl
 	n := connect(t, p)
 	defer n.Close()
 	redisnode.Together(n, least)
-	var f flood
-	for i, cmd := range cmds {
-		f.submit(n, i, withDeadline(cmd))
-	}
-	return f.wait()
+	return submitAll(n, cmds)
 }
 
 // On two servers in the same state the same commands do the same, on one of them together.
@@ -166,20 +160,12 @@ func TestRefusedTogether(t *testing.T) {
 		cmds = append(cmds, acquire(fmt.Sprint("nightly", i), "me", 1))
 	}
 	cmds[7] = acquire("daily", "me", 1)
-	replies := func() []node.Reply {
-		n := dial(t, "redis://locker:s3cret@"+p.addr)
-		var f flood
-		for i, cmd := range cmds {
-			f.submit(n, i, withDeadline(cmd))
-		}
-		return f.wait()
-	}
 	for _, without := range []string{"", "-mget"} {
 		p.do("flushall")
 		if without != "" {
 			p.allow(without)
 		}
-		for i, r := range replies() {
+		for i, r := range submitAll(dial(t, "redis://locker:s3cret@"+p.addr), cmds) {
 			if i == 7 {
 				expectErr(t, "another name", r, node.ErrAuth)
 			} else {
@@ -223,11 +209,7 @@ func TestLackOfARightTogether(t *testing.T) {
 			n := dial(t, "redis://locker:s3cret@"+p.addr)
 			defer n.Close()
 			redisnode.Together(n, least)
-			var f flood
-			for i, cmd := range cmds {
-				f.submit(n, i, withDeadline(cmd))
-			}
-			replies = f.wait()
+			replies = submitAll(n, cmds)
 			p.do("publish", "end", "")
 			for message := range listener.Channel() {
 				if message.Channel == "end" {

@@ -50,9 +50,7 @@ func TestManyInFlight(t *testing.T) {
 	var f flood
 	const count = 20
 	for i := range count {
-		cmd := acquire(name(i), "me", 1)
-		cmd.Deadline = after(time.Minute)
-		f.submit(n, i, cmd)
+		f.submit(n, i, within(time.Minute, acquire(name(i), "me", 1)))
 		eventually(t, "executed, though none before it is answered", func() bool { return p.do("exists", name(i)) == int64(1) })
 	}
 	w.answers.Unlock()
@@ -88,12 +86,7 @@ type wiretap struct {
 }
 
 func tap(t *testing.T, addr string) *wiretap {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	w := &wiretap{addr: l.Addr().String()}
+	w := new(wiretap)
 	pass := func(to, from net.Conn, before func()) {
 		defer to.Close()
 		b := make([]byte, 4096)
@@ -109,29 +102,24 @@ func tap(t *testing.T, addr string) *wiretap {
 			}
 		}
 	}
-	go func() {
-		for {
-			near, err := l.Accept()
-			if err != nil {
-				return
-			}
-			far, err := net.Dial("tcp", addr)
-			if err != nil {
-				near.Close()
-				continue
-			}
-			go pass(far, near, func() {
-				if !w.asking.Swap(true) {
-					w.trips.Add(1)
-				}
-			})
-			go pass(near, far, func() {
-				w.answers.Lock()
-				w.asking.Store(false)
-				w.answers.Unlock()
-			})
+	w.addr = serveTCP(t, func(near net.Conn) {
+		far, err := net.Dial("tcp", addr)
+		if err != nil {
+			near.Close()
+			return
 		}
-	}()
+		t.Cleanup(func() { near.Close(); far.Close() })
+		go pass(far, near, func() {
+			if !w.asking.Swap(true) {
+				w.trips.Add(1)
+			}
+		})
+		pass(near, far, func() {
+			w.answers.Lock()
+			w.asking.Store(false)
+			w.answers.Unlock()
+		})
+	})
 	return w
 }
 
@@ -178,9 +166,7 @@ func TestDeadlines(t *testing.T) {
 	p, n := serve(t)
 	expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted)
 
-	cmd := inspect("a")
-	cmd.Deadline = after(-time.Second)
-	if r := expectErr(t, "already past", ask(t, n, cmd), node.ErrTimeout); !r.Unsent {
+	if r := expectErr(t, "already past", ask(t, n, within(-time.Second, inspect("a"))), node.ErrTimeout); !r.Unsent {
 		t.Error("already past: sent")
 	}
 
@@ -188,9 +174,7 @@ func TestDeadlines(t *testing.T) {
 	p.freeze()
 	defer p.thaw()
 	var patient atomic.Bool
-	cmd = inspect("a")
-	cmd.Deadline = after(time.Minute) // the others do not wait for this one
-	n.Submit(cmd, func(node.Reply) { patient.Store(true) })
+	n.Submit(within(time.Minute, inspect("a")), func(node.Reply) { patient.Store(true) }) // the others do not wait for it
 	type late struct {
 		r   node.Reply
 		lag time.Duration
@@ -257,18 +241,12 @@ func TestLateIsNotLost(t *testing.T) {
 
 func TestQueueIsBounded(t *testing.T) {
 	p := newServer(t)
-	n, err := redisnode.New(p.client(t), redisnode.Options{Queue: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
+	n := wrap(t, p.client(t), redisnode.Options{Queue: 10})
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
 	p.freeze()
 	var f flood
 	for i := range 1000 {
-		cmd := inspect("a")
-		cmd.Deadline = after(200 * time.Millisecond)
-		f.submit(n, i, cmd)
+		f.submit(n, i, within(200*time.Millisecond, inspect("a")))
 	}
 	f.wg.Wait()
 	p.thaw()
@@ -291,13 +269,8 @@ func TestHungServer(t *testing.T) {
 	goroutines := runtime.NumGoroutine()
 	p.freeze()
 
-	within := func(d time.Duration) node.Reply {
-		cmd := inspect("a")
-		cmd.Deadline = after(d)
-		return ask(t, n, cmd)
-	}
-	short := func() node.Reply { return within(50 * time.Millisecond) }
-	if r := expectErr(t, "in flight", within(time.Second), node.ErrTimeout); r.Unsent {
+	short := func() node.Reply { return ask(t, n, within(50*time.Millisecond, inspect("a"))) }
+	if r := expectErr(t, "in flight", ask(t, n, within(time.Second, inspect("a"))), node.ErrTimeout); r.Unsent {
 		t.Error("in flight, and yet unsent")
 	}
 	eventually(t, "the node knows that it is down", func() bool {
@@ -309,9 +282,7 @@ func TestHungServer(t *testing.T) {
 	})
 	most := 0
 	for range 200 {
-		cmd := inspect("a")
-		cmd.Deadline = after(10 * time.Millisecond)
-		n.Submit(cmd, func(node.Reply) {})
+		n.Submit(within(10*time.Millisecond, inspect("a")), func(node.Reply) {})
 		most = max(most, runtime.NumGoroutine())
 	}
 	if most > goroutines+5 {
@@ -369,46 +340,36 @@ func TestIdleRestart(t *testing.T) {
 	}
 }
 
-// TestBusyRestart kills the server under load: every command is answered, and
-// what is said to be unsent was not executed.
+// TestBusyRestart kills the server under load: every command is answered, once, and says what came of it.
 func TestBusyRestart(t *testing.T) {
 	p, n := serve(t)
-	var wg sync.WaitGroup
-	var answered, wrong atomic.Int64
-	stop := make(chan struct{})
+	ctx, stop := context.WithCancel(t.Context())
+	var tasks sync.WaitGroup
+	var answered atomic.Int64
 	for i := range 8 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			replies := make(chan node.Reply, 1)
-			for token := node.Token(1); ; token++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				cmd := acquire(name(i), "me", token)
-				cmd.Deadline, cmd.Retention = after(time.Second), time.Hour
-				n.Submit(cmd, func(r node.Reply) { replies <- r })
-				r := <-replies
+		tasks.Go(func() {
+			for token := node.Token(1); ctx.Err() == nil; token++ {
+				var f flood
+				f.submit(n, 0, within(time.Second, acquire(name(i), "me", token)))
+				r := f.wait()[0]
 				answered.Add(1)
 				if r.Status == node.Unknown && r.Err == nil || r.Status == node.Refused {
-					wrong.Add(1)
+					t.Errorf("%v, %v", r.Status, r.Err)
 				}
 				if errors.Is(r.Err, node.ErrUnreachable) {
 					time.Sleep(time.Millisecond)
 				}
 			}
-		}()
+		})
 	}
 	for range 5 {
 		time.Sleep(50 * time.Millisecond)
 		p.restart()
 	}
-	close(stop)
-	wg.Wait()
-	if answered.Load() < 100 || wrong.Load() > 0 {
-		t.Errorf("%d answered, %d wrong", answered.Load(), wrong.Load())
+	stop()
+	tasks.Wait()
+	if answered.Load() < 100 {
+		t.Errorf("%d answered", answered.Load())
 	}
 }
 
@@ -428,9 +389,7 @@ func TestHungCredentials(t *testing.T) {
 		o.Addr = p.addr
 		n := wrap(t, redis.NewClient(o), redisnode.Options{})
 		stop := n.Watch("a", node.Exclusive, func() {})
-		cmd := inspect("a")
-		cmd.Deadline = after(time.Minute)
-		expectErr(t, "it cannot connect", ask(t, n, cmd), node.ErrUnreachable)
+		expectErr(t, "it cannot connect", ask(t, n, within(time.Minute, inspect("a"))), node.ErrUnreachable)
 		stop()
 		soon(t, "closing", func() { n.Close() })
 	}
@@ -451,19 +410,13 @@ func TestNobodyThere(t *testing.T) {
 func TestClose(t *testing.T) {
 	p := newServer(t)
 	before := runtime.NumGoroutine()
-	nodes, err := redisnode.Dial("redis://" + p.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := nodes[0]
+	n := connect(t, p)
 	stop := n.Watch("a", node.Exclusive, func() {})
 	expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted)
 	p.freeze()
 	var f flood
 	for i := range 100 {
-		cmd := inspect("a")
-		cmd.Deadline = after(time.Minute)
-		f.submit(n, i, cmd)
+		f.submit(n, i, within(time.Minute, inspect("a")))
 	}
 	soon(t, "closing", func() { n.Close(); f.wg.Wait() })
 	for _, r := range f.replies {
@@ -489,13 +442,10 @@ func TestCloseAtAnyTime(t *testing.T) {
 		if i%2 == 1 {
 			url = "redis://127.0.0.1:1"
 		}
-		nodes, err := redisnode.Dial(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		nodes[0].Watch("a", node.Exclusive, func() {})
+		n := dial(t, url)
+		n.Watch("a", node.Exclusive, func() {})
 		time.Sleep(time.Duration(i) * time.Millisecond)
-		soon(t, "closing", func() { nodes[0].Close() })
+		soon(t, "closing", func() { n.Close() })
 	}
 	p.thaw()
 	eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
@@ -602,12 +552,7 @@ func TestNothingSent(t *testing.T) {
 		conn, err := net.Dial(network, addr)
 		return stuck{conn, &now}, err
 	}})
-	defer c.Close()
-	n, err := redisnode.New(c, redisnode.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer n.Close()
+	n := wrap(t, c, redisnode.Options{})
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
 	for i := range 5 {
 		now.Store(true)
@@ -617,8 +562,7 @@ func TestNothingSent(t *testing.T) {
 		for j := range 10 {
 			f.submit(n, j, withDeadline(inspect(name(j))))
 		}
-		f.wg.Wait()
-		for _, r := range f.replies {
+		for _, r := range f.wait() {
 			expect(t, "inspect", r, node.Done)
 		}
 		if !slices.IsSorted(f.order) {
@@ -688,13 +632,7 @@ func TestADialerThatHangs(t *testing.T) {
 	end = hangs()
 	p.do("client", "kill", "type", "normal")
 	eventually(t, "it dials again", func() bool { return running.Load() > 0 })
-	closed := make(chan struct{})
-	go func() { defer close(closed); n.Close() }()
-	select {
-	case <-closed:
-	case <-time.After(10 * time.Second):
-		t.Error("closing waits for the Dialer")
-	}
+	soon(t, "closing", func() { n.Close() })
 	end()
 	c.Close()
 	p.Close()

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
@@ -27,7 +26,7 @@ func TestAHangLeavesNoLockBehind(t *testing.T) {
 	p.freeze()
 	for token := node.Token(2); token < 10; token++ {
 		cmd := acquire("a", "me", token)
-		cmd.Deadline = clock.System().Now().Add(500 * time.Millisecond)
+		cmd.Deadline = after(500 * time.Millisecond)
 		r := ask(t, n, cmd)
 		if r.Err == nil {
 			t.Fatal("it hangs, and has answered")
@@ -37,7 +36,7 @@ func TestAHangLeavesNoLockBehind(t *testing.T) {
 		}
 		if !r.Unsent {
 			cmd = release("a", "me", token)
-			cmd.Deadline = clock.System().Now().Add(500 * time.Millisecond)
+			cmd.Deadline = after(500 * time.Millisecond)
 			n.Submit(cmd, func(node.Reply) {})
 		}
 	}

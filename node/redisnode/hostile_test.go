@@ -65,23 +65,8 @@ type hostile struct {
 
 func newHostile(t *testing.T, stage string, b bomb) (h *hostile, addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	h = &hostile{stage: stage, bomb: b, left: make(chan struct{})}
-	var conns sync.WaitGroup
-	conns.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			conns.Go(func() { h.serve(conn) })
-		}
-	})
-	t.Cleanup(func() { l.Close(); conns.Wait() })
-	return h, l.Addr().String()
+	return h, serveTCP(t, h.serve)
 }
 
 func (h *hostile) serve(conn net.Conn) {
@@ -203,7 +188,7 @@ func lockBeside(t *testing.T, stage string, b bomb) {
 	for _, name := range []string{"one", "two"} {
 		good := model.New(clock.System(), name)
 		defer good.Close()
-		good.SetLife(&node.Life{ID: name, Born: clock.System().Now().Add(-time.Hour)})
+		good.SetLife(&node.Life{ID: name, Born: after(-time.Hour)})
 		nodes = append(nodes, good)
 	}
 	h, addr := newHostile(t, stage, b)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -249,15 +248,12 @@ func TestNoScript(t *testing.T) {
 			want    node.Status
 		}{{acquire, node.Granted}, {release, node.Released}} {
 			p.do("script", "flush")
-			var f flood
+			var cmds []node.Command
 			for i := range 100 {
-				f.submit(n, i, withDeadline(step.command(name(i), "me", token)))
+				cmds = append(cmds, step.command(name(i), "me", token))
 			}
-			f.wg.Wait()
-			for i, r := range f.replies {
-				if r.Status != step.want {
-					t.Fatalf("reply %d: %v (%v), want %v", i, r.Status, r.Err, step.want)
-				}
+			for i, r := range submitAll(n, cmds) {
+				expect(t, name(i), r, step.want)
 			}
 		}
 	}
@@ -273,14 +269,9 @@ func TestNewServerIsGivenEachScript(t *testing.T) {
 	p, n := serve(t)
 	for i, cmd := range []node.Command{{}, {Mode: node.Read}, {Mode: node.Write}, {Wait: &node.Wait{Ticket: 1, Waiter: "w"}}} {
 		for _, kind := range []node.Kind{node.Acquire, node.Release} {
-			cmd.Kind, cmd.TTL, cmd.Deadline = kind, time.Second, clock.System().Now().Add(5*time.Second)
-			cmd.Claims = []node.Claim{{Name: "x", Owner: "o", Token: node.Token(10 + i)}}
-			var f flood
-			f.submit(n, i, cmd)
-			f.wg.Wait()
-			if r := f.replies[0]; r.Status != node.Granted && r.Status != node.Released {
-				t.Errorf("%v %+v: %v %v", kind, cmd.Claims, r.Status, r.Err)
-			}
+			cmd.Kind, cmd.TTL, cmd.Claims = kind, time.Second, claim("x", "o", node.Token(10+i))
+			want := map[node.Kind]node.Status{node.Acquire: node.Granted, node.Release: node.Released}[kind]
+			expect(t, fmt.Sprint(kind, cmd.Mode), ask(t, n, cmd), want)
 		}
 	}
 	if text, _ := p.do("info", "errorstats").(string); strings.Contains(text, "NOSCRIPT") {

@@ -34,12 +34,6 @@ func replicated(t *testing.T, p *process, replicas int) node.Node {
 	return dial(t, fmt.Sprintf("redis://%s?replicas=%d", p.addr, replicas))
 }
 
-// within is a command with so much time.
-func within(d time.Duration, cmd node.Command) node.Command {
-	cmd.Deadline = after(d)
-	return cmd
-}
-
 // tokens are for acquires of one name, whose token has to rise.
 var tokens atomic.Int64
 
@@ -170,48 +164,22 @@ func TestMoreReplicasThanSaidAreRefused(t *testing.T) {
 type sentinel struct {
 	addr    string
 	primary atomic.Value
-	asked   atomic.Int64
 }
 
 // newSentinel starts one that wants a password, if that is not "".
 func newSentinel(t *testing.T, password, primary string) *sentinel {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	s := &sentinel{addr: l.Addr().String()}
+	s := new(sentinel)
 	s.primary.Store(primary)
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go s.serve(conn, password)
-		}
-	}()
+	s.addr = serveTCP(t, func(conn net.Conn) { s.serve(conn, password) })
 	return s
 }
 
 func (s *sentinel) serve(conn net.Conn, password string) {
 	defer conn.Close()
 	in := bufio.NewReader(conn)
-	line := func() string { text, _ := in.ReadString('\n'); return strings.TrimSpace(text) }
 	open := password == ""
-	for {
-		head := line()
-		if !strings.HasPrefix(head, "*") {
-			return
-		}
-		var n int
-		fmt.Sscanf(head, "*%d", &n)
-		var words []string
-		for range n {
-			line()
-			words = append(words, line())
-		}
+	for words := readCommand(in); words != nil; words = readCommand(in) {
 		host, port, _ := net.SplitHostPort(s.primary.Load().(string))
 		switch said := strings.ToLower(strings.Join(words, " ")); {
 		case strings.HasPrefix(said, "auth"):
@@ -220,7 +188,6 @@ func (s *sentinel) serve(conn net.Conn, password string) {
 		case !open:
 			fmt.Fprint(conn, "-NOAUTH Authentication required.\r\n")
 		case said == "sentinel get-master-addr-by-name mymaster":
-			s.asked.Add(1)
 			fmt.Fprintf(conn, "*2\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(host), host, len(port), port)
 		case strings.HasPrefix(said, "sentinel get-master-addr-by-name"):
 			fmt.Fprint(conn, "*-1\r\n")

@@ -247,6 +247,15 @@ func (f *flood) wait() []node.Reply {
 
 func name(i int) string { return fmt.Sprintf("name-%d", i) }
 
+// submitAll submits commands at once, and returns their replies.
+func submitAll(n node.Node, cmds []node.Command) []node.Reply {
+	var f flood
+	for i, cmd := range cmds {
+		f.submit(n, i, withDeadline(cmd))
+	}
+	return f.wait()
+}
+
 // infoField reads one field of INFO.
 func infoField(p *process, section, field string) string {
 	p.t.Helper()
@@ -267,4 +276,31 @@ func atoi(t testing.TB, s string) int {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// within is a command with so much time.
+func within(d time.Duration, cmd node.Command) node.Command {
+	cmd.Deadline = after(d)
+	return cmd
+}
+
+// serveTCP accepts connections until the test ends, and serves each in a task of its own.
+func serveTCP(t testing.TB, serve func(net.Conn)) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() { serve(conn) })
+		}
+	})
+	t.Cleanup(func() { l.Close(); conns.Wait() })
+	return l.Addr().String()
 }
