@@ -110,7 +110,7 @@ func TestUnsubscribe(t *testing.T) {
 	listen(t, n, "a")
 }
 
-// TestStopIsFinal stops watches while messages rain.
+// TestStopIsFinal stops watches while messages rain. A wake lasts, so that most of them are stopped in the middle of one.
 func TestStopIsFinal(t *testing.T) {
 	p, n := serve(t)
 	listen(t, n, "a")
@@ -130,14 +130,15 @@ func TestStopIsFinal(t *testing.T) {
 		}
 		var stopped, wrong atomic.Bool
 		stop := n.Watch("a", node.Exclusive, func() {
+			time.Sleep(100 * time.Microsecond)
 			if stopped.Load() {
 				wrong.Store(true)
 			}
 		})
-		time.Sleep(100 * time.Microsecond)
+		time.Sleep(50 * time.Microsecond)
 		stop()
 		stopped.Store(true)
-		time.Sleep(100 * time.Microsecond)
+		time.Sleep(200 * time.Microsecond)
 		if wrong.Load() {
 			t.Fatal("woken after stop had returned")
 		}
