@@ -129,10 +129,7 @@ func TestNothingIsSentBeforeTheGreeting(t *testing.T) {
 			defer time.Sleep(time.Second) // the server wakes up
 			n := start(newDirect(target(s.dial, "secret")), Options{Clock: clock.Runtime()})
 			defer n.Close()
-			replies := make(chan node.Reply)
-			n.Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, TTL: time.Second, Deadline: n.clock.Now().Add(2 * time.Second)},
-				func(r node.Reply) { replies <- r })
-			r := <-replies
+			r := asks(n, 2*time.Second, plain(node.Acquire, "me", 1))
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			switch {
@@ -199,7 +196,8 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 		life := meet()
 		var last node.Reply
 		for range 2 {
-			cmd := node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, TTL: time.Second, Deadline: c.now.Add(time.Second)}
+			cmd := plain(node.Acquire, "me", 1)
+			cmd.Deadline = c.now.Add(time.Second)
 			if err := s.enqueue(cmd, func(r node.Reply) { last = r }); err != nil {
 				t.Fatal(err)
 			}

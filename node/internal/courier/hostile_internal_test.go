@@ -97,19 +97,14 @@ func TestOnlyAnInspectIsLong(t *testing.T) {
 		t.Fatalf("it has %d bytes", len(long))
 	}
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
-		s.mu.Lock()
-		s.answer = func(command string, _ []string) string {
+		s.answers(func(command string, _ []string) string {
 			if strings.HasPrefix(command, "eval") {
 				return long
 			}
 			return ""
-		}
-		s.mu.Unlock()
+		})
 		for kind, want := range map[node.Kind]error{node.Inspect: nil, node.Acquire: errTooLong} {
-			replies := make(chan node.Reply)
-			n.Submit(node.Command{Kind: kind, Claims: []node.Claim{{Name: "a", Owner: "me"}}, TTL: time.Second, Deadline: n.(*server).clock.Now().Add(time.Second)},
-				func(r node.Reply) { replies <- r })
-			r := <-replies
+			r := asks(n, time.Second, plain(kind, "me", 0))
 			if !errors.Is(r.Err, want) || want == nil && len(r.State.Fields) != fields {
 				t.Errorf("%v: %v", kind, r.Err)
 			}
@@ -203,10 +198,7 @@ func TestInfoIsText(t *testing.T) {
 		return ""
 	}
 	restOn(t, answer, func(t *testing.T, _ *wireServer, n node.Node) {
-		replies := make(chan node.Reply, 1) // a node that is already known to be down answers at once
-		n.Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me"}}, TTL: time.Second, Deadline: n.(*server).clock.Now().Add(time.Second)},
-			func(r node.Reply) { replies <- r })
-		if r := <-replies; !errors.Is(r.Err, ErrProtocol) {
+		if r := acquires(n); !errors.Is(r.Err, ErrProtocol) {
 			t.Errorf("%+v", r)
 		}
 	})

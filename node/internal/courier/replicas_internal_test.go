@@ -129,6 +129,15 @@ func (p *primary) list() (text string) {
 	return text
 }
 
+// stay has replicas acknowledge nothing more, or go on.
+func (p *primary) stay(stay bool, followers ...*follower) {
+	p.change(func() {
+		for _, f := range followers {
+			f.stays = stay
+		}
+	})
+}
+
 func (p *primary) granted(t *testing.T) {
 	t.Helper()
 	if r := p.asks(node.Acquire); r.Status != node.Granted {
@@ -138,11 +147,13 @@ func (p *primary) granted(t *testing.T) {
 
 // asks submits a command of a kind, and returns the answer.
 func (p *primary) asks(kind node.Kind) node.Reply {
-	replies := make(chan node.Reply, 1)
-	p.n.Submit(node.Command{Kind: kind, Claims: []node.Claim{{Name: "a", Owner: kind.String(), Token: 1}}, TTL: time.Second,
-		Deadline: p.n.(*server).clock.Now().Add(time.Second)}, func(r node.Reply) { replies <- r })
-	return <-replies
+	cmd := plain(kind, kind.String(), 1)
+	cmd.TTL = time.Second
+	return asks(p.n, time.Second, cmd)
 }
+
+// age is for how long the life of an answer has lasted.
+func (p *primary) age(r node.Reply) time.Duration { return p.n.(*server).clock.Now().Sub(r.Life.Born) }
 
 var yeses = map[node.Kind]node.Status{node.Acquire: node.Granted, node.Extend: node.Done, node.Downgrade: node.Done}
 
@@ -166,11 +177,7 @@ func TestAYesNeedsAMajority(t *testing.T) {
 	for replicas, needed := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2, 5: 3} {
 		for have := range replicas + 1 {
 			primaryOf(t, replicas, func(t *testing.T, p *primary) {
-				p.change(func() {
-					for _, f := range p.followers[have:] {
-						f.stays = true
-					}
-				})
+				p.stay(true, p.followers[have:]...)
 				want := node.ErrUnreplicated
 				if have >= needed {
 					want = nil
@@ -207,14 +214,12 @@ func TestAPromotionMeanwhile(t *testing.T) {
 // The number that WAIT returns is no evidence: it counts connections, not servers.
 func TestWhatWaitReturnsIsNoEvidence(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
-		p.change(func() {
-			p.followers[0].stays, p.followers[1].stays = true, true
-			p.answer = func(command string, words []string) string {
-				if command == "wait" {
-					return ":2\r\n"
-				}
-				return p.says(command, words)
+		p.stay(true, p.followers...)
+		p.answers(func(command string, words []string) string {
+			if command == "wait" {
+				return ":2\r\n"
 			}
+			return p.says(command, words)
 		})
 		if r := p.asks(node.Acquire); !errors.Is(r.Err, node.ErrUnreplicated) {
 			t.Errorf("%v %v", r.Status, r.Err)
@@ -230,7 +235,7 @@ func TestAnAddressCountsOnce(t *testing.T) {
 			p.followers[2].stays = true
 		})
 		p.all(t, "twice the same", node.ErrUnreplicated)
-		p.change(func() { p.followers[2].stays = false })
+		p.stay(false, p.followers[2])
 		p.all(t, "and another", nil)
 	})
 }
@@ -266,7 +271,7 @@ func TestAYesIsAsYoungAsWhoConfirmsIt(t *testing.T) {
 				}
 			})
 			for kind, r := range p.all(t, "the young one has it", nil) {
-				age, want := p.n.(*server).clock.Now().Sub(r.Life.Born), want
+				age, want := p.age(r), want
 				if replicas == 1 {
 					want = uptime - time.Second
 				}
@@ -277,18 +282,16 @@ func TestAYesIsAsYoungAsWhoConfirmsIt(t *testing.T) {
 			if replicas == 1 {
 				return
 			}
-			p.change(func() { p.followers[1].stays = false })
+			p.stay(false, p.followers[1])
 			p.asks(node.Acquire)
-			r := p.asks(node.Acquire)
-			if age := p.n.(*server).clock.Now().Sub(r.Life.Born); age < 58*time.Second || age > 61*time.Second {
+			if age := p.age(p.asks(node.Acquire)); age < 58*time.Second || age > 61*time.Second {
 				t.Errorf("both have it: its life has lasted %v", age)
 			}
 			p.change(func() { // it comes again
 				young.since = time.Now()
 				p.followers[0], p.followers = young, p.followers[:1]
 			})
-			r = p.asks(node.Acquire)
-			if age := p.n.(*server).clock.Now().Sub(r.Life.Born); age > time.Second {
+			if age := p.age(p.asks(node.Acquire)); age > time.Second {
 				t.Errorf("only one that has just come: its life has lasted %v", age)
 			}
 		})
@@ -357,11 +360,7 @@ func TestTooFewReplicasAreNotWaitedFor(t *testing.T) {
 				}
 			})
 			p.granted(t)
-			p.change(func() {
-				for _, f := range followers {
-					f.stays = true
-				}
-			})
+			p.stay(true, followers...)
 			began = time.Now()
 			if r := p.asks(node.Acquire); !errors.Is(r.Err, node.ErrUnreplicated) || time.Since(began) < time.Second || time.Since(began) > 1100*time.Millisecond {
 				t.Errorf("silent only now: %v after %v", r.Err, time.Since(began))
@@ -374,7 +373,7 @@ func TestTooFewReplicasAreNotWaitedFor(t *testing.T) {
 func TestSilentReplicasHoldUpNothingElse(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
 		p.granted(t)
-		p.change(func() { p.followers[0].stays, p.followers[1].stays = true, true })
+		p.stay(true, p.followers...)
 		done := make(chan node.Reply)
 		go func() { done <- p.asks(node.Acquire) }()
 		time.Sleep(250 * time.Millisecond) // beyond the round that goes over the link
@@ -451,16 +450,14 @@ func TestARoundCoversOnlyWhatWasBefore(t *testing.T) {
 func TestTheSecondConnectionLeadsToTheSameServer(t *testing.T) {
 	primaryOf(t, 1, func(t *testing.T, p *primary) {
 		p.granted(t)
-		p.change(func() {
-			p.answer = func(command string, words []string) string {
-				switch {
-				case command == "evalsha":
-					return nonsense // which ends the link
-				case command == "info" && words[1] == "server" && p.conns%2 == 0:
-					return bulk(infoText("other", 1000))
-				}
-				return p.says(command, words)
+		p.answers(func(command string, words []string) string {
+			switch {
+			case command == "evalsha":
+				return nonsense // which ends the link
+			case command == "info" && words[1] == "server" && p.conns%2 == 0:
+				return bulk(infoText("other", 1000))
 			}
+			return p.says(command, words)
 		})
 		p.asks(node.Acquire)
 		time.Sleep(time.Minute)
@@ -489,7 +486,7 @@ func TestTheLifeOfAYesStays(t *testing.T) {
 		p.change(func() { p.followers[1].since = time.Now().Add(-3 * settled) })
 		lives := map[*node.Life]bool{}
 		for i := range 20 {
-			p.change(func() { p.followers[1].stays = i%2 == 0 })
+			p.stay(i%2 == 0, p.followers[1])
 			lives[p.asks(node.Acquire).Life] = true
 			time.Sleep(time.Second / 3)
 		}

@@ -36,6 +36,13 @@ func (f *wireServer) count(what string) int {
 	return f.heard[what]
 }
 
+// answers changes what it answers.
+func (f *wireServer) answers(answer func(command string, words []string) string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.answer = answer
+}
+
 func (f *wireServer) dial(context.Context) (net.Conn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,8 +121,7 @@ func usual(command string, words []string) string {
 		}
 		return all
 	case "info":
-		text := infoText("abc", 1000)
-		return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
+		return bulk(infoText("abc", 1000))
 	case "eval", "evalsha":
 		return ":1\r\n"
 	}
@@ -147,13 +153,25 @@ func restOn(t *testing.T, answer func(command string, words []string) string, f 
 	})
 }
 
-// acquires asks for a lock, and returns the answer.
-func acquires(n node.Node) node.Reply {
-	replies := make(chan node.Reply, 1)
-	n.Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, TTL: time.Second,
-		Deadline: n.(*server).clock.Now().Add(time.Second)}, func(r node.Reply) { replies <- r })
+// asks submits a command that has so much time, and returns the answer.
+func asks(n node.Node, timeout time.Duration, cmd node.Command) node.Reply {
+	replies := make(chan node.Reply, 1) // a node that is already known to be down answers at once
+	cmd.Deadline = n.(*server).clock.Now().Add(timeout)
+	n.Submit(cmd, func(r node.Reply) { replies <- r })
 	return <-replies
 }
+
+// plain is a command of a kind for one name.
+func plain(kind node.Kind, owner string, token node.Token) node.Command {
+	cmd := node.Command{Kind: kind, Claims: []node.Claim{{Name: "a", Owner: owner, Token: token}}}
+	if kind == node.Acquire || kind == node.Extend {
+		cmd.TTL = time.Second
+	}
+	return cmd
+}
+
+// acquires asks for a lock, and returns the answer.
+func acquires(n node.Node) node.Reply { return asks(n, time.Second, plain(node.Acquire, "me", 1)) }
 
 // granted asks for a lock, and gets it.
 func granted(t *testing.T, n node.Node) {
@@ -200,14 +218,12 @@ func TestASilentSubscriptionIsLeft(t *testing.T) {
 		granted(t, n)
 		defer n.Watch("a", node.Exclusive, func() {})()
 		time.Sleep(time.Second)
-		s.mu.Lock()
-		s.answer = func(command string, _ []string) string {
+		s.answers(func(command string, _ []string) string {
 			if command == "ping" && s.heard["subscribe"] == 1 {
 				return silence
 			}
 			return ""
-		}
-		s.mu.Unlock()
+		})
 		time.Sleep(2 * QuietLimit)
 		if got := s.count("subscribe"); got != 2 {
 			t.Errorf("subscribed %d times", got)
@@ -221,15 +237,13 @@ func TestASilentSubscriptionIsLeft(t *testing.T) {
 func TestARefusedChannelIsAskedForAgain(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		permitted, refused := false, 0
-		s.mu.Lock()
-		s.answer = func(command string, words []string) string {
+		s.answers(func(command string, words []string) string {
 			if command != "subscribe" || permitted || !slices.Contains(words[1:], node.Channel("a")) {
 				return ""
 			}
 			refused++
 			return "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n"
-		}
-		s.mu.Unlock()
+		})
 		woken := make(chan bool, 10)
 		defer n.Watch("a", node.Exclusive, func() { woken <- true })()
 		defer n.Watch("b", node.Exclusive, func() {})()
@@ -259,10 +273,8 @@ func TestASilentConnectionIsKeptForAWhile(t *testing.T) {
 			granted(t, n)
 			s.late.Store(int64(silent))
 			const timeout = 500 * time.Millisecond
-			began, replies := time.Now(), make(chan node.Reply)
-			n.Submit(node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "a"}}, Deadline: n.(*server).clock.Now().Add(timeout)},
-				func(r node.Reply) { replies <- r })
-			if r := <-replies; !errors.Is(r.Err, node.ErrTimeout) || time.Since(began) > timeout+coarse {
+			began := time.Now()
+			if r := asks(n, timeout, plain(node.Inspect, "", 0)); !errors.Is(r.Err, node.ErrTimeout) || time.Since(began) > timeout+coarse {
 				t.Errorf("answered %v after %v", r.Err, time.Since(began))
 			}
 			time.Sleep(2 * minSilence)
@@ -279,13 +291,11 @@ func TestASilentConnectionIsKeptForAWhile(t *testing.T) {
 func TestAStuckWriteEndsWithItsConnection(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		granted(t, n)
-		s.mu.Lock()
-		s.answer = func(command string, _ []string) string {
+		s.answers(func(command string, _ []string) string {
 			time.Sleep(100 * time.Millisecond) // while it reads nothing
 			s.answer = nil
 			return nonsense
-		}
-		s.mu.Unlock()
+		})
 		n.Submit(node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "a"}}, Deadline: clock.Never}, func(node.Reply) {})
 		time.Sleep(50 * time.Millisecond)
 		granted(t, n)
@@ -299,8 +309,7 @@ func TestNoAcquireIsWrittenWithoutItsRelease(t *testing.T) {
 		rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 			granted(t, n)
 			written := map[string]int{} // by token: 1 for an acquire, less for each release
-			s.mu.Lock()
-			s.answer = func(command string, words []string) string {
+			s.answers(func(command string, words []string) string {
 				switch {
 				case !strings.HasPrefix(command, "eval"):
 				case words[1] == acquireScript.sha:
@@ -309,15 +318,10 @@ func TestNoAcquireIsWrittenWithoutItsRelease(t *testing.T) {
 					written[words[7]]--
 				}
 				return silence
-			}
-			s.mu.Unlock()
+			})
 			var after []node.Reply
 			for token := node.Token(2); token < 100; token++ {
-				cmd := node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "a", Owner: "me", Token: token}}, TTL: time.Second,
-					Deadline: n.(*server).clock.Now().Add(timeout)}
-				replies := make(chan node.Reply, 1)
-				n.Submit(cmd, func(r node.Reply) { replies <- r })
-				r := <-replies
+				r := asks(n, timeout, plain(node.Acquire, "me", token))
 				if r.Err == nil {
 					t.Fatal("the server hangs, and has answered")
 				}
@@ -326,7 +330,8 @@ func TestNoAcquireIsWrittenWithoutItsRelease(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 					continue
 				}
-				cmd.Kind, cmd.TTL, cmd.Deadline = node.Release, 0, n.(*server).clock.Now().Add(timeout)
+				cmd := plain(node.Release, "me", token)
+				cmd.Deadline = n.(*server).clock.Now().Add(timeout)
 				n.Submit(cmd, func(node.Reply) {})
 			}
 			s.mu.Lock()

@@ -2,7 +2,6 @@ package courier
 
 import (
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,15 +12,12 @@ import (
 // A server may have become a replica that takes writes: it says so when it is asked, and nowhere else.
 func TestAReplicaThatTakesWritesHasNoVote(t *testing.T) {
 	role := func(s *wireServer, role string) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.answer = func(command string, words []string) string {
+		s.answers(func(command string, words []string) string {
 			if command != "info" {
 				return ""
 			}
-			text := infoText("abc", 1000) + "role:" + role + "\r\n"
-			return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
-		}
+			return bulk(infoText("abc", 1000) + "role:" + role + "\r\n")
+		})
 	}
 	for _, rests := range []time.Duration{0, roleEvery, time.Minute} {
 		rest(t, func(t *testing.T, s *wireServer, n node.Node) {
@@ -66,20 +62,17 @@ func TestEachAnswerIsTheLastWordOfALife(t *testing.T) {
 		time.Sleep(time.Hour)
 		granted(t, n)
 		answered := n.(*server).clock.Now()
-		s.mu.Lock()
 		once := true
-		s.answer = func(command string, words []string) string {
+		s.answers(func(command string, words []string) string {
 			switch {
 			case command == "info":
-				text := infoText("def", 1800) // younger than the connection
-				return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text)
+				return bulk(infoText("def", 1800)) // younger than the connection
 			case once:
 				once = false
 				return nonsense // which ends the connection
 			}
 			return ""
-		}
-		s.mu.Unlock()
+		})
 		acquires(n)
 		time.Sleep(time.Second)
 		if r := acquires(n); r.Err != nil || r.Life.ID != "def" || r.Life.Born < answered {
@@ -95,10 +88,8 @@ func TestAFullQueueTakesRenewalsAndReleases(t *testing.T) {
 		s.late.Store(int64(time.Second))
 		var open atomic.Int64
 		submit := func(kind node.Kind) bool {
-			cmd := node.Command{Kind: kind, Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, Deadline: n.(*server).clock.Now().Add(time.Minute)}
-			if kind == node.Acquire || kind == node.Extend {
-				cmd.TTL = time.Second
-			}
+			cmd := plain(kind, "me", 1)
+			cmd.Deadline = n.(*server).clock.Now().Add(time.Minute)
 			open.Add(1)
 			var refused atomic.Bool
 			n.Submit(cmd, func(r node.Reply) { open.Add(-1); refused.Store(errors.Is(r.Err, node.ErrOverloaded)) })
