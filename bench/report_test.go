@@ -1,10 +1,9 @@
 package bench_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"flag"
+	"io"
 	"os"
 	"regexp"
 	"strings"
@@ -36,15 +35,31 @@ func recorded(t *testing.T) *bench.Report {
 	return decode(t, string(text))
 }
 
-func TestReportGolden(t *testing.T) {
-	r := recorded(t)
-	var b bytes.Buffer
-	if err := r.WriteText(&b); err != nil {
+// written returns what is written.
+func written(t *testing.T, write func(io.Writer) error) string {
+	t.Helper()
+	var b strings.Builder
+	if err := write(&b); err != nil {
 		t.Fatal(err)
 	}
+	return b.String()
+}
+
+// lacks checks that a text has everything that is wanted.
+func lacks(t *testing.T, text string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !strings.Contains(text, w) {
+			t.Errorf("it lacks %q", w)
+		}
+	}
+}
+
+func TestReportGolden(t *testing.T) {
+	b := written(t, recorded(t).WriteText)
 	const path = "testdata/report.txt"
 	if *update {
-		if err := os.WriteFile(path, b.Bytes(), 0o666); err != nil {
+		if err := os.WriteFile(path, []byte(b), 0o666); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -52,18 +67,14 @@ func TestReportGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(b.Bytes(), want) {
-		t.Errorf("the report is now\n%s", b.Bytes())
+	if b != string(want) {
+		t.Errorf("the report is now\n%s", b)
 	}
 }
 
 // The text ends with what to choose.
 func TestChoiceIsLast(t *testing.T) {
-	var b bytes.Buffer
-	if err := recorded(t).WriteText(&b); err != nil {
-		t.Fatal(err)
-	}
-	paragraphs := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n\n")
+	paragraphs := strings.Split(strings.TrimSuffix(written(t, recorded(t).WriteText), "\n"), "\n\n")
 	if last := paragraphs[len(paragraphs)-1]; !strings.HasPrefix(last, "Choose N=3, Timeout 500ms, lease 30s, because ") {
 		t.Error(last)
 	}
@@ -81,45 +92,26 @@ func failed(t *testing.T) *bench.Report {
 
 func TestFailedCase(t *testing.T) {
 	r := failed(t)
-	var text, html bytes.Buffer
-	if err := errors.Join(r.WriteText(&text), r.WriteHTML(&html)); err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(text.String()) {
+	text := written(t, r.WriteText)
+	for line := range strings.Lines(text) {
 		if len(line) > 200 {
 			t.Errorf("a line of %d", len(line))
 		}
 	}
-	for _, want := range []string{"failed: long long", "(and 5000 more)", "; one round;", "p99, p99.9: the times that half,"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("the text lacks %q", want)
-		}
-	}
-	for _, want := range []string{`<td class="note" colspan="1`, "(and 5000 more)", "one round", "<dt>least/most</dt>"} {
-		if !strings.Contains(html.String(), want) {
-			t.Errorf("the page lacks %q", want)
-		}
-	}
+	lacks(t, text, "failed: long long", "(and 5000 more)", "; one round;", "p99, p99.9: the times that half,")
+	lacks(t, written(t, r.WriteHTML), `<td class="note" colspan="1`, "(and 5000 more)", "one round", "<dt>least/most</dt>")
 }
 
 func TestHTML(t *testing.T) {
 	r := recorded(t)
 	evil := `</td><script>alert("1")</script>`
 	r.Cells[0].Median, r.Cells[0].Error = nil, evil
-	var b bytes.Buffer
-	if err := r.WriteHTML(&b); err != nil {
-		t.Fatal(err)
-	}
-	html := b.String()
+	html := written(t, r.WriteHTML)
 	if at := regexp.MustCompile(`(?i:https?:|\bsrc=|@import|\burl\(|<script)|NaN|Inf`).FindString(html); at != "" {
 		t.Errorf("the page has %q", at)
 	}
-	for _, want := range []string{"What to choose", "Latency by number of nodes", "Throughput by number of callers", "Bad nodes of 5",
-		"prefers-color-scheme: dark", "&lt;script&gt;"} {
-		if !strings.Contains(html, want) {
-			t.Errorf("the page lacks %q", want)
-		}
-	}
+	lacks(t, html, "What to choose", "Latency by number of nodes", "Throughput by number of callers", "Bad nodes of 5",
+		"prefers-color-scheme: dark", "&lt;script&gt;")
 	if n, all := strings.Count(html, "<polyline"), regexp.MustCompile(`points="[^"]+"`).FindAllString(html, -1); n == 0 || n != len(all) {
 		t.Errorf("%d of %d curves have points", len(all), n)
 	}
@@ -152,12 +144,9 @@ func TestHTMLInBrowser(t *testing.T) {
 			"![...document.querySelector('.legend').children].some(e => e.textContent.includes('p99'))",
 		}},
 	} {
-		var html bytes.Buffer
-		if err := c.report.WriteHTML(&html); err != nil {
-			t.Fatal(err)
-		}
+		html := written(t, c.report.WriteHTML)
 		for _, look := range browser.Looks {
-			b.Open(html.String(), look)
+			b.Open(html, look)
 			b.Shot("bench-" + name + "-" + look.String())
 			b.Fits()
 			b.Holds(wanted...)

@@ -100,13 +100,16 @@ func run(t *testing.T, c bench.Config) *bench.Report {
 	return r
 }
 
-// good measures until there is nothing wrong with a report, three times at most, and
+// good measures until there is nothing to complain of in a report, three times at most, and
 // longer each time: on a busy machine a lock can time out, and a short window can be
 // over before anything has happened in it.
-func good(t *testing.T, c bench.Config, wrong func(*bench.Report) []string) {
+func good(t *testing.T, c bench.Config, look func(r *bench.Report, complain func(format string, args ...any))) {
 	t.Helper()
 	for try := 1; ; try++ {
-		complaints := wrong(run(t, c))
+		var complaints []string
+		look(run(t, c), func(format string, args ...any) {
+			complaints = append(complaints, fmt.Sprintf(format, args...))
+		})
 		if len(complaints) == 0 {
 			return
 		}
@@ -117,6 +120,38 @@ func good(t *testing.T, c bench.Config, wrong func(*bench.Report) []string) {
 		t.Logf("try %d: %s", try, said)
 		c.For *= 4
 	}
+}
+
+// server starts an embedded server, and returns it with a client of its own.
+func server(t *testing.T) (*embedded.Server, *redis.Client) {
+	t.Helper()
+	s, err := embedded.StartServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	t.Cleanup(func() { client.Close(); s.Close() })
+	return s, client
+}
+
+// leaves checks which keys are left on a server.
+func leaves(t *testing.T, client *redis.Client, want ...string) {
+	t.Helper()
+	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || !slices.Equal(keys, want) {
+		t.Errorf("left are %q, %v; want %q", keys, err, want)
+	}
+}
+
+// redisServer starts a redis-server.
+func redisServer(t *testing.T, args ...string) *redisserver.Server {
+	t.Helper()
+	tests.NeedServer(t)
+	s, err := redisserver.Start(redisserver.Config{Args: args})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
 }
 
 // Every workload runs on embedded nodes, with and without links, and its figures
@@ -142,8 +177,7 @@ func TestRun(t *testing.T) {
 		"handover":   {"wait-max-ns", "commands/node/op", "client-cpu-ns/op", "server-cpu-ns/op"},
 		"keep":       {"client-cpu-ns/renewal", "commands/node/renewal"},
 	}
-	good(t, c, func(r *bench.Report) (complaints []string) {
-		complain := func(format string, args ...any) { complaints = append(complaints, fmt.Sprintf(format, args...)) }
+	good(t, c, func(r *bench.Report, complain func(string, ...any)) {
 		seen := make(map[string]bool)
 		for _, cell := range r.Cells {
 			seen[cell.Workload] = true
@@ -171,7 +205,6 @@ func TestRun(t *testing.T) {
 		if len(seen) != len(want) || told != 10 {
 			t.Errorf("%d workloads ran, in %d measurements", len(seen), told)
 		}
-		return complaints
 	})
 }
 
@@ -228,16 +261,15 @@ func TestRunWithBadNodes(t *testing.T) {
 	t.Parallel()
 	c := config(t, bench.Redquorum())
 	c.Workloads, c.For, c.Timeout = []string{"bad"}, time.Millisecond, 300*time.Millisecond
-	good(t, c, func(r *bench.Report) (complaints []string) {
+	good(t, c, func(r *bench.Report, complain func(string, ...any)) {
 		for _, cell := range r.Cells {
 			if !(cell.Median["pair-p50-ns"] > 0) {
-				complaints = append(complaints, fmt.Sprintf("%s: %s, %v", cell, cell.Error, cell.Median))
+				complain("%s: %s, %v", cell, cell.Error, cell.Median)
 			}
 		}
 		if least := time.Duration(len(r.Cells)) * 3 * c.Timeout; len(r.Cells) != 4 || r.Took < least {
 			t.Errorf("%d cases in %v, want 4 in %v", len(r.Cells), r.Took, least)
 		}
-		return complaints
 	})
 }
 
@@ -245,17 +277,17 @@ func TestRunWithBadNodes(t *testing.T) {
 func TestRunFindsWhatIsWrong(t *testing.T) {
 	c := config(t, contestants[1:]...)
 	c.Workloads, c.For, c.Base = []string{"handover", "throughput"}, 400*time.Millisecond, "open"
-	good(t, c, func(r *bench.Report) (complaints []string) {
+	good(t, c, func(r *bench.Report, complain func(string, ...any)) {
 		for _, cell := range r.Cells {
 			m := cell.Median
 			switch cell.Contestant {
 			case "leaky":
 				if !(m["orphans/1000"] > 0) {
-					complaints = append(complaints, fmt.Sprintf("%s: no orphan was found", cell))
+					complain("%s: no orphan was found", cell)
 				}
 			case "open":
 				if cell.Workload == "handover" && !(m["overlaps"] > 0) {
-					complaints = append(complaints, fmt.Sprintf("%s: nobody held at the same time: %v", cell, m))
+					complain("%s: nobody held at the same time: %v", cell, m)
 				}
 				if m["orphans/1000"] != 0 {
 					t.Errorf("%s: the orphans of another", cell)
@@ -266,7 +298,6 @@ func TestRunFindsWhatIsWrong(t *testing.T) {
 				}
 			}
 		}
-		return complaints
 	})
 }
 
@@ -275,13 +306,11 @@ func TestRunFindsWhatIsWrong(t *testing.T) {
 func TestRunGoesOnToTheEndOfARound(t *testing.T) {
 	var addrs []string
 	var servers []*embedded.Server
+	var clients []*redis.Client
 	c := config(t, bench.Redquorum())
 	for range 3 {
-		s, err := embedded.StartServer()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
+		s, client := server(t)
+		clients = append(clients, client)
 		servers, addrs, c.URLs = append(servers, s), append(addrs, s.Addr()), append(c.URLs, "redis://"+s.Addr())
 	}
 	c.Servers, c.Workloads, c.Rounds = bench.Given, []string{"latency", "throughput"}, 3
@@ -294,12 +323,8 @@ func TestRunGoesOnToTheEndOfARound(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), addrs[0]) || strings.Contains(err.Error(), addrs[1]) || r == nil || r.Rounds != 2 {
 		t.Fatalf("%v, %v", r, err)
 	}
-	for _, addr := range addrs[1:] {
-		client := redis.NewClient(&redis.Options{Addr: addr})
-		defer client.Close()
-		if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
-			t.Errorf("it left %v, %v", keys, err)
-		}
+	for _, client := range clients[1:] {
+		leaves(t, client)
 	}
 	for _, cell := range r.Cells {
 		if len(cell.Rounds) != 2 {
@@ -310,12 +335,7 @@ func TestRunGoesOnToTheEndOfARound(t *testing.T) {
 
 // Two names of one server would be one node with two votes.
 func TestRunRefusesAServerTwice(t *testing.T) {
-	tests.NeedServer(t)
-	s, err := redisserver.Start(redisserver.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := redisServer(t)
 	c := config(t, bench.Redquorum())
 	c.Servers, c.Nodes, c.URLs = bench.Given, []int{1}, []string{"redis://" + s.Addr(), "redis://" + s.Addr() + "/1"}
 	if _, err := bench.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "nodes 1 and 2") {
@@ -327,44 +347,30 @@ func TestRunRefusesAServerTwice(t *testing.T) {
 func TestRunLeavesNothing(t *testing.T) {
 	c := config(t, bench.Redquorum(), contestants[1])
 	c.Servers, c.Nodes, c.Workloads = bench.Given, []int{1}, []string{"latency", "handover"}
-	s, err := embedded.StartServer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
-	defer client.Close()
+	s, client := server(t)
 	if err := client.Set(t.Context(), "mine", 1, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	c.URLs = []string{"redis://" + s.Addr()}
 	run(t, c)
-	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) != 1 || keys[0] != "mine" {
-		t.Errorf("it left %v, %v", keys, err)
-	}
+	leaves(t, client, "mine")
 }
 
 // A password is used by every process that goes to the servers, and is in no report.
 func TestRunWithPassword(t *testing.T) {
-	tests.NeedServer(t)
-	s, err := redisserver.Start(redisserver.Config{Args: []string{"--requirepass", "secret"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := redisServer(t, "--requirepass", "secret")
 	c := config(t, bench.Redquorum())
 	c.Servers, c.Nodes, c.URLs, c.Workloads = bench.Given, []int{1}, []string{"redis://:secret@" + s.Addr() + "/1"}, []string{"latency", "handover"}
 	c.RTT = []time.Duration{0, time.Millisecond}
-	good(t, c, func(r *bench.Report) (complaints []string) {
+	good(t, c, func(r *bench.Report, complain func(string, ...any)) {
 		for _, cell := range r.Cells {
 			if len(cell.Median) == 0 {
-				complaints = append(complaints, fmt.Sprintf("%s: %s", cell, cell.Error))
+				complain("%s: %s", cell, cell.Error)
 			}
 		}
 		if text, err := json.Marshal(r); err != nil || strings.Contains(string(text), "secret") {
 			t.Errorf("%s, %v", text, err)
 		}
-		return complaints
 	})
 }
 
@@ -435,17 +441,16 @@ func TestRunOnRealServers(t *testing.T) {
 	if tests.Long() {
 		c.Workloads = append(c.Workloads, "fairness")
 	}
-	good(t, c, func(r *bench.Report) (complaints []string) {
+	good(t, c, func(r *bench.Report, complain func(string, ...any)) {
 		for _, cell := range r.Cells {
 			if cell.Case == "one process" && !(cell.Median["changes/s"] > 0 && cell.Median["commands/node/op"] >= 1.9) ||
 				cell.Error != "" || cell.Median["orphans/1000"] != 0 {
-				complaints = append(complaints, fmt.Sprintf("%s: %s, %v", cell, cell.Error, cell.Median))
+				complain("%s: %s, %v", cell, cell.Error, cell.Median)
 			}
 			if cell.Median["overlaps"] != 0 {
 				t.Errorf("%s: %v", cell, cell.Median)
 			}
 		}
-		return complaints
 	})
 }
 
@@ -455,17 +460,16 @@ func TestRunNextToACrowd(t *testing.T) {
 	t.Parallel()
 	c := config(t, bench.Redquorum())
 	c.Workloads = []string{"crowd"}
-	good(t, c, func(r *bench.Report) (complaints []string) {
+	good(t, c, func(r *bench.Report, complain func(string, ...any)) {
 		for _, cell := range r.Cells {
 			m := cell.Median
 			if cell.Error != "" || !(m["timer-max-ns"] > 0) || !(m["late-max-ns"] > 0) || m["lost"] > 0 || m["unserved"] > 0 {
-				complaints = append(complaints, fmt.Sprintf("%s: %s, %v", cell, cell.Error, m))
+				complain("%s: %s, %v", cell, cell.Error, m)
 			}
 		}
 		if len(r.Cells) != 15 {
 			t.Errorf("%d cases", len(r.Cells))
 		}
-		return complaints
 	})
 }
 
@@ -522,13 +526,7 @@ func TestMainRefuses(t *testing.T) {
 // when the program has left something there: it is measuring.
 func started(t *testing.T, args ...string) (*exec.Cmd, *redis.Client) {
 	t.Helper()
-	s, err := embedded.StartServer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.Close)
-	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
-	t.Cleanup(func() { client.Close() })
+	s, client := server(t)
 	cmd := exec.Command(os.Args[0], append([]string{asProgram, "--nodes", s.Addr(), "--for", "24h"}, args...)...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -557,9 +555,7 @@ func TestMainHeedsSignals(t *testing.T) {
 		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
 			t.Errorf("%v: %v", sig, err)
 		}
-		if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
-			t.Errorf("%v: it left %q, %v", sig, keys, err)
-		}
+		leaves(t, client)
 	}
 }
 
@@ -635,12 +631,10 @@ func TestMain_formats(t *testing.T) {
 		t.Errorf("%v, %v", all, err)
 	}
 	// A run in which a lock does what no lock may do is no success.
-	if status, _, stderr := main("--n", "1", "--for", "20ms", "--rounds", "1", "--workload", "latency", "--contestants", "leaky"); status != 1 ||
-		!strings.Contains(stderr, "1 of 1 cases have overlaps or orphans") {
-		t.Errorf("status %d, %s", status, stderr)
-	}
-	if status, _, stderr := main("--n", "1", "--for", "20ms", "--rounds", "1", "--workload", "latency", "--contestants", "broken"); status != 1 ||
-		!strings.Contains(stderr, "out of order") {
-		t.Errorf("status %d, %s", status, stderr)
+	for bad, want := range map[string]string{"leaky": "1 of 1 cases have overlaps or orphans", "broken": "out of order"} {
+		status, _, stderr := main("--n", "1", "--for", "20ms", "--rounds", "1", "--workload", "latency", "--contestants", bad)
+		if status != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("%s: status %d, %s", bad, status, stderr)
+		}
 	}
 }
