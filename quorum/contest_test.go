@@ -56,6 +56,17 @@ func async(f func() error) <-chan error {
 	return done
 }
 
+// locking acquires a lock in a task of its own.
+func locking(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) <-chan *quorum.Lease {
+	got := make(chan *quorum.Lease, 1)
+	go func() {
+		lease, err := l.Lock(background, name, opts...)
+		expect(t, err, nil)
+		got <- lease
+	}()
+	return got
+}
+
 // keepUsing takes turns of x until it is stopped, or 10 seconds are over.
 func keepUsing(t *testing.T, l *quorum.Locker, hold time.Duration, opts ...quorum.Option) (stop func()) {
 	ctx, cancel := context.WithTimeout(background, 10*time.Second)

@@ -128,12 +128,7 @@ func TestBreakSparesTheNextLease(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.foreign("x", time.Hour, 0, 1)
 		l := w.locker(quorum.Options{})
-		next := make(chan *quorum.Lease, 1)
-		go func() {
-			lease, err := l.Lock(background, "x")
-			expect(t, err, nil)
-			next <- lease
-		}()
+		next := locking(t, l, "x")
 		time.Sleep(50 * time.Millisecond)
 		w.nodes[2].Hang(true) // so that Break lasts, and the waiter is faster
 		expect(t, errorOf(l.Break(background, "x")), nil)

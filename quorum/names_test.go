@@ -221,12 +221,7 @@ func TestManyWhoWaitForNamesAreNoHerd(t *testing.T) {
 		var waiting sync.WaitGroup
 		for i := range most {
 			waiting.Go(func() {
-				lease, err := a.Lock(background, "x", quorum.WithNames(fmt.Sprint("y", i)))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				unlock(t, lease)
+				use(t, a, "x", func(*quorum.Lease) {}, quorum.WithNames(fmt.Sprint("y", i)))
 			})
 		}
 		time.Sleep(10 * time.Second)

@@ -104,9 +104,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 			time.Sleep(time.Second)
 			start := time.Now()
 			lease := lock(t, l, "x", write, quorum.WithWait(time.Minute))
-			d := time.Since(start)
-			t.Logf("the writer waited for %v", d)
-			atMost(t, d, 500*time.Millisecond, "the writer waited")
+			atMost(t, time.Since(start), 500*time.Millisecond, "the writer waited")
 			_ = lease.Unlock(background)
 		}
 		stop()
@@ -209,17 +207,13 @@ func TestWriterThatGaveUpIsForgotten(t *testing.T) {
 		lock(t, a, "x", read)
 		taken(t, b, "x", write)
 		tryLock(t, a, "x", read)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			expect(t, errorOf(b.Lock(background, "x", write, quorum.WithWait(2*time.Second))), quorum.ErrHeld)
-		}()
+		done := async(func() error { return errorOf(b.Lock(background, "x", write, quorum.WithWait(2*time.Second))) })
 		time.Sleep(time.Second)
 		taken(t, a, "x", read)
 		if r := must[*quorum.Report](t)(a.Inspect(background, "x")); len(r.Waiting) != 1 || r.Mode != node.Read || len(r.Owners) != 2 {
 			t.Errorf("%+v", r)
 		}
-		<-done
+		expect(t, <-done, quorum.ErrHeld)
 		tryLock(t, a, "x", read)
 
 		// One that died is forgotten after a while.
@@ -351,13 +345,9 @@ func TestWriterBesideItsOwnReaderKeepsOthersOut(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		reader := lock(t, a, "x", read)
-		served := make(chan *quorum.Lease)
-		go func() { served <- must[*quorum.Lease](t)(a.Lock(background, "x", write)) }()
+		served := locking(t, a, "x", write)
 		time.Sleep(time.Minute)
-		if lease, err := b.TryLock(background, "x", read); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("got %v, %v", lease, err)
-			unlock(t, lease)
-		}
+		taken(t, b, "x", read)
 		left := time.Now()
 		unlock(t, reader)
 		writer := <-served

@@ -240,9 +240,7 @@ func TestRedissonOnSomeNodes(t *testing.T) {
 	js[2].acquire("foo", 30*time.Second)
 	messages := js[4].listen("foo")
 	taken(t, l, "foo")
-	if m := <-messages; m.Payload != "0" {
-		t.Errorf("message %q", m.Payload)
-	}
+	equal(t, (<-messages).Payload, "0", "message")
 	equal(t, len(js[3].fields("foo"))+len(js[4].fields("foo")), 0, "Go left keys")
 	for _, j := range js[:3] {
 		j.unlock("foo")

@@ -19,29 +19,9 @@ func TestRedissonReadWrite(t *testing.T) {
 	l, j, other := shop(t)
 	const channel = "redisson_rwlock:{foo}"
 	messages := j.listenTo(channel)
-	is := func(what string, got, want int64) {
-		t.Helper()
-		if got != want {
-			t.Errorf("%s: %d, want %d", what, got, want)
-		}
-	}
-	refused := func(opts ...quorum.Option) {
-		t.Helper()
-		taken(t, l, "foo", opts...)
-	}
-	told := func(want string) {
-		t.Helper()
-		if m := <-messages; m.Payload != want {
-			t.Errorf("message %q, want %q", m.Payload, want)
-		}
-	}
-	unlock := func(leases ...*quorum.Lease) {
-		t.Helper()
-		for _, lease := range leases {
-			unlock(t, lease)
-		}
-	}
-
+	is := func(what string, got, want int64) { t.Helper(); equal(t, got, want, what) }
+	refused := func(opts ...quorum.Option) { t.Helper(); taken(t, l, "foo", opts...) }
+	told := func(want string) { t.Helper(); equal(t, (<-messages).Payload, want, "message") }
 	holds := func() int {
 		t.Helper()
 		return len(must[[]string](t)(j.client.Keys(background, "{foo}:*:rwlock_timeout:1").Result()))
@@ -52,7 +32,7 @@ func TestRedissonReadWrite(t *testing.T) {
 	refused(quorum.WithWrite())
 	reading := must[*quorum.Lease](t)(l.TryLock(background, "foo", quorum.WithRead()))
 	is("Java stops", j.readUnlock("foo"), 0)
-	unlock(reading)
+	unlock(t, reading)
 	refused(quorum.WithWrite())
 	silent(t, messages)
 	is("the last stops", other.readUnlock("foo"), 1)
@@ -61,26 +41,20 @@ func TestRedissonReadWrite(t *testing.T) {
 	// The end of a writer wakes all readers.
 	is("Java writes", j.write("foo", 30*time.Second), none)
 	refused(quorum.WithRead())
-	leases := make(chan *quorum.Lease)
-	for range 2 {
-		go func() {
-			lease, err := l.Lock(background, "foo", quorum.WithRead())
-			expect(t, err, nil)
-			leases <- lease
-		}()
-	}
+	one, two := locking(t, l, "foo", read), locking(t, l, "foo", read)
 	eventually(t, "Go subscribes", func() bool {
 		n, err := j.client.PubSubNumSub(background, channel).Result()
 		return err == nil && n[channel] == 2
 	})
 	is("Java stops", j.writeUnlock("foo"), 1)
 	told("1")
-	first, second := <-leases, <-leases
+	first, second := <-one, <-two
 	if f := j.fields("foo"); len(f) != 3 || f["mode"] != "read" || holds() != 2 {
 		t.Errorf("two of Go read: %v", f)
 	}
 	is("Java is refused", min(1, j.write("foo", time.Second)), 1)
-	unlock(first, second)
+	unlock(t, first)
+	unlock(t, second)
 	told("0")
 	is("what they leave", int64(holds()), 0)
 
@@ -91,11 +65,11 @@ func TestRedissonReadWrite(t *testing.T) {
 		t.Errorf("Go writes: %v", f)
 	}
 	is("Java is refused", min(1, j.read("foo", time.Second)), 1)
-	unlock(writing)
+	unlock(t, writing)
 	told("1")
 	is("Java reads after the downgrade", j.read("foo", 30*time.Second), none)
 	is("but does not write", min(1, other.write("foo", time.Second)), 1)
-	unlock(reading)
+	unlock(t, reading)
 	is("Java stops", j.readUnlock("foo"), 1)
 	told("0")
 
@@ -108,7 +82,7 @@ func TestRedissonReadWrite(t *testing.T) {
 	refused(quorum.WithWrite())
 	reading = must[*quorum.Lease](t)(l.TryLock(background, "foo", quorum.WithRead()))
 	is("Java stops to read", j.readUnlock("foo"), 0)
-	unlock(reading)
+	unlock(t, reading)
 	told("0")
 }
 
@@ -118,9 +92,7 @@ func TestRedissonReadersRenewal(t *testing.T) {
 	t.Parallel()
 	all := servers(t, 1)
 	l, j := connect(t, all, quorum.Options{Lease: 3 * time.Second}), newJava(t, all[0], 1)
-	if r := j.read("foo", 10*time.Minute); r != none {
-		t.Fatalf("Java reads: %d", r)
-	}
+	equal(t, j.read("foo", 10*time.Minute), none, "Java takes it")
 	reading := must[*quorum.Lease](t)(l.Lock(background, "foo", quorum.WithRead()))
 	time.Sleep(3500 * time.Millisecond)
 	goesOn(t, reading)
@@ -135,12 +107,7 @@ func TestRedissonOldChannel(t *testing.T) {
 	t.Parallel()
 	l, j, _ := shop(t)
 	j.acquire("foo", 30*time.Second)
-	got := make(chan *quorum.Lease)
-	go func() {
-		lease, err := l.Lock(background, "foo")
-		expect(t, err, nil)
-		got <- lease
-	}()
+	got := locking(t, l, "foo")
 	eventually(t, "Go subscribes", func() bool {
 		n, err := j.client.PubSubNumSub(background, node.Channel("foo")).Result()
 		return err == nil && n[node.Channel("foo")] == 1
@@ -166,9 +133,7 @@ func TestRedissonSetsLeaseOnKeysOfOthers(t *testing.T) {
 	}
 	for _, lease := range []time.Duration{time.Minute, 200 * time.Millisecond} {
 		for _, j := range js[:3] {
-			if r := j.acquire("foo", 100*time.Millisecond); r != none {
-				t.Fatalf("Java got %d", r)
-			}
+			equal(t, j.acquire("foo", 100*time.Millisecond), none, "Java takes it")
 		}
 		// Java is held up at the fourth for longer than that.
 		mine := must[*quorum.Lease](t)(l.Lock(background, "foo"))

@@ -33,17 +33,13 @@ func TestRedissonNames(t *testing.T) {
 // Case 2: exclusion both ways, and the layout.
 func TestRedissonExclusion(t *testing.T) {
 	l, j, _ := shop(t)
-	if r := j.acquire("foo", 30*time.Second); r != none {
-		t.Fatalf("Java got %d", r)
-	}
+	equal(t, j.acquire("foo", 30*time.Second), none, "Java takes it")
 	_, err := l.TryLock(background, "foo")
 	var details *quorum.Error
 	if !errors.Is(err, quorum.ErrHeld) || !errors.As(err, &details) || details.Nodes[0].For <= 0 || details.Nodes[0].For > 30*time.Second {
 		t.Errorf("Go got %v", err)
 	}
-	if r := j.unlock("foo"); r != 1 {
-		t.Fatalf("Java's unlock: %d", r)
-	}
+	equal(t, j.unlock("foo"), 1, "Java unlocks")
 	lease := must[*quorum.Lease](t)(l.TryLock(background, "foo"))
 	if r := j.acquire("foo", 30*time.Second); r <= 0 || r > 30000 {
 		t.Errorf("Java got %d", r)
@@ -75,15 +71,8 @@ func TestRedissonWakesGo(t *testing.T) {
 			every = 0
 		}
 		l := connect(t, all, quorum.Options{RetryEvery: every})
-		if r := j.acquire("foo", 30*time.Second); r != none {
-			t.Fatalf("Java got %d", r)
-		}
-		got := make(chan *quorum.Lease)
-		go func() {
-			lease, err := l.Lock(background, "foo")
-			expect(t, err, nil)
-			got <- lease
-		}()
+		equal(t, j.acquire("foo", 30*time.Second), none, "Java takes it")
+		got := locking(t, l, "foo")
 		eventually(t, "Go subscribes", func() bool {
 			n, err := j.client.PubSubNumSub(background, node.Channel("foo")).Result()
 			return err == nil && n[node.Channel("foo")] == 1
@@ -92,9 +81,7 @@ func TestRedissonWakesGo(t *testing.T) {
 			succeed(t, j.client.Do(background, "CLIENT", "KILL", "TYPE", "pubsub").Err())
 		}
 		start := time.Now()
-		if r := j.unlock("foo"); r != 1 {
-			t.Fatalf("Java's unlock: %d", r)
-		}
+		equal(t, j.unlock("foo"), 1, "Java unlocks")
 		lease := <-got
 		if d := time.Since(start); d > muchLess {
 			t.Errorf("Go had the lock after %v (subscription cut off: %v)", d, cut)
@@ -160,9 +147,7 @@ func TestRedissonNonOwner(t *testing.T) {
 func TestRedissonLatchReplay(t *testing.T) {
 	l, j, _ := shop(t)
 	j.acquire("foo", 30*time.Second)
-	if r := j.unlock("foo"); r != 1 {
-		t.Fatalf("unlock: %d", r)
-	}
+	equal(t, j.unlock("foo"), 1, "Java unlocks")
 	lease := must[*quorum.Lease](t)(l.Lock(background, "foo"))
 	equal(t, j.unlockAgain("foo"), 1, "the same unlock again")
 	equal(t, j.unlock("foo"), none, "a new unlock")
@@ -213,9 +198,7 @@ func TestRedissonForce(t *testing.T) {
 	lease := must[*quorum.Lease](t)(l.Lock(background, "foo"))
 	messages := j.listen("foo")
 	equal(t, j.number(javaForce.Run(background, j.client, []string{"foo", node.Channel("foo")}, 0, "PUBLISH")), 1, "force")
-	if m := <-messages; m.Payload != "0" {
-		t.Errorf("message %q", m.Payload)
-	}
+	equal(t, (<-messages).Payload, "0", "message")
 	<-lease.Context().Done()
 	expect(t, context.Cause(lease.Context()), quorum.ErrLost)
 	expect(t, lease.Unlock(background), quorum.ErrNotHeld)

@@ -206,5 +206,13 @@ func (j *java) want(value, thread, verb, kind, name string, args ...any) answer 
 	return a
 }
 
+// isNotOwner has thread a unlock what it does not hold.
+func (j *java) isNotOwner(kind, name string) {
+	j.t.Helper()
+	if a := j.do("a", "unlock", kind, name); !strings.Contains(a.value, "IllegalMonitorStateException") {
+		j.t.Errorf("Java's unlock of %s %q: %s", kind, name, a.value)
+	}
+}
+
 // watchdog is a lease that Redisson renews.
 const watchdog = -time.Millisecond

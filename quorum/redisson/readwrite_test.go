@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -96,17 +94,10 @@ func share(t *testing.T, j *java, l *quorum.Locker, nodes string) {
 // readers of both look that it does not change. The leases are short: Redisson's
 // tasks sometimes sleep until one ends (see wake).
 func countAndLook(t *testing.T, j *java, l *quorum.Locker) {
-	needTime(t)
-	const tasks, rounds, name = 2, 40, "count"
-	file := filepath.Join(t.TempDir(), "number")
-	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var theirs []<-chan answer
-	var ours sync.WaitGroup
-	for i := range tasks {
-		theirs = append(theirs, j.begin(fmt.Sprint("writer", i), "count", "write", name, file, rounds),
-			j.begin(fmt.Sprint("reader", i), "look", "read", name, file, rounds))
+	const rounds, name = 40, "count"
+	counted(t, j, 2*rounds, func(file string, theirs func(thread, verb, kind, name string), ours *sync.WaitGroup, i int) {
+		theirs(fmt.Sprint("writer", i), "count", "write", name)
+		theirs(fmt.Sprint("reader", i), "look", "read", name)
 		ours.Go(func() {
 			during(t, l, name, rounds, func() {
 				if _, err := add(file); err != nil {
@@ -124,16 +115,7 @@ func countAndLook(t *testing.T, j *java, l *quorum.Locker) {
 				}
 			}, quorum.WithRead())
 		})
-	}
-	ours.Wait()
-	for _, call := range theirs {
-		if a := j.end(call); a.value != "alone" {
-			t.Errorf("Java counted: %s", a.value)
-		}
-	}
-	if text, err := os.ReadFile(file); err != nil || string(text) != strconv.Itoa(2*tasks*rounds) {
-		t.Errorf("the number is %s, want %d (%v)", text, 2*tasks*rounds, err)
-	}
+	})
 }
 
 // The end of a writer lets in all readers that wait for it on the other side, not
@@ -142,20 +124,14 @@ func wakeAll(t *testing.T, j *java, l *quorum.Locker, addr string) {
 	needTime(t)
 	const name, readers = "wakeAll", 3
 	j.want("true", "a", "try", "write", name, patience, watchdog)
-	leases := make(chan *quorum.Lease, readers)
+	var leases []<-chan *quorum.Lease
 	for range readers {
-		go func() {
-			lease, err := l.Lock(background, name, quorum.WithRead(), quorum.WithWait(patience))
-			if err != nil {
-				t.Error(err)
-			}
-			leases <- lease
-		}()
+		leases = append(leases, waits(t, l, name, quorum.WithRead()))
 	}
 	awaitWaiter(t, addr, node.ReadWriteChannel(name))
 	j.want("true", "a", "unlock", "write", name)
-	for range readers {
-		if lease := <-leases; lease != nil {
+	for _, got := range leases {
+		if lease := <-got; lease != nil {
 			defer unlock(t, lease)
 		}
 	}
@@ -226,14 +202,7 @@ func downgradeOfJava(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	if _, err := sub.Receive(background); err != nil {
 		t.Fatal(err)
 	}
-	got := make(chan *quorum.Lease)
-	go func() {
-		lease, err := l.Lock(background, name, quorum.WithRead(), quorum.WithWait(patience))
-		if err != nil {
-			t.Error(err)
-		}
-		got <- lease
-	}()
+	got := waits(t, l, name, quorum.WithRead())
 	eventually(t, "Go waits", func() bool {
 		n, err := c.PubSubNumSub(background, channel).Result()
 		return err == nil && n[channel] == 2
@@ -353,9 +322,7 @@ func deadReaders(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	j.want("false", "b", "try", "write", theirs, 0, watchdog)
 	unlock(t, mine)
 	j.want("true", "b", "try", "write", theirs, 0, watchdog)
-	if a := j.do("a", "unlock", "read", theirs); !strings.Contains(a.value, "IllegalMonitorStateException") {
-		t.Errorf("the dead reader's unlock: %s", a.value)
-	}
+	j.isNotOwner("read", theirs)
 
 	j.want("true", "a", "try", "read", ours, 0, watchdog)
 	mine = lock(t, l, ours, quorum.WithRead(), quorum.WithFixedLease(short))
@@ -379,27 +346,11 @@ func forceShared(t *testing.T, j *java, l *quorum.Locker) {
 		j.want("true", "a", "try", "write", name, 0, watchdog)
 	}
 	for mode, lease := range leases {
-		<-lease.Context().Done()
-		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
-			t.Errorf("Go's lease to %s ended with %v", mode, err)
-		}
-		if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-			t.Errorf("Go's unlock: %v", err)
-		}
+		lost(t, lease)
 		j.want("true", "a", "unlock", "write", "force-"+mode) // Go's unlock left it alone
 	}
 	for _, mode := range []string{"read", "write"} {
-		name := "forceOfJava-" + mode
-		j.want("true", "a", "try", mode, name, 0, watchdog)
-		if broken, err := l.Break(background, name); !broken || err != nil {
-			t.Errorf("Go broke it: %v, %v", broken, err)
-		}
-		lease := lock(t, l, name, quorum.WithWrite())
-		j.want("false", "a", "held", mode, name)
-		if a := j.do("a", "unlock", mode, name); !strings.Contains(a.value, "IllegalMonitorStateException") {
-			t.Errorf("Java's unlock: %s", a.value)
-		}
-		unlock(t, lease)
+		broken(t, j, l, mode, "forceOfJava-"+mode, quorum.WithWrite())
 	}
 }
 
@@ -409,14 +360,7 @@ func intent(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	needTime(t)
 	const name = "intent"
 	j.want("true", "a", "try", "read", name, 0, watchdog)
-	got := make(chan *quorum.Lease)
-	go func() {
-		lease, err := l.Lock(background, name, quorum.WithWrite(), quorum.WithWait(patience))
-		if err != nil {
-			t.Error(err)
-		}
-		got <- lease
-	}()
+	got := waits(t, l, name, quorum.WithWrite())
 	eventually(t, "the writer waits", func() bool { return c.Exists(background, node.QueueKey(name)).Val() == 1 })
 	held(t, l, name, quorum.WithRead())
 	in, out := "b", "a"
@@ -461,10 +405,7 @@ func plainBesideShared(t *testing.T, j *java, l *quorum.Locker, c *redis.Client)
 	if c.Exists(background, name).Val() != 0 {
 		t.Error("Redisson's readers now leave plain locks alone")
 	}
-	<-lease.Context().Done()
-	if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("Go's lease ended with %v", err)
-	}
+	lost(t, lease)
 }
 
 // Renewals of one side do not shorten what readers of the other have; but those of
@@ -530,9 +471,7 @@ func TestReadersRenew(t *testing.T) {
 		t.Errorf("after Java has left the lock has %v", left)
 	}
 	unlock(t, lock(t, l, "reads", quorum.WithWrite()))
-	if a := j.do("a", "unlock", "write", "reads"); !strings.Contains(a.value, "IllegalMonitorStateException") {
-		t.Error("Redisson's writer kept its lock though it has read meanwhile")
-	}
+	j.isNotOwner("write", "reads") // as it has read meanwhile
 	j.want("true", "a", "try", "read", "goLonger", 0, watchdog)
 	eventually(t, "Java shortens it", func() bool {
 		left, _ := rest(t, c, "goLonger")

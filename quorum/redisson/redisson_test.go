@@ -115,6 +115,44 @@ func unlock(t *testing.T, lease *quorum.Lease) {
 	}
 }
 
+// waits has Go wait for a lock.
+func waits(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) <-chan *quorum.Lease {
+	got := make(chan *quorum.Lease, 1)
+	go func() {
+		lease, err := l.Lock(background, name, append(opts, quorum.WithWait(patience))...)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- lease
+	}()
+	return got
+}
+
+// lost waits until a lease has ended because it was lost, and unlocks it.
+func lost(t *testing.T, lease *quorum.Lease) {
+	t.Helper()
+	<-lease.Context().Done()
+	if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
+		t.Errorf("Go's lease ended with %v", err)
+	}
+	if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
+		t.Errorf("Go's unlock: %v", err)
+	}
+}
+
+// broken has Go break what Java holds, and take it.
+func broken(t *testing.T, j *java, l *quorum.Locker, kind, name string, opts ...quorum.Option) {
+	t.Helper()
+	j.want("true", "a", "try", kind, name, patience, watchdog)
+	if broken, err := l.Break(background, name); !broken || err != nil {
+		t.Errorf("Go broke it: %v, %v", broken, err)
+	}
+	lease := lock(t, l, name, opts...)
+	j.want("false", "a", "held", kind, name)
+	j.isNotOwner(kind, name)
+	unlock(t, lease)
+}
+
 func held(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -328,19 +366,10 @@ func since(t *testing.T, most time.Duration, start, end time.Time) time.Duration
 // Tasks of both sides add to a number in a file, by reading and writing it, and
 // each looks whether it was alone.
 func count(t *testing.T, j *java, l *quorum.Locker, s sharing) {
-	needTime(t)
-	const tasks, rounds = 2, 50
+	const rounds = 50
 	name := "count-" + s.name()
-	file := filepath.Join(t.TempDir(), "number")
-	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var theirs []<-chan answer
-	for i := range tasks {
-		theirs = append(theirs, j.begin(fmt.Sprint("counter", i), "count", s.kind, name, file, rounds))
-	}
-	var ours sync.WaitGroup
-	for range tasks {
+	counted(t, j, 2*rounds, func(file string, theirs func(thread, verb, kind, name string), ours *sync.WaitGroup, i int) {
+		theirs(fmt.Sprint("counter", i), "count", s.kind, name)
 		ours.Go(func() {
 			during(t, l, name, rounds, func() {
 				before, err := add(file)
@@ -349,6 +378,22 @@ func count(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 				}
 			}, s.options()...)
 		})
+	})
+}
+
+// counted has two tasks of each side add to a number in a file, each for half as often as adds says.
+func counted(t *testing.T, j *java, adds int, start func(file string, theirs func(thread, verb, kind, name string), ours *sync.WaitGroup, i int)) {
+	needTime(t)
+	file := filepath.Join(t.TempDir(), "number")
+	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var theirs []<-chan answer
+	var ours sync.WaitGroup
+	for i := range 2 {
+		start(file, func(thread, verb, kind, name string) {
+			theirs = append(theirs, j.begin(thread, verb, kind, name, file, adds/2))
+		}, &ours, i)
 	}
 	ours.Wait()
 	for _, call := range theirs {
@@ -356,8 +401,8 @@ func count(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 			t.Errorf("Java counted: %s", a.value)
 		}
 	}
-	if text, err := os.ReadFile(file); err != nil || string(text) != strconv.Itoa(2*tasks*rounds) {
-		t.Errorf("the number is %s, want %d (%v)", text, 2*tasks*rounds, err)
+	if text, err := os.ReadFile(file); err != nil || string(text) != strconv.Itoa(2*adds) {
+		t.Errorf("the number is %s, want %d (%v)", text, 2*adds, err)
 	}
 }
 
@@ -393,24 +438,8 @@ func add(file string) (before int, err error) {
 func force(t *testing.T, j *java, l *quorum.Locker) {
 	lease := lock(t, l, "force")
 	j.want("true", "a", "force", "plain", "force")
-	<-lease.Context().Done()
-	if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("Go's lease ended with %v", err)
-	}
-	if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("Go's unlock: %v", err)
-	}
-
-	j.want("true", "a", "try", "plain", "force", patience, watchdog)
-	if broken, err := l.Break(background, "force"); !broken || err != nil {
-		t.Errorf("Go broke it: %v, %v", broken, err)
-	}
-	lease = lock(t, l, "force")
-	j.want("false", "a", "held", "plain", "force")
-	if a := j.do("a", "unlock", "plain", "force"); !strings.Contains(a.value, "IllegalMonitorStateException") {
-		t.Errorf("Java's unlock: %s", a.value)
-	}
-	unlock(t, lease)
+	lost(t, lease)
+	broken(t, j, l, "plain", "force")
 }
 
 // Go's release does not wake a Java thread that waits for a fair lock. The thread sleeps until
