@@ -1,8 +1,13 @@
 package quorum_test
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,5 +71,57 @@ func TestImportsRunOneWay(t *testing.T) {
 				t.Errorf("/node/redisnode imports %s", dep)
 			}
 		}
+	}
+}
+
+// What package quorum may do to the machine that it runs on, with the packages it is made of: nothing but this. It opens
+// no file and no connection and starts no program. From the other packages that are listed it may use everything: they only compute,
+// or draw random bits.
+func TestMayDo(t *testing.T) {
+	computes := strings.Fields(`bytes cmp container/heap context crypto/rand encoding/base64 encoding/binary encoding/json errors fmt
+		iter log/slog maps math math/bits slices strconv strings sync sync/atomic time unicode unicode/utf8
+		` + module + "/clock " + module + "/node")
+	uses := map[string][]string{
+		"os":                    {"Executable", "Getpid", "Hostname"},
+		"path/filepath":         {"Base"},
+		"golang.org/x/sys/unix": {"CLOCK_BOOTTIME", "CLOCK_MONOTONIC", "ClockGettime", "Timespec"},
+	}
+	files := 0
+	for _, dir := range []string{".", "../node", "../clock"} {
+		all, err := filepath.Glob(dir + "/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range all {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			files++
+			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			allowed := make(map[string][]string) // by the name of the package in this file
+			for _, i := range file.Imports {
+				path, _ := strconv.Unquote(i.Path.Value)
+				switch {
+				case i.Name == nil && uses[path] != nil:
+					allowed[filepath.Base(path)] = uses[path]
+				case i.Name != nil || !slices.Contains(computes, path):
+					t.Errorf("%s imports %s", name, path)
+				}
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok {
+					if pkg, ok := s.X.(*ast.Ident); ok && allowed[pkg.Name] != nil && !slices.Contains(allowed[pkg.Name], s.Sel.Name) {
+						t.Errorf("%s uses %s.%s", name, pkg.Name, s.Sel.Name)
+					}
+				}
+				return true
+			})
+		}
+	}
+	if files < 30 {
+		t.Errorf("%d files", files)
 	}
 }
