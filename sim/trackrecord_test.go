@@ -9,19 +9,20 @@ import (
 	"testing"
 )
 
-// trackRecord returns the page of bugs.
-func trackRecord(t *testing.T) string {
-	content, err := os.ReadFile("../docs/evidence/track-record.md")
+// evidence returns a page.
+func evidence(t *testing.T, name string) string {
+	t.Helper()
+	content, err := os.ReadFile("../docs/evidence/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(content)
 }
 
-// The plans, tests, rules and mutants that the page names exist, and it names each saved plan.
+// The plans, tests, rules and mutants that two pages name exist, and one names each saved plan.
 func TestTrackRecord(t *testing.T) {
-	page := trackRecord(t)
-	for _, link := range regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`).FindAllStringSubmatch(page, -1) {
+	page := evidence(t, "track-record.md")
+	for _, link := range regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`).FindAllStringSubmatch(page+evidence(t, "threats.md"), -1) {
 		name, want := link[1], ""
 		switch {
 		case strings.HasPrefix(name, "Test"):
@@ -48,7 +49,7 @@ func TestTrackRecord(t *testing.T) {
 
 // The table at the top of the page has the numbers of its rows.
 func TestTrackRecordCounts(t *testing.T) {
-	page := trackRecord(t)
+	page := evidence(t, "track-record.md")
 	_, counts, _ := strings.Cut(page, "\n| |")
 	header, _, _ := strings.Cut(counts, " |\n")
 	finders := strings.Split(strings.TrimSpace(header), " | ")

@@ -270,6 +270,12 @@ func TestVersion(t *testing.T) {
 			t.Errorf("%s does not require %s", module, release)
 		}
 	}
+	if cited := first("CITATION.cff", `^version: (.*)$`); release != "v"+cited {
+		t.Errorf("the release is %s, and CITATION.cff has %s", release, cited)
+	}
+	if image, tested := first("Dockerfile", `^FROM (golang:\S+)`), first(".github/workflows/ci.yml", `(golang:\S+)$`); image != tested {
+		t.Errorf("the container is built with %s, and tested with %s", image, tested)
+	}
 	if have, want := first("Dockerfile", `^FROM golang:(\d+\.\d+)`), first("go.mod", `^go (\d+\.\d+)`); have != want {
 		t.Errorf("the container has Go %s, and go.mod asks for %s", have, want)
 	}
