@@ -9,7 +9,7 @@
 // does not break the old engine may need what its simulator could not do yet.
 //
 // It needs git with the whole history, and takes some ten seconds for each plan. The exit status is 0 if
-// every plan is sound on this tree, 1 if one is not, 2 if it cannot be told.
+// every plan is sound on this tree, 1 if one is not, 2 if nobody can tell.
 package main
 
 import (

@@ -26,7 +26,7 @@ func TestBugsOf(t *testing.T) {
 			t.Errorf("%+v: %v", b, err)
 		}
 	}
-	if i := slices.IndexFunc(all, func(b *bug) bool { return b.Plan == "resumed-beside-a-broken-lease" }); i < 0 || all[i].Fixed != "3e6a385" {
+	if i := slices.IndexFunc(all, func(b *bug) bool { return b.Plan == "healing-behind-downgrade" }); i < 0 || all[i].Fixed != "3e6a385" {
 		t.Errorf("the second plan of a row: %+v", all)
 	}
 }
@@ -69,7 +69,7 @@ func TestBeforeTheFix(t *testing.T) {
 		t.Skip("the history of this clone is not whole")
 	}
 	var out strings.Builder
-	fixed, err := run(t.Context(), []string{"resumed-beside-a-broken-lease"}, &out)
+	fixed, err := run(t.Context(), []string{"healing-behind-downgrade"}, &out)
 	if err != nil || !fixed || !strings.Contains(out.String(), "1 plans: before the fix 1 broke the engine") {
 		t.Errorf("%v, %v: %s", fixed, err, out.String())
 	}
