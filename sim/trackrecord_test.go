@@ -22,7 +22,7 @@ func evidence(t *testing.T, name string) string {
 // The plans, tests, rules and mutants that two pages name exist, and one names each saved plan.
 func TestTrackRecord(t *testing.T) {
 	page := evidence(t, "track-record.md")
-	for _, link := range regexp.MustCompile(`\[([^]]+)\]\(([^)]+)\)`).FindAllStringSubmatch(page+evidence(t, "threats.md"), -1) {
+	for _, link := range regexp.MustCompile(`\[([^]]+)\]\(([^)#]+)[^)]*\)`).FindAllStringSubmatch(page+evidence(t, "threats.md"), -1) {
 		name, want := link[1], ""
 		switch {
 		case strings.HasPrefix(name, "Test"):
