@@ -247,6 +247,10 @@ func LabelName(process string) string { return labelPrefix + process }
 // published, and its fence stays. No other lock can have that name.
 func AskName(owner string) string { return askPrefix + owner }
 
+// SettingsName is the name of the lock whose readers are the settings of programs: texts for people. No
+// other lock can have that name.
+const SettingsName = labelPrefix + "settings"
+
 // redissons is Redisson's rule for keys that belong to a name: the name goes into braces,
 // so that a cluster keeps both in one slot, unless it has a brace already.
 func redissons(b []byte, prefix, name string) []byte {

@@ -19,6 +19,7 @@ type config struct {
 	uuid  string // of the Locker: its owners begin with it
 
 	deployment string // the nodes' names, sorted
+	settings   string // see settingsOf
 
 	events *backlog[Event] // for Options.Observe; nil if that is
 	lines  *backlog[entry] // for Options.Logger; nil if that is

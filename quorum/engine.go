@@ -29,6 +29,7 @@ type engine struct {
 	handovers *handovers
 	releases  *releases
 	labels    *labels
+	others    *others
 
 	calls   int          // under way
 	closed  bool         // no more of them may begin
@@ -78,6 +79,7 @@ func newEngine(c *config) *engine {
 	e.releases = &releases{engine: e, reached: make([]clock.Instant, len(c.nodes))}
 	e.voters.recovered = e.releases.reach
 	e.labels = &labels{engine: e, known: map[string]string{c.uuid: c.opts.Label}}
+	e.others = &others{engine: e, told: make(map[string]bool)}
 	return e
 }
 

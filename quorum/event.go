@@ -25,7 +25,7 @@ type Event struct {
 	Name  string     // the lock's name, or several with commas between
 	Owner string     // the owner's field on the nodes
 	Token node.Token // the lease's fencing token
-	Node  string     // which node, for EventNodeFailed, EventNodeRecovered, EventNodeAbstains and EventHealed
+	Node  string     // which node, for EventNodeFailed, EventNodeRecovered, EventNodeAbstains, EventHealed and EventSettingsDiffer
 
 	// Took is how long it took: the whole call for EventAcquired and EventNotAcquired, one
 	// attempt for EventAttemptFailed, one round for EventExtended, EventReleased and EventDowngraded.
@@ -41,8 +41,8 @@ type Event struct {
 	// Waited says that the call had an EventWaiting, for EventAcquired and EventNotAcquired.
 	Waited bool
 
-	// Err is the reason of EventNotAcquired, EventAttemptFailed, EventExtendFailed, EventLost and
-	// EventNodeFailed; see also Cause. For EventReleased and EventDowngraded it is the error that Unlock
+	// Err is the reason of EventNotAcquired, EventAttemptFailed, EventExtendFailed, EventLost,
+	// EventNodeFailed and EventSettingsDiffer; see also Cause. For EventReleased and EventDowngraded it is the error that Unlock
 	// returned, or would have returned if Close released the lease.
 	Err error
 }
@@ -56,26 +56,27 @@ type Event struct {
 type EventKind uint8
 
 const (
-	EventAcquired      EventKind = iota + 1 // a lease was granted, or resumed
-	EventAttemptFailed                      // one attempt was not granted; Lock goes on waiting
-	EventExtended                           // a lease was renewed or extended
-	EventExtendFailed                       // a renewal was not granted; it may be tried again
-	EventLost                               // a lease ended before it was unlocked
-	EventReleased                           // a lease was unlocked, or the Locker closed
-	EventHealed                             // a node that had lost a lease's key got it back
-	EventNodeFailed                         // a node does not answer, or refuses commands of a kind; also one that never answered
-	EventNodeRecovered                      // a node that had failed answered again, or for the first time
-	EventDowngraded                         // a writer's lease became a reader's
-	EventDetached                           // a lease was detached: it ends here, and not on the nodes
-	EventNodeAbstains                       // a node answers, but is ignored for a while: it may have forgotten locks
-	EventWaiting                            // a call has to wait for the lock
-	EventNotAcquired                        // a call ended without a lease
-	EventsLeftOut                           // events before this one did not reach Options.Observe, which is too slow
+	EventAcquired       EventKind = iota + 1 // a lease was granted, or resumed
+	EventAttemptFailed                       // one attempt was not granted; Lock goes on waiting
+	EventExtended                            // a lease was renewed or extended
+	EventExtendFailed                        // a renewal was not granted; it may be tried again
+	EventLost                                // a lease ended before it was unlocked
+	EventReleased                            // a lease was unlocked, or the Locker closed
+	EventHealed                              // a node that had lost a lease's key got it back
+	EventNodeFailed                          // a node does not answer, or refuses commands of a kind; also one that never answered
+	EventNodeRecovered                       // a node that had failed answered again, or for the first time
+	EventDowngraded                          // a writer's lease became a reader's
+	EventDetached                            // a lease was detached: it ends here, and not on the nodes
+	EventNodeAbstains                        // a node answers, but is ignored for a while: it may have forgotten locks
+	EventWaiting                             // a call has to wait for the lock
+	EventNotAcquired                         // a call ended without a lease
+	EventsLeftOut                            // events before this one did not reach Options.Observe, which is too slow
+	EventSettingsDiffer                      // another program has other settings, or had until a moment ago: both may hold one lock
 )
 
 var eventNames = [...]string{"", "acquired", "attempt failed", "extended", "extend failed", "lost",
 	"released", "healed", "node failed", "node recovered", "downgraded", "detached",
-	"node abstains", "waiting", "not acquired", "events left out"}
+	"node abstains", "waiting", "not acquired", "events left out", "settings differ"}
 
 func (k EventKind) String() string {
 	if k == 0 || int(k) >= len(eventNames) {

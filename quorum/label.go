@@ -49,6 +49,7 @@ func (x *labels) keep() {
 			}
 		})
 	}
+	x.others.compare(token, c.TTL)
 }
 
 // maxLabels is of how many processes a report has the labels.

@@ -91,14 +91,14 @@ func TestLabelLastsAsLongAsLeases(t *testing.T) {
 		w.nodes[0].Restart(true)
 		time.Sleep(5 * time.Minute)
 		equal(t, label(renewed.Owner()), "shop-2 worker", "the label of a renewed lease")
-		equal(t, labels(w), 3, "keys of labels on 3 nodes, of one Locker")
+		equal(t, labels(w), 9, "keys on 3 nodes, of one label and of the settings, which are a lock and its reader")
 		unlock(t, renewed)
 		time.Sleep(61 * time.Second)
 		equal(t, labels(w), 0, "keys of labels are left")
 	})
 }
 
-// labels counts the keys of labels on all nodes.
+// labels counts the keys of labels and settings on all nodes.
 func labels(w *world) (n int) {
 	for _, each := range w.nodes {
 		each.Do(func(s *model.Server, now model.Time) {
@@ -127,8 +127,8 @@ func TestLabelIsWrittenRarely(t *testing.T) {
 		})
 		return n
 	}
-	if without, with := commands(quorum.NoLabel), commands("me"); with != without+6 {
-		t.Errorf("%d commands without a label, %d with one: it should take two for each of 3 nodes", without, with)
+	if without, with := commands(quorum.NoLabel), commands("me"); with != without+15 {
+		t.Errorf("%d commands without a label, %d with one: it should take two for each of 3 nodes, and three for settings", without, with)
 	}
 }
 

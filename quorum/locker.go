@@ -54,6 +54,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		}
 		names[n.Name()] = true
 	}
+	same := settingsOf(nodes, &opts) // before prefixed hides replicas
 	if opts.Prefix != "" {
 		nodes = slices.Clone(nodes)
 		for i, n := range nodes {
@@ -68,6 +69,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		uuid:  node.NewProcess(opts.Random(), opts.Random()),
 
 		deployment: strings.Join(slices.Sorted(maps.Keys(names)), ","),
+		settings:   same,
 	})}
 	l.config.report()
 	l.clock.Go(l.serve)

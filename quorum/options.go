@@ -130,7 +130,8 @@ type Options struct {
 	//
 	// Each node keeps it in one key for the Locker, however many locks it has. The key is written
 	// while the Locker acquires, waits for, renews or extends locks, at most once in half of MaxLease, and
-	// expires after twice MaxLease.
+	// expires after twice MaxLease. With it the Locker leaves its number of nodes, replicas, MaxLease and Grace, and
+	// reports those of others that differ, as an [EventSettingsDiffer] and in the log.
 	Label string
 
 	// Observe receives every event; nil means none. One goroutine calls it, with one event after the
@@ -150,7 +151,7 @@ type Options struct {
 	// is called by one goroutine at a time. It must not call the Locker; while it blocks, commands are late.
 	Steps func(line string)
 
-	// Logger gets lost leases as errors. It gets warnings for nodes that fail, that are
+	// Logger gets lost leases and settings that differ as errors. It gets warnings for nodes that fail, that are
 	// ignored because they restarted or are listed twice, and for leases that reach
 	// their MaxHold. Its handler may block, as Observe may: 4,096 lines wait for it, and the log
 	// says how many did not fit. Nil means no log.

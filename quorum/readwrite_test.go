@@ -374,7 +374,7 @@ func TestRealReadersAndWriters(t *testing.T) {
 		}
 	}
 	c.wait(time.Minute)
-	eventually(t, "no key is left", func() bool { return keys(t, all, "x")+keys(t, all, "*rwlock_timeout*") == 0 })
+	eventually(t, "no key is left", func() bool { return keys(t, all, "x")+keys(t, all, "{x}:*") == 0 })
 
 	// A downgrade lets in who waits elsewhere.
 	a, b := connect(t, all, quorum.Options{}), connect(t, all, quorum.Options{})

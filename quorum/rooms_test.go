@@ -21,7 +21,7 @@ var rooms = []struct {
 }{
 	{"words: what users read", []string{"doc", "errors", "event", "backlog"}},
 	{"what decides", []string{"options", "config", "claim", "ballot", "tally", "nextstep", "findings", "tokens", "voters", "report"}},
-	{"the engine", []string{"engine", "timers", "request", "line", "limiter", "queue", "round", "waiter", "handover", "hold", "minhold", "readwrite", "renew", "release", "label", "asking", "steps"}},
+	{"the engine", []string{"engine", "timers", "request", "line", "limiter", "queue", "round", "waiter", "handover", "hold", "minhold", "readwrite", "renew", "release", "label", "settings", "asking", "steps"}},
 	{"what users call", []string{"locker", "with", "prefix", "lease", "inspect", "ask", "handle", "resume", "multilease"}},
 }
 

@@ -31,10 +31,11 @@ import (
 const doctorManual = `Checks all nodes at the same time for problems with locks: unreachable, a
 replica or replicated, dropping keys when memory is short, failing to save,
 restarted a moment ago, a clock that is off, listed twice, missing rights,
-programs of an older version next to new ones; of a URL with ?replicas=2 also
-whether its replicas follow it and confirm writes. For each finding it says
-what it means for a lock, and what to do. To test its rights it makes and
-removes keys under a name of its own, in one step. It changes nothing else.
+programs of an older version next to new ones, programs with different
+settings; of a URL with ?replicas=2 also whether its replicas follow it and
+confirm writes. For each finding it says what it means for a lock, and what to
+do. To test its rights it makes and removes keys under a name of its own, in one
+step. It changes nothing else.
 
 A server is not ready until it has run for the longest lease: programs ignore it
 until then, as it may have lost locks when it restarted. Wait, and run doctor
@@ -205,6 +206,7 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 	p.clock(ctx, client)
 	p.rights(ctx, client, o, name)
 	p.versions(ctx, client)
+	p.settings(ctx, client)
 	return p
 }
 
@@ -510,6 +512,27 @@ func (p *patient) versions(ctx context.Context, c *redis.Client) {
 		p.add(warning, fmt.Sprintf("programs of two versions are connected: %d with the old wait queue, %d with the new one", len(old), len(now)),
 			"they exclude each other, but do not wait in order: each version has its own queue, and wakes only its own waiters",
 			"upgrade all programs; one is counted only after it has waited for a lock")
+	}
+}
+
+// settings looks for programs whose settings differ. Those that are gone have no hold.
+func (p *patient) settings(ctx context.Context, c *redis.Client) {
+	texts, err := c.HKeys(ctx, node.SettingsName).Result()
+	var living []string
+	for _, text := range texts {
+		there, e := c.Exists(ctx, node.HoldKey(node.SettingsName, text)).Result()
+		err = cmp.Or(err, e)
+		if there > 0 {
+			living = append(living, text)
+		}
+	}
+	slices.Sort(living)
+	switch {
+	case err != nil:
+		p.add(fine, "cannot compare the settings of programs: "+err.Error(), "", "allow the user the keys redquorum_label:* and {redquorum_label:*")
+	case len(living) > 1:
+		p.add(warning, "programs use it with different settings: "+strings.Join(living, "; "),
+			"two of them may hold one lock at the same time", "give all programs the same nodes, replicas, MaxLease and Grace")
 	}
 }
 

@@ -14,7 +14,9 @@ import (
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/quorum"
 )
 
 // A diagnosis as a script sees it.
@@ -311,6 +313,45 @@ func TestDoctorUnfit(t *testing.T) {
 		!r.has(full.Addr(), "warning", "of its memory is used") || !r.has(full.Addr(), "unsafe", "OOM") ||
 		!r.has(unsaved.Addr(), "unsafe", "NOREPLICAS") ||
 		!r.has("", "unsafe", "usable nodes: 2 of 5") {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Programs that have another list of nodes or another MaxLease are seen while they live.
+func TestDoctorSettings(t *testing.T) {
+	t.Parallel()
+	var urls []string
+	for range 3 {
+		urls = append(urls, redisServer(t).URL())
+	}
+	program := func(name string, maxLease time.Duration, urls ...string) {
+		nodes, err := redisnode.Dial(urls...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := quorum.New(nodes, quorum.Options{MaxLease: maxLease, NoRestartGuard: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() })
+		if _, err := l.Lock(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var r report
+	const finding = "programs use it with different settings: "
+	program("a", 30*time.Second, urls...)
+	program("b", 30*time.Second, urls...)
+	if r = doctor(t, grownUp, urls...); r.has(r.Nodes[0].Node, "warning", finding) {
+		t.Errorf("equal settings: %+v", r)
+	}
+	program("c", time.Minute, urls[0])
+	eventually(t, "its settings", func() bool {
+		r = doctor(t, grownUp, urls...)
+		return r.has(r.Nodes[0].Node, "warning",
+			finding+"nodes 1, replicas [], MaxLease 1m0s, Grace 0s; nodes 3, replicas [], MaxLease 30s, Grace 0s")
+	})
+	if r.has(r.Nodes[1].Node, "warning", finding) {
 		t.Errorf("%+v", r)
 	}
 }

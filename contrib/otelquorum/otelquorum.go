@@ -191,6 +191,7 @@ func (m *Metrics) Observe(e quorum.Event) {
 		m.abstained.Add(background, 1, m.with("", "node", e.Node).add...)
 	case quorum.EventHealed:
 		m.healed.Add(background, 1, m.with("", "node", e.Node).add...)
+	case quorum.EventSettingsDiffer: // of no lock
 	case quorum.EventsLeftOut:
 		m.leftOut.Add(background, int64(e.Count))
 	default:

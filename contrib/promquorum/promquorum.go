@@ -141,6 +141,7 @@ func (c *Collector) Observe(e quorum.Event) {
 		c.abstained.WithLabelValues(e.Node).Inc()
 	case quorum.EventHealed:
 		c.healed.WithLabelValues(e.Node).Inc()
+	case quorum.EventSettingsDiffer: // of no lock
 	case quorum.EventsLeftOut:
 		c.leftOut.Add(float64(e.Count))
 	default:

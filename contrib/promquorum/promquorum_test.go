@@ -52,7 +52,7 @@ func BenchmarkOwnCost(b *testing.B) { metricstest.BenchmarkOwnCost(b, measured) 
 // Names, units and types are as Prometheus wants them, and each metric has a help text.
 func TestNames(t *testing.T) {
 	c := promquorum.New(nil)
-	for k := range quorum.EventsLeftOut + 1 {
+	for k := range quorum.EventSettingsDiffer + 1 {
 		c.Observe(quorum.Event{Kind: k, Node: "n"})
 	}
 	if problems, err := testutil.CollectAndLint(c); err != nil || len(problems) > 0 {

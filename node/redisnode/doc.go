@@ -122,6 +122,8 @@
 //	~redquorum_label:* ~redquorum_fence:{redquorum_label:*
 //	~redquorum_readers:{redquorum_label:* ~redquorum_waitqueue:{redquorum_label:*
 //
+// and, to compare its settings with those of others, also ~{redquorum_label:* and ~redquorum_waitplace:{redquorum_label:*
+//
 // To ask holders to finish (quorum.Locker.Ask), and to be asked,
 //
 //	~redquorum_ask:* ~redquorum_fence:{redquorum_ask:*
