@@ -11,7 +11,7 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
-// olderCommit is that of v0.1.0: programs of it share locks with those of this commit.
+// olderCommit is the first whose programs say that they are v0.1.0.
 const olderCommit = "0d29e66"
 
 // olderProgram builds the command of that commit.
