@@ -73,6 +73,7 @@ func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 
 // clean deletes the keys of a plan's names. Others of a lock expire within seconds.
 func clean(servers []redisnode.Server, p *faults.Plan, prefix string) error {
+	time.Sleep(p.Lock.Timeout) // a busy server may still have commands of an interrupted run before it
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	errs := make([]error, len(servers))
