@@ -102,6 +102,7 @@ func run(ctx context.Context, args []string, out io.Writer) (fixed bool, err err
 		if err := h.show(ctx, b); err != nil {
 			return false, err
 		}
+		fmt.Fprintf(os.Stderr, "%s, before %s: %s; now: %s\n", b.Plan, b.Fixed, b.Before, b.Now)
 	}
 	fixed = !slices.ContainsFunc(all, func(b *bug) bool { return b.Now == sim.Unsafe || b.Now == sim.Stuck })
 	switch {
