@@ -46,6 +46,8 @@ func (p *Plan) check() *wrong {
 		return w("work names", "work names is %d; want 1 to %d", p.Work.Names, MaxNames)
 	case p.Work.Tasks < 1 || p.Work.Tasks > maxTasks:
 		return w("work tasks", "work tasks is %d; want 1 to %d", p.Work.Tasks, maxTasks)
+	case p.Work.Step < 0 || p.Work.Step > maxStep:
+		return w("work step", "work step is %s; want 0 to %s", formatDuration(p.Work.Step), formatDuration(maxStep))
 	case l.Lease <= 0 || l.MaxLease < l.Lease || l.MaxLease > MaxLease:
 		return w("lock lease, lock maxlease", "lock lease is %s and maxlease %s; want 0 < lease <= maxlease, and at most %s",
 			formatDuration(l.Lease), formatDuration(l.MaxLease), formatDuration(MaxLease))

@@ -46,7 +46,9 @@
 //	              hold=, 12.5% if left out; late= of writes to the resource, which
 //	              arrive up to two leases later (the lock is held until then), 6.25%
 //	              if left out; try= fixed= long= extend= cancel= nest= close= drop=; short= of
-//	              leases, that last a tenth of lease=;
+//	              leases, that last a tenth of lease=; step=TIME, which each step of
+//	              a process takes its processor: an answer, a notice, a timer or a task
+//	              that comes meanwhile waits its turn (not on real servers);
 //	              hand= of holds, that are detached and resumed by a client; break=
 //	              and inspect= of acquisitions, before which the name is unlocked by
 //	              force, or inspected; bound= of acquisitions that wait, that do so for

@@ -290,6 +290,7 @@ func TestParseErrors(t *testing.T) {
 		{"work names=200000000", "line 2: work names is 200000000; want 1 to 1000"},
 		{"lock lease=3ms", "line 2: lock lease is 3ms, and the allowance for drift of clocks takes 2.03ms of it"},
 		{"lock lease=5ms drift=40%", "line 2: lock lease is 5ms, and the allowance for drift of clocks takes 4ms of it"},
+		{"work step=11ms", "line 2: work step is 11ms; want 0 to 10ms"},
 		{"work short=10%\nlock lease=40ms", "line 3: lock lease is 40ms, and the allowance for drift of clocks takes 2.04ms of a tenth of it"},
 		{"lock lease=240h grace=240h", "line 2: lock lease is 240h and maxlease 240h; want 0 < lease <= maxlease, and at most 24h"},
 		{"nodes 3\nlock guard=off need=1\nclients 2", "line 3: lock need is 1"},
@@ -308,7 +309,7 @@ func TestParseErrors(t *testing.T) {
 
 // A seed always gives the same plan, and most seeds give different ones.
 func TestGenerate(t *testing.T) {
-	seen, short := make(map[string]bool), 0
+	seen, short, steps := make(map[string]bool), 0, 0
 	verbs, modes, tasks := make(map[faults.Verb]int), make(map[faults.Verb]map[faults.Mode]int), make(map[int]int)
 	for _, v := range []faults.Verb{faults.Crash, faults.Demote} {
 		modes[v] = make(map[faults.Mode]int)
@@ -325,6 +326,9 @@ func TestGenerate(t *testing.T) {
 		tasks[p.Work.Tasks]++
 		if p.Work.Short > 0 {
 			short++
+		}
+		if p.Work.Step > 0 {
+			steps++
 		}
 		for i, e := range p.Events {
 			verbs[e.Verb]++
@@ -361,6 +365,9 @@ func TestGenerate(t *testing.T) {
 	}
 	if short == 0 || short > 100 {
 		t.Errorf("of 500 plans %d have leases of different lengths", short)
+	}
+	if steps < 40 || steps > 90 {
+		t.Errorf("of 500 plans %d have steps that take time, instead of one in eight", steps)
 	}
 	p := faults.Generate(1, faults.Profile{Nodes: 7, Clients: 6, Length: time.Minute})
 	if p.Nodes != 7 || p.Clients != 6 || p.Length != time.Minute {

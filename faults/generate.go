@@ -590,4 +590,7 @@ func (g *generator) options(p *Plan) {
 	if g.below(8) == 0 {
 		w.Label = pick(g, Percent(50), Percent(100))
 	}
+	if g.below(8) == 0 {
+		w.Step = min(pick(g, 100*time.Microsecond, 500*time.Microsecond, 2*time.Millisecond), l.Timeout/50) // else no attempt is in time
+	}
 }

@@ -119,19 +119,20 @@ var Mistakes = map[Mistake]string{
 // Work is what a client does that has no steps of its own among the events:
 // acquire, hold, write to the resource, release, think, and again.
 type Work struct {
-	Names  int   // how many locks there are; each task picks one each time
-	Tasks  int   // of each client, that do all this at the same time
-	Hold   Range // how long the lock is held, but see Expiring and Late
-	Think  Range // between two acquisitions
-	Try    Ratio // of acquisitions, that do not wait
-	Fixed  Ratio // of leases, that are not renewed
-	Long   Ratio // of leases, that are longer than the usual, up to the longest
-	Short  Ratio // of leases, that last a tenth of the usual
-	Extend Ratio // of holds, that extend by hand
-	Cancel Ratio // of acquisitions, that are canceled on the way
-	Nest   Ratio // of holds, that acquire their name again
-	Close  Ratio // of holds, at whose end the process closes its Locker, ends, and starts again
-	Drop   Ratio // of lost leases, that are not unlocked
+	Names  int           // how many locks there are; each task picks one each time
+	Tasks  int           // of each client, that do all this at the same time
+	Hold   Range         // how long the lock is held, but see Expiring and Late
+	Think  Range         // between two acquisitions
+	Step   time.Duration // of its processor that each step of a process takes, while other events wait
+	Try    Ratio         // of acquisitions, that do not wait
+	Fixed  Ratio         // of leases, that are not renewed
+	Long   Ratio         // of leases, that are longer than the usual, up to the longest
+	Short  Ratio         // of leases, that last a tenth of the usual
+	Extend Ratio         // of holds, that extend by hand
+	Cancel Ratio         // of acquisitions, that are canceled on the way
+	Nest   Ratio         // of holds, that acquire their name again
+	Close  Ratio         // of holds, at whose end the process closes its Locker, ends, and starts again
+	Drop   Ratio         // of lost leases, that are not unlocked
 
 	// Expiring is the share of holds that last about as long as the lease, between 0.9 and 1.1 times
 	// it, and not as Hold says. Late is the share of writes to the resource that arrive up to two
@@ -153,6 +154,9 @@ type Work struct {
 	Joint   Ratio // of acquisitions, that lock some names here and Far elsewhere, as one
 	Chain   Ratio // of holds, under which a later name is waited for: all lock in one order
 }
+
+// maxStep is how long a step may take: with more a process would do nothing but catch up.
+const maxStep = 10 * time.Millisecond
 
 // maxTasks is how many tasks a client may have.
 const maxTasks = 8

@@ -195,7 +195,7 @@ func (p *Plan) blocks() []block {
 			}, func() string { return string(l.Mistake) }},
 		}},
 		{"work", []field{
-			number("names", &w.Names), number("tasks", &w.Tasks), ranged("hold", &w.Hold), share("expiring", &w.Expiring), share("late", &w.Late), ranged("think", &w.Think),
+			number("names", &w.Names), number("tasks", &w.Tasks), ranged("hold", &w.Hold), share("expiring", &w.Expiring), share("late", &w.Late), ranged("think", &w.Think), unless(w.Step == 0, duration("step", &w.Step)),
 			share("try", &w.Try), share("fixed", &w.Fixed), share("long", &w.Long), unless(w.Short == 0, share("short", &w.Short)), share("extend", &w.Extend),
 			share("cancel", &w.Cancel), share("nest", &w.Nest), share("close", &w.Close), share("drop", &w.Drop),
 			unless(w.Hand == 0, share("hand", &w.Hand)), unless(w.Break == 0, share("break", &w.Break)),

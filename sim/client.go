@@ -28,9 +28,12 @@ type Client struct {
 	strobe time.Duration
 	slept  int64 // when it was suspended
 
-	stopped int // how many faults stop it
+	stopped int  // how many faults stop it
+	busy    bool // it computes
+	steps   int  // that it has taken, if they cost time
 	dead    bool
 	backlog []backlog
+	overdue []overdue
 	tasks   []*task
 
 	sweepAt  int64         // when the commands are looked at that have a deadline; 0: not
@@ -73,7 +76,7 @@ type Client struct {
 	served   bool // it got every lock in the end
 }
 
-// A backlog is an event that a stopped process handles when it goes on. An empty one is a sweep.
+// A backlog is an event that a process handles when it goes on, as it is stopped or computes. An empty one is a sweep.
 type backlog struct {
 	task    *task
 	message *message
@@ -327,6 +330,80 @@ func (b borrowed) Close() error {
 	return nil
 }
 
+// waits reports whether the process can handle nothing now.
+func (c *Client) waits() bool { return c.stopped > 0 || c.busy }
+
+// comes is called for each event that the process has to handle.
+func (c *Client) comes(b backlog) {
+	switch {
+	case c.dead && b.message == nil:
+	case c.waits() && !c.dead:
+		c.keeps(b)
+	default:
+		c.take(b)
+	}
+}
+
+// keeps lets an event wait.
+func (c *Client) keeps(b backlog) {
+	if c.stopped == 0 { // for the checks a process that computes is as one that was stopped
+		if len(c.backlog) == 0 {
+			c.halted = c.w.now
+		}
+		c.stops++
+	}
+	c.backlog = append(c.backlog, b)
+}
+
+// take handles an event.
+func (c *Client) take(b backlog) {
+	switch {
+	case b.task != nil:
+		c.w.runnable = append(c.w.runnable, b.task)
+		return // it computes when the task has run
+	case b.message != nil:
+		b.message.link.receive(b.message)
+	case b.notice != "":
+		b.link.noticed(b.notice)
+	case b.turn != nil:
+		b.turn.link.hear(b.turn)
+	case b.link != nil:
+		b.link.reset(b.reset)
+	default:
+		c.expire()
+	}
+	c.computes()
+}
+
+// computes is called after each step of the process. Events that come meanwhile wait.
+func (c *Client) computes() {
+	cost := c.w.p.Work.Step
+	if cost == 0 || c.dead {
+		return
+	}
+	c.steps++
+	c.w.check.endSoon(c)
+	c.busy = true
+	c.w.call(c.w.now+int64(cost), func() {
+		if c.busy = false; c.stopped == 0 && !c.dead {
+			c.next()
+		}
+	})
+}
+
+// next handles the first of the events that wait.
+func (c *Client) next() {
+	if len(c.backlog) == 0 {
+		return
+	}
+	b := c.backlog[0]
+	c.stops++
+	if c.backlog = c.backlog[1:]; len(c.backlog) == 0 {
+		c.resumed = c.w.now
+	}
+	c.take(b)
+}
+
 // stop stops the process; resume lets it go on.
 func (c *Client) stop() {
 	if c.stopped == 0 {
@@ -346,21 +423,14 @@ func (c *Client) resume() {
 	if c.w.order.Happens(faults.Percent(50)) { // what the network brought, before what the clock did
 		slices.SortStableFunc(waiting, func(a, b backlog) int { return rank(a) - rank(b) })
 	}
-	for _, b := range waiting {
-		switch {
-		case b.task != nil:
-			c.w.runnable = append(c.w.runnable, b.task)
-		case b.message != nil:
-			b.message.link.receive(b.message)
-		case b.notice != "":
-			b.link.noticed(b.notice)
-		case b.turn != nil:
-			b.turn.link.hear(b.turn)
-		case b.reset != 0:
-			b.link.reset(b.reset)
-		default:
-			c.expire()
+	if c.w.p.Work.Step > 0 {
+		if c.backlog = waiting; !c.busy {
+			c.next()
 		}
+		return
+	}
+	for _, b := range waiting {
+		c.take(b)
 	}
 }
 

@@ -193,7 +193,7 @@ func (k *checker) ghosts() {
 // isGhost is called at each look at a node that has what a process does not want.
 func (k *checker) isGhost(s *server, g *goneClaim, name, owner string) {
 	w, l, n := k.w, g.c.links[s.number], s.number
-	if g.scans[n] < k.scans-1 || !l.clear() || g.c.stopped > 0 {
+	if g.scans[n] < k.scans-1 || !l.clear() || g.c.waits() {
 		g.since[n] = w.now
 	}
 	g.scans[n] = k.scans

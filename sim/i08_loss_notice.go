@@ -17,6 +17,33 @@ import (
 // validity has ended.
 const i8 = "loss notice: the context of a lease ends when its validity does, neither ends without a cause, and no lease is lost because nobody tried to renew it"
 
+// maxOverdue is how many steps a process may take before it ends the context of a lease that has ended while it computes.
+const maxOverdue = 200
+
+// An overdue context is of a lease that has ended while its process computes.
+type overdue struct {
+	name string
+	ends func() error
+	last int // of the process's steps, within which it has to end
+}
+
+// isOverdue notes a context that goes on after its lease, as its process can handle nothing.
+func (k *checker) isOverdue(h *holder) {
+	if k.w.p.Work.Step > 0 && h.ends != nil && h.ends() == nil {
+		h.c.overdue = append(h.c.overdue, overdue{h.name, h.ends, h.c.steps + maxOverdue})
+	}
+}
+
+// endSoon checks that overdue contexts end, however much the process has to do.
+func (k *checker) endSoon(c *Client) {
+	c.overdue = slices.DeleteFunc(c.overdue, func(o overdue) bool { return o.ends() != nil })
+	for _, o := range c.overdue {
+		if c.steps > o.last {
+			k.w.fail("I8", fmt.Sprintf("%s: the context of %q goes on %d steps after its validity has ended", c.name, o.name, maxOverdue))
+		}
+	}
+}
+
 // endedContext checks that the context of an ended lease has ended.
 func (k *checker) endedContext(h *holder) {
 	if h.ends != nil && h.ends() == nil {

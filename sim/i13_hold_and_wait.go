@@ -21,7 +21,7 @@ func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 	k.noIdleHandOver(s, name, owner)
 	for _, c := range k.w.clients {
 		l := c.links[s.number]
-		if c.dead || c.stopped > 0 || !l.clear() {
+		if c.dead || c.waits() || !l.clear() {
 			continue
 		}
 		if g := k.released(c, owner); g != nil {
@@ -68,7 +68,7 @@ func (k *checker) noIdleHandOver(s *server, name, owner string) {
 	w := k.w
 	for i := range s.handovers {
 		h := &s.handovers[i]
-		if h.name != name || h.owner != owner || h.link == nil || h.link.c.dead || h.link.c.stopped > 0 {
+		if h.name != name || h.owner != owner || h.link == nil || h.link.c.dead || h.link.c.waits() {
 			continue
 		}
 		c := h.link.c

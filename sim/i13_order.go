@@ -98,7 +98,7 @@ func (k *checker) overtakesNobody(h *holder, o *call) {
 	mayPass := !o.fair && o.mode != node.Read && !node.IsOffer(h.owner)
 	for _, c := range w.clients {
 		for _, waits := range c.calls {
-			if waits == o || c.dead || c.stopped > 0 || !w.passes(h, o, waits) {
+			if waits == o || c.dead || c.waits() || !w.passes(h, o, waits) {
 				continue
 			}
 			waits.passed++

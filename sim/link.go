@@ -225,13 +225,7 @@ func (c *Client) sweep(at int64) {
 		return // it was armed again
 	}
 	c.sweepAt = 0
-	switch {
-	case c.dead:
-	case c.stopped > 0:
-		c.backlog = append(c.backlog, backlog{})
-	default:
-		c.expire()
-	}
+	c.comes(backlog{})
 }
 
 // expire answers the commands whose deadline has passed, one link after the other. Tasks that wake
@@ -625,7 +619,10 @@ func (l *link) subscribed(topic string) {
 }
 
 // noticed wakes the watchers of a topic.
-func (l *link) noticed(topic string) { l.notify(topic, node.Turn{}) }
+func (l *link) noticed(topic string) {
+	l.w.sometimes(FreedByNotice)
+	l.notify(topic, node.Turn{})
+}
 
 // hear tells the client that it is a waiter's turn, or that a lock was handed over to a waiter.
 func (l *link) hear(t *turn) {

@@ -403,7 +403,7 @@ func (w *world) serveWithin(n int) time.Duration {
 	for i := range w.p.Events {
 		longest = max(longest, w.p.Events[i].Range.Max+2*(l.MaxLease+l.Grace))
 	}
-	return 2*longest + maxDial + maxRedial + time.Duration(n)*(l.Poll+4*l.Timeout+20*w.p.Network.Delay.Max) + 5*time.Second
+	return 2*longest + maxDial + maxRedial + time.Duration(n)*(l.Poll+4*l.Timeout+20*w.p.Network.Delay.Max+50*w.p.Work.Step) + 5*time.Second
 }
 
 // heal ends everything that is wrong with a node.

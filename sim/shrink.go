@@ -181,6 +181,7 @@ func (s *shrinker) simplifyWork() (changed bool) {
 	try(func(p *faults.Plan) { p.Work.Tasks = max(1, p.Work.Tasks-1) })
 	try(func(p *faults.Plan) { p.Work.Hold.Min = p.Work.Hold.Max })
 	try(func(p *faults.Plan) { p.Work.Think = faults.Range{} })
+	try(func(p *faults.Plan) { p.Work.Step = 0 })
 	try(func(p *faults.Plan) { p.Lock.Poll = max(p.Lock.Poll, time.Second) })
 	try(func(p *faults.Plan) { p.Lock.Grace = 0 })
 	try(func(p *faults.Plan) { p.Lock.MaxHold = 0 })

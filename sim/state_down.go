@@ -48,7 +48,9 @@ func (l *link) answers(cmd *node.Command, err error) {
 }
 
 // tooLongDown reports whether too few nodes have answered for longer than calls are to wait. A client that was
-// paused may learn that they answer again before its call returns.
+// paused, or that computes, may learn that they answer again before its call returns.
 func (c *Client) tooLongDown() bool {
-	return c.far != nil && c.w.p.Lock.MaxDown > 0 || c.down.since > 0 && c.Now().Sub(c.down.since) >= c.w.p.Lock.MaxDown || c.down.ended > 0 && c.down.ended == c.w.now
+	p := c.w.p
+	return c.far != nil && p.Lock.MaxDown > 0 || c.down.since > 0 && c.Now().Sub(c.down.since) >= p.Lock.MaxDown ||
+		c.down.ended > 0 && c.w.now <= c.down.ended+maxOverdue*int64(p.Work.Step)
 }

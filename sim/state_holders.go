@@ -88,7 +88,7 @@ type latest struct {
 	reader *holder // with the highest token
 }
 
-// A lapsed list has the latest owners whose lease ended while their process was stopped.
+// A lapsed list has the latest owners whose lease ended while their process was stopped, or computed.
 type lapsed struct {
 	owners [4]string
 	next   int
@@ -360,8 +360,9 @@ func (k *checker) audit(h *holder, number int) {
 		return
 	}
 	k.believesNoLonger(h)
-	if h.c.stopped > 0 && !h.detached {
+	if h.c.waits() && !h.detached {
 		// It does not run, so it can do nothing either.
+		k.isOverdue(h)
 		if w.program == nil || h.ends != nil && h.ends() == nil { // else it may be detached
 			h.c.lapsed.add(h.owner)
 		}

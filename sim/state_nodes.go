@@ -112,7 +112,7 @@ func (w *world) disturbs(l *link, since int64) bool {
 func (c *Client) reaches(nodes []*server) (since int64, ok bool) {
 	for _, s := range nodes {
 		if l := c.links[s.number]; c.w.votes(s) {
-			if c.stopped > 0 || !l.clear() {
+			if c.waits() || !l.clear() {
 				return 0, false
 			}
 			since = max(since, l.warmed)
@@ -126,8 +126,10 @@ func (c *Client) reaches(nodes []*server) (since int64, ok bool) {
 func (s *server) disturbed() int64 { return max(s.w.troubled, s.busy) }
 
 // quick is how long a command takes at most without faults. The node may have to ask for its
-// script.
-func (w *world) quick() time.Duration { return 3*w.p.Network.Delay.Max + time.Millisecond }
+// script, and the client may have to do other things before it sends that.
+func (w *world) quick() time.Duration {
+	return 3*w.p.Network.Delay.Max + time.Millisecond + maxOverdue*w.p.Work.Step
+}
 
 // someFree reports whether one of several names is free on a node.
 func (k *checker) someFree(s *server, m *message, now model.Time) bool {

@@ -64,14 +64,15 @@ func (w *world) step(t *task) {
 	if !alive {
 		t.owner.ended(t)
 	}
+	t.owner.computes()
 }
 
 // ready makes a task runnable.
 func (c *Client) ready(t *task) {
 	switch {
 	case c.dead:
-	case c.stopped > 0:
-		c.backlog = append(c.backlog, backlog{task: t})
+	case c.waits():
+		c.keeps(backlog{task: t})
 	default:
 		c.w.runnable = append(c.w.runnable, t)
 	}

@@ -223,8 +223,8 @@ func (w *world) runTasks() bool {
 		if t.owner.dead {
 			continue
 		}
-		if t.owner.stopped > 0 {
-			t.owner.backlog = append(t.owner.backlog, backlog{task: t})
+		if t.owner.waits() {
+			t.owner.keeps(backlog{task: t})
 			continue
 		}
 		w.events++
@@ -257,41 +257,20 @@ func (w *world) happen(at int64, slot int32) {
 		m := what.(*message)
 		l := m.link
 		w.stir(e.kind, uint64(l.c.number)<<8|uint64(l.n.number), uint64(m.result.Status)<<24^uint64(m.result.Fence))
-		if l.c.stopped > 0 && !l.c.dead {
-			l.c.backlog = append(l.c.backlog, backlog{message: m})
-			return
-		}
-		l.receive(m)
+		l.c.comes(backlog{message: m})
 	case evReset:
 		l := what.(*link)
 		w.stir(e.kind, uint64(l.c.number)<<8|uint64(l.n.number), 0)
-		if l.c.stopped > 0 && !l.c.dead {
-			l.c.backlog = append(l.c.backlog, backlog{link: l, reset: uint32(e.ref)})
-			return
-		}
-		l.reset(uint32(e.ref))
+		l.c.comes(backlog{link: l, reset: uint32(e.ref)})
 	case evNotice:
 		l := what.(*link)
 		w.stir(e.kind, uint64(l.c.number)<<8|uint64(l.n.number), uint64(e.ref))
-		switch {
-		case l.c.dead:
-		case l.c.stopped > 0:
-			l.c.backlog = append(l.c.backlog, backlog{link: l, notice: w.names[e.ref]})
-		default:
-			w.sometimes(FreedByNotice)
-			l.noticed(w.names[e.ref])
-		}
+		l.c.comes(backlog{link: l, notice: w.names[e.ref]})
 	case evTurn:
 		t := what.(*turn)
 		c := t.link.c
 		w.stir(e.kind, uint64(c.number)<<8|uint64(t.link.n.number), uint64(t.Token))
-		switch {
-		case c.dead:
-		case c.stopped > 0:
-			c.backlog = append(c.backlog, backlog{turn: t})
-		default:
-			t.link.hear(t)
-		}
+		c.comes(backlog{turn: t})
 	case evSweep:
 		c := what.(*Client)
 		w.stir(e.kind, uint64(c.number), 0)

@@ -18,13 +18,16 @@ func undrawn(w *faults.Work) map[string]*faults.Ratio {
 	return map[string]*faults.Ratio{"hand": &w.Hand, "break": &w.Break}
 }
 
-// Undrawn returns the shares of the work that a Player leaves out, by the names that the plan
+// Undrawn returns the settings of the work that a Player leaves out, by the names that the plan
 // language has for them.
 func Undrawn(w *faults.Work) (left []string) {
 	for name, share := range undrawn(w) {
 		if *share != 0 {
 			left = append(left, name)
 		}
+	}
+	if w.Step != 0 {
+		left = append(left, "step")
 	}
 	return slices.Sorted(slices.Values(left))
 }
@@ -34,6 +37,7 @@ func Reduce(w *faults.Work) {
 	for _, share := range undrawn(w) {
 		*share = 0
 	}
+	w.Step = 0
 }
 
 // An actor is a Player as its drawn work sees it.
