@@ -48,7 +48,7 @@ func checks(short bool, servers []string, playground string, now time.Time) (all
 			Command: "go run ./cmd/redquorum chaos --json --for " + pick("30s", "20m") + " --server " + server}, needs: server, read: (*figure).readStorm})
 	}
 	all = append(all,
-		check{figure: figure{Group: "model", What: "The specification, by TLC", Command: "spec/check" + pick(" restart", "")}, needs: "java", read: (*figure).readModel},
+		check{figure: figure{Group: "model", What: "The specification, by TLC", Command: "spec/check" + pick(" free", "")}, needs: "java", read: (*figure).readModel},
 		check{figure: figure{Group: "traces", What: "Protections of the specification, and runs that it refuses without each", Command: "go run ./sim/mutants --spec"},
 			read: (*figure).readTraces},
 		check{figure: figure{Group: "mutants", What: "Bugs put into the engine", Command: "go run ./sim/mutants" + pick(" --canary", " --seeds 1000")}, read: (*figure).readMutants},
@@ -83,7 +83,7 @@ func (c check) run(ctx context.Context) figure {
 	words := strings.Fields(c.Command)
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	var said strings.Builder
-	cmd.Stderr = &said
+	cmd.Stderr, cmd.WaitDelay = &said, 10*time.Second // its own commands may go on when it is interrupted
 	out, err := cmd.Output()
 	f.Seconds = time.Since(begun).Seconds()
 	exit := (*exec.ExitError)(nil)

@@ -69,8 +69,8 @@ type record struct {
 type column struct{ Group, Title, Format string }
 
 var columns = []column{
-	{"seeds", "seeds", "%.0f"}, {"storms", "minutes of storms", "%.1f"}, {"model", "states", "%.0f"}, {"traces", "protections needed", "%.0f"},
-	{"mutants", "mutants killed", "%.0f"}, {"bench", "of redsync's latency", "%.2f"},
+	{"seeds", "seeds", "%.0f"}, {"storms", "minutes of storms", "%.1f"}, {"model", "states", "%.0f"}, {"traces", "protections", "%.0f"},
+	{"mutants", "mutants killed", "%.0f"}, {"bench", "of redsync's time", "%.2f"},
 }
 
 // Sum is what a run has for a column.
