@@ -38,6 +38,9 @@ type Leader struct {
 	Identity string
 	// Owner is quorum.Lease.Owner of the leader's lease. It is another one in each term.
 	Owner string
+	// Note is that of the leader's lease: quorum.WithNote in Options.Lock, changed by quorum.Lease.SetNote. It may be the
+	// leader's address.
+	Note string
 }
 
 // An Election is one program's part in electing the leader of a name. Its methods may be called
@@ -119,7 +122,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	case err != nil:
 		return Leader{}, err
 	case r.Verdict == "held":
-		return Leader{Identity: cmp.Or(r.Label(r.Owner), r.Owner), Owner: r.Owner}, nil
+		return Leader{Identity: cmp.Or(r.Label(r.Owner), r.Owner), Owner: r.Owner, Note: r.Note(r.Owner)}, nil
 	case r.Verdict == "free":
 		return Leader{}, nil
 	}

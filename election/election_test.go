@@ -449,3 +449,26 @@ func TestOnLeader(t *testing.T) {
 		}
 	})
 }
+
+// Followers see the note of the leader, and each change of it.
+func TestNoteOfTheLeader(t *testing.T) {
+	inWorld(t, func(w *world) {
+		a, b := w.locker("a"), w.locker("b")
+		defer a.Close()
+		defer b.Close()
+		lease, err := w.election(a, election.Options{Lock: []quorum.Option{quorum.WithNote("10.0.0.1:80")}}).Campaign(background)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(5*time.Second, func() { _ = lease.SetNote("10.0.0.2:80") })
+		var seen []string
+		for leader := range w.election(b, election.Options{}).Observe(background) {
+			if seen = append(seen, leader.Note); len(seen) == 2 || leader.Identity != "a" {
+				break
+			}
+		}
+		if !slices.Equal(seen, []string{"10.0.0.1:80", "10.0.0.2:80"}) {
+			t.Errorf("observed %q", seen)
+		}
+	})
+}

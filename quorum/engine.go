@@ -78,7 +78,7 @@ func newEngine(c *config) *engine {
 	e.handovers = &handovers{engine: e, waiters: make(map[string]*waiter), byOwner: make(map[string]*offer)}
 	e.releases = &releases{engine: e, reached: make([]clock.Instant, len(c.nodes))}
 	e.voters.recovered = e.releases.reach
-	e.labels = &labels{engine: e, known: map[string]string{c.uuid: c.opts.Label}}
+	e.labels = &labels{engine: e, own: record{of: c.uuid, text: c.opts.Label}, known: map[string]string{c.uuid: c.opts.Label}}
 	e.others = &others{engine: e, told: make(map[string]bool)}
 	return e
 }

@@ -62,7 +62,7 @@ var errReentry = errors.New("the context belongs to that lease: use WithReentry 
 // An Error says what one operation asked of the nodes and what each answered.
 type Error struct {
 	// Op is "acquire", "extend", "downgrade", "release", "detach", "resume",
-	// "check", "ask", "break", or "hold" for the end of a lease's time.
+	// "check", "ask", "note", "break", or "hold" for the end of a lease's time.
 	Op     string
 	Name   string     // the lock's name, or several with commas between
 	Quorum int        // how many nodes had to grant
@@ -83,6 +83,8 @@ type Error struct {
 	// With WithWrite it is known only if WithWait ended a wait of at least half of
 	// Options.RetryEvery: the answers of the nodes are long if thousands read.
 	Holder string
+	// Note is that of the holder, if it has one (see [WithNote]).
+	Note string
 }
 
 // A NodeVote is one node's part in an Error.
@@ -194,7 +196,11 @@ func (e *Error) head() (text, next string) {
 	}
 	text = fmt.Sprintf("%s %q: %v", e.Op, shown(e.Name), e.Err)
 	if e.Holder != "" {
-		text += " (" + e.Holder + ")"
+		text += " (" + e.Holder
+		if e.Note != "" {
+			text += ": " + e.Note
+		}
+		text += ")"
 	}
 	if waited := e.Waited.Round(time.Millisecond); waited > 0 {
 		text += fmt.Sprintf(" after a wait of %v", waited)

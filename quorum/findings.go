@@ -27,7 +27,7 @@ type findings struct {
 	fruitless int           // attempts in a row after which nobody was known to hold the name
 	splits    int           // attempts in a row that got some of the nodes, but too few
 
-	holder *string // the holder's label, once a task has found it; nil before the first
+	holder *holder // who that is, once a task has found it; nil before the first
 }
 
 // maxStale bounds the attempts without a pause between them. Each has a token above the
@@ -187,4 +187,10 @@ func stopped(ctx context.Context) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// A holder is who has a name, for people.
+type holder struct {
+	label string // or its owner, if it has no label
+	note  string
 }

@@ -62,7 +62,8 @@ type hold struct {
 	failed       *Error        // the last failed renewal
 	reported     clock.Instant // when an event told of one last
 	renewedAlone bool          // by commands that renew no other lease
-	asking       *asking       // nil: nobody has called Asked
+	note         record
+	asking       *asking // nil: nobody has called Asked
 	ctx          context.Context
 	ending       []*dependent // contexts that end with it
 }
@@ -94,7 +95,7 @@ func (e *engine) newHold(ctx context.Context, g grant, s *settings) *hold {
 		e: e, claim: g.claim,
 		lease: s.lease, maxHold: s.maxHold, keep: s.keep, fixed: s.fixed, expiry: e.expiry(g.start, s.keep),
 		mode: g.claim.mode, since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
-		high: max(g.claim.Token, g.high), mayHold: g.mayHold,
+		high: max(g.claim.Token, g.high), mayHold: g.mayHold, note: record{of: g.claim.Owner, text: s.note},
 	}
 	h.claim.wait.PlaceTTL = 0 // its release leaves no place in the queue
 	h.first.h, h.first.mode = h, h.mode
@@ -131,6 +132,7 @@ func (h *hold) extended(start clock.Instant, lease time.Duration) {
 // sent notes that an extension is on its way: it lengthens keys on each node that it
 // reaches, even if it fails as a whole.
 func (h *hold) sent(start clock.Instant, lease time.Duration) {
+	h.e.labels.keepRecord(&h.note)
 	h.expiry = max(h.expiry, h.e.expiry(start, lease))
 }
 
@@ -395,6 +397,7 @@ func (h *hold) confirm(start clock.Instant, lease time.Duration) error {
 func (e *engine) admit(ctx context.Context, g grant, s *settings) *Lease {
 	e.labels.keep()
 	h := e.newHold(ctx, g, s)
+	e.labels.keepRecord(&h.note)
 	if r := g.round; r != nil {
 		if h.mode == node.Read {
 			h.settled |= r.granted(h)

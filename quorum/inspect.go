@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -28,14 +27,14 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	if l.opts.Label != NoLabel { // while a node may hang
 		r.awaitMost(ctx)
 		most, _ := r.report()
-		l.labels.of(ctx, slices.Concat(most.Owners, most.Waiting), r.deadline)
+		l.labels.of(ctx, most.Owners, most.Waiting, r.deadline)
 	}
 	r.awaitAll(ctx)
 	rep, open := r.report()
 	if open > 0 { // ctx has ended
 		return nil, fmt.Errorf("inspect %q: %w", name, stopped(ctx))
 	}
-	rep.labels = l.labels.of(ctx, slices.Concat(rep.Owners, rep.Waiting), r.deadline) // also of those whom the last nodes have told of
+	rep.labels = l.labels.of(ctx, rep.Owners, rep.Waiting, r.deadline) // also of those whom the last nodes have told of
 	return rep, nil
 }
 

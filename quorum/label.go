@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,92 +14,160 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// labels has the label of a Locker and those that it knows of others.
+// labels has the label of a Locker, and those that it knows of others. It keeps the notes of its leases on the
+// nodes, too.
 //
-// On the nodes a label is a lock of a name of its own, with the label as its owner. So it needs
-// no command of its own, and expires as locks do. Nothing depends on it: a label that cannot be
-// written or read is left out. Labels are asked for in no round: the user may lack the right to
+// On the nodes a label or note is a lock of a name of its own, with the text as its owner. So it needs
+// no command of its own, and expires as locks do. Nothing depends on it: a text that cannot be
+// written or read is left out. Texts are asked for in no round: the user may lack the right to
 // them alone, which says nothing about a node.
 type labels struct {
 	*engine
-	keepAt clock.Instant
+	own    record
 	lookAt clock.Instant
-	known  map[string]string // by process
+	known  map[string]string // labels, by process
+}
+
+// A record is a text for people.
+type record struct {
+	of     string // the process whose label, or the owner whose note it is
+	text   string // "": none
+	keepAt clock.Instant
 }
 
 // lookEvery bounds how often a Locker finds out who the holder is: an error is not worth more.
 const lookEvery = 100 * time.Millisecond
 
-// keepAgain is how soon a label is written again if a node was too slow to take it.
+// keepAgain is how soon a text is written again if a node was too slow to take it.
 const keepAgain = time.Second
 
-// keep keeps the label of the Locker on the nodes: it creates it where it is not, and makes it last.
-// It is called at each grant, renewal and extension, and by waiters. The label outlasts every lease that is
-// granted or renewed until the next time. No token has to be remembered.
+// keep keeps the label of the Locker on the nodes. It is called at each grant, renewal and extension, and by waiters.
 func (x *labels) keep() {
-	now := x.now
-	if x.opts.Label == NoLabel || !due(&x.keepAt, now, x.opts.MaxLease/2) {
-		return
+	if x.opts.Label != NoLabel {
+		x.keepRecord(&x.own)
 	}
-	token, _ := x.tokens.next(0) // without one the nodes refuse
-	c := node.Command{Claims: []node.Claim{{Name: node.LabelName(x.uuid), Owner: x.opts.Label, Token: token}},
-		TTL: 2*x.opts.MaxLease + x.opts.Grace, Retention: time.Millisecond, Deadline: now.Add(x.opts.Timeout)}
+}
+
+// keepRecord keeps a text on the nodes: it creates it where it is not, and makes it last. It
+// outlasts every lease that is granted or renewed until the next time.
+func (x *labels) keepRecord(r *record) {
+	if r.text != "" && due(&r.keepAt, x.now, x.opts.MaxLease/2) {
+		x.write(r, allNodes(len(x.nodes)))
+	}
+}
+
+// write writes a text to some nodes, in place of an earlier one. No token has to be remembered.
+func (x *labels) write(r *record, nodes nodeSet) {
+	now, text := x.now, r.text
+	c := x.about(r)
+	c.TTL = 2*x.opts.MaxLease + x.opts.Grace
 	for _, c.Kind = range []node.Kind{node.Acquire, node.Extend} {
-		x.send(allNodes(len(x.nodes)), c, func(_ int, r node.Reply) {
-			if errors.Is(r.Err, node.ErrTimeout) {
-				x.keepAt = min(x.keepAt, now.Add(keepAgain))
+		x.send(nodes, c, func(i int, reply node.Reply) {
+			switch {
+			case errors.Is(reply.Err, node.ErrTimeout):
+				r.keepAt = min(r.keepAt, now.Add(keepAgain))
+			case reply.Status == node.Refused && r.text == text: // there is another
+				x.remove(r, 1<<i)
+				x.write(r, 1<<i)
 			}
 		})
 	}
-	x.others.compare(token, c.TTL)
+	if r == &x.own {
+		x.others.compare(c.Claims[0].Token, c.TTL)
+	}
 }
 
-// maxLabels is of how many processes a report has the labels.
+// remove removes the text that is on some nodes.
+func (x *labels) remove(r *record, nodes nodeSet) {
+	c := x.about(r)
+	c.Kind = node.Break
+	x.send(nodes, c, func(int, node.Reply) {})
+}
+
+func (x *labels) about(r *record) node.Command {
+	token, _ := x.tokens.next(0) // without one the nodes refuse
+	return node.Command{Claims: []node.Claim{{Name: node.LabelName(r.of), Owner: r.text, Token: token}},
+		Retention: time.Millisecond, Deadline: x.now.Add(x.opts.Timeout)}
+}
+
+// maxLabels is of how many processes a report has the labels, and of how many owners the notes.
 const maxLabels = 32
 
-// of is called outside a step. It returns the labels of these owners and waiters, by process. It lacks
-// those that no node tells by until. One node's answer is enough for a label.
-func (x *labels) of(ctx context.Context, owners []string, until clock.Instant) map[string]string {
+// of is called outside a step. It returns the labels of these owners and waiters, by process, and the notes of the
+// owners, by owner. It lacks those that no node tells by until.
+func (x *labels) of(ctx context.Context, owners, waiting []string, until clock.Instant) map[string]string {
 	if x.opts.Label == NoLabel {
 		return nil
 	}
-	found, asked, open := make(map[string]string), []string(nil), 0
-	signal := x.clock.NewSignal()
+	s := &search{labels: x, until: until, found: make(map[string]string), signal: x.clock.NewSignal()}
 	x.enter()
-	for _, name := range owners {
-		process := node.Process(name)
-		if _, seen := found[process]; seen || len(found) == maxLabels {
-			continue
-		}
-		if found[process] = x.known[process]; found[process] == "" && !node.Foreign(name) {
-			asked = append(asked, process)
-			open += len(x.nodes)
-			x.ask(process, until, func() { open--; x.set(signal) })
+	for _, name := range slices.Concat(owners, waiting) {
+		if _, seen := s.found[node.Process(name)]; !seen && len(s.found) < maxLabels {
+			s.label(name)
 		}
 	}
+	for _, owner := range owners[:min(len(owners), maxLabels)] {
+		s.note(owner)
+	}
 	x.leave()
-	unknown := func(process string) bool { return x.known[process] == "" }
-	for wake := clock.WakeSet; ; wake = signal.Wait(ctx, until) {
+	for wake := clock.WakeSet; ; wake = s.signal.Wait(ctx, until) {
 		x.mu.Lock()
-		over := wake != clock.WakeSet || open == 0 || !slices.ContainsFunc(asked, unknown)
-		for _, process := range asked {
-			found[process] = x.known[process]
+		if wake != clock.WakeSet || s.open == 0 || s.unknown == 0 {
+			defer x.mu.Unlock()
+			return maps.Clone(s.found) // answers may still come
 		}
 		x.mu.Unlock()
-		if over {
-			return found
-		}
 	}
 }
 
-// ask asks the nodes for the label of a process. answered is called for each answer.
-func (x *labels) ask(process string, until clock.Instant, answered func()) {
-	x.send(allNodes(len(x.nodes)), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(process)}}, Deadline: until},
+// A search asks all nodes for texts.
+type search struct {
+	*labels
+	until   clock.Instant
+	found   map[string]string // by process or owner
+	open    int               // answers that are still to come
+	unknown int               // texts that are not known yet
+	signal  clock.Signal
+}
+
+// label looks for the label of an owner or waiter. One node's answer is enough: it never changes.
+func (s *search) label(of string) {
+	process := node.Process(of)
+	if s.found[process] = s.known[process]; s.found[process] != "" || node.Foreign(of) {
+		return
+	}
+	s.look(process, func(state *node.State) {
+		if len(state.Fields) == 1 && s.found[process] == "" {
+			s.found[process] = shortText(state.Fields[0].Name, maxLabel) // another program wrote it
+			s.learn(process, s.found[process])
+			s.unknown--
+		}
+	})
+}
+
+// note looks for the note of an owner, on a majority. The latest counts: each is written for the same time.
+func (s *search) note(owner string) {
+	answers, latest := 0, time.Duration(0)
+	s.look(owner, func(state *node.State) {
+		if len(state.Fields) == 1 && state.TTL > latest {
+			s.found[owner], latest = shortText(state.Fields[0].Name, maxNote), state.TTL
+		}
+		if answers++; answers == majority(len(s.nodes)) {
+			s.unknown--
+		}
+	})
+}
+
+// look asks the nodes for a text.
+func (s *search) look(of string, learn func(*node.State)) {
+	s.unknown++
+	s.open += len(s.nodes)
+	s.send(allNodes(len(s.nodes)), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(of)}}, Deadline: s.until},
 		func(_ int, r node.Reply) {
-			if r.State != nil && len(r.State.Fields) == 1 {
-				x.learn(process, shortLabel(r.State.Fields[0].Name)) // another program wrote it
+			if s.open--; r.State != nil {
+				learn(r.State)
 			}
-			answered()
+			s.set(s.signal)
 		})
 }
 
@@ -105,7 +175,7 @@ func (x *labels) ask(process string, until clock.Instant, answered func()) {
 func (x *labels) learn(process, label string) {
 	if len(x.known) >= 1000 {
 		clear(x.known)
-		x.known[x.uuid] = x.opts.Label
+		x.known[x.uuid] = x.own.text
 	}
 	x.known[process] = label
 }
@@ -113,41 +183,38 @@ func (x *labels) learn(process, label string) {
 // maxLooked is about how many names of one lease a Locker finds out who the holder is.
 const maxLooked = 10
 
-// whoHolds is called outside a step. It returns the label of the holder of one of the names, or its owner
-// if it has no label. It is "" if that is not found out by until: the nodes are not asked after ctx has
-// ended, nor more often than lookEvery.
-func (x *labels) whoHolds(ctx context.Context, c *claim, until clock.Instant) string {
+// whoHolds is called outside a step. It returns the holder of one of the names, or the zero holder if that is not found
+// out by until: the nodes are not asked after ctx has ended, nor more often than lookEvery.
+func (x *labels) whoHolds(ctx context.Context, c *claim, until clock.Instant) (found holder) {
 	ended := ctx.Err() != nil
 	x.enter()
 	asks := x.opts.Label != NoLabel && !ended && x.now < until && due(&x.lookAt, x.now, lookEvery)
 	x.leave()
 	if !asks {
-		return ""
+		return found
 	}
 	looked := 0
 	for name := range c.each() {
 		left := until.Sub(x.clock.Now())
-		if looked++; looked > maxLooked || left <= 0 {
+		if looked++; looked > maxLooked || left <= 0 || found.label != "" {
 			break
 		}
-		if holder := x.holderOf(ctx, name, left); holder != "" {
-			return holder
-		}
+		found = x.holderOf(ctx, name, left)
 	}
-	return ""
+	return found
 }
 
 // holderOf returns what a majority of the nodes says of one name. It does not wait for nodes that hang.
-func (x *labels) holderOf(ctx context.Context, name string, timeout time.Duration) string {
+func (x *labels) holderOf(ctx context.Context, name string, timeout time.Duration) holder {
 	r := x.inspect(name, timeout)
 	defer r.putDown()
 	r.awaitMost(ctx)
 	rep, _ := r.report()
 	if rep.Verdict != VerdictHeld || node.Process(rep.Owner) == x.uuid {
-		return ""
+		return holder{}
 	}
-	rep.labels = x.of(ctx, []string{rep.Owner}, r.deadline)
-	return cmp.Or(rep.Label(rep.Owner), shortLabel(rep.Owner))
+	rep.labels = x.of(ctx, []string{rep.Owner}, nil, r.deadline)
+	return holder{cmp.Or(rep.Label(rep.Owner), shortText(rep.Owner, maxLabel)), rep.Note(rep.Owner)}
 }
 
 // look finds out in a task who the holder is, if the wait has lasted for some time: when the
@@ -159,13 +226,13 @@ func (w *waiter) look() {
 		return // it is too much, or whoHolds would not ask
 	}
 	if w.found.holder == nil {
-		w.found.holder = new(string)
+		w.found.holder = new(holder)
 	}
 	into, until := w.found.holder, e.now.Add(e.opts.Timeout)
 	e.inTask(func() {
-		if holder := e.labels.whoHolds(context.Background(), &s.claim, until); holder != "" {
+		if found := e.labels.whoHolds(context.Background(), &s.claim, until); found.label != "" {
 			e.mu.Lock()
-			*into = holder
+			*into = found
 			e.mu.Unlock()
 		}
 	})
@@ -178,12 +245,13 @@ func (w *waiter) nameHolder(ctx context.Context, err *Error) {
 	if err.Err != ErrHeld || err.Nodes == nil || w.request.mode == node.Write && err.Waited < e.opts.RetryEvery/2 {
 		return
 	}
-	err.Holder = e.labels.whoHolds(ctx, &w.request.claim, w.deadline.Add(e.timeout(w.request.lease)))
-	if err.Holder == "" && w.found.holder != nil {
+	found := e.labels.whoHolds(ctx, &w.request.claim, w.deadline.Add(e.timeout(w.request.lease)))
+	if found.label == "" && w.found.holder != nil {
 		e.mu.Lock()
-		err.Holder = *w.found.holder
+		found = *w.found.holder
 		e.mu.Unlock()
 	}
+	err.Holder, err.Note = found.label, found.note
 }
 
 // logNextHolder logs the holder of a name whose lease was lost here.
@@ -194,12 +262,48 @@ func (h *hold) logNextHolder() {
 	}
 	until := e.now.Add(e.opts.Timeout)
 	e.inTask(func() {
-		holder := e.labels.whoHolds(context.Background(), &h.claim, until)
-		if holder == "" {
+		found := e.labels.whoHolds(context.Background(), &h.claim, until)
+		if found.label == "" {
 			return
 		}
 		e.enter()
-		e.log(slog.LevelWarn, "lost lease has another holder", "name", h.claim.title(), "holder", holder)
+		e.log(slog.LevelWarn, "lost lease has another holder", "name", h.claim.title(), "holder", found.label)
 		e.leave()
 	})
+}
+
+// maxNote is the length of the longest note, in bytes.
+const maxNote = 256
+
+// checkNote says what is wrong with a note.
+func checkNote(text string) error {
+	switch {
+	case len(text) > maxNote:
+		return fmt.Errorf("quorum: the note has %d bytes, at most %d are supported", len(text), maxNote)
+	case shortText(text, maxNote) != text:
+		return fmt.Errorf("quorum: the note %q has characters that cannot be printed, or is not UTF-8", text)
+	}
+	return nil
+}
+
+// SetNote changes the note of the lease (see [WithNote]); "" removes it. Nested leases share it. It returns when the note is
+// on its way to the nodes. Errors match ErrNotHeld if the lease has ended, and otherwise none of this package: the text is
+// too long, or cannot be printed.
+func (le *Lease) SetNote(text string) error {
+	if err := checkNote(text); err != nil {
+		return err
+	}
+	h, e := le.h, le.h.e
+	e.enter()
+	defer e.leave()
+	e.because("note", &h.claim)
+	if h.isOver() {
+		return h.notHeld("note")
+	}
+	h.note.text, h.note.keepAt = text, 0
+	if text == "" {
+		e.labels.remove(&h.note, allNodes(len(e.nodes)))
+	}
+	e.labels.keepRecord(&h.note)
+	return nil
 }

@@ -126,7 +126,8 @@ type Options struct {
 	// Label says for people which program this is. It is shown to those who ask who holds a lock: by
 	// Inspect, in errors that match ErrHeld, and by the commands status and list. What follows the
 	// first 100 bytes is left out, and what cannot be printed becomes "?". "" means the host, the process ID and the program's name;
-	// [NoLabel] means none.
+	// [NoLabel] means none, and that
+	// the Locker reads neither labels nor notes of others.
 	//
 	// Each node keeps it in one key for the Locker, however many locks it has. The key is written
 	// while the Locker acquires, waits for, renews or extends locks, at most once in half of MaxLease, and
@@ -208,7 +209,7 @@ func (o Options) fill() (Options, error) {
 			return o, fmt.Errorf("quorum: Options.Prefix is before every name: %w", err)
 		}
 	}
-	o.Label = shortLabel(cmp.Or(o.Label, defaultLabel()))
+	o.Label = shortText(cmp.Or(o.Label, defaultLabel()), maxLabel)
 	o.Clock = cmp.Or(o.Clock, clock.System())
 	if o.Random == nil {
 		o.Random = kernelRandom
@@ -250,14 +251,14 @@ func defaultLabel() string {
 	return fmt.Sprintf("%s pid %d %s", cmp.Or(host, "unknown host"), os.Getpid(), filepath.Base(cmp.Or(program, "unknown program")))
 }
 
-// shortLabel makes a label of a text: what cannot be printed becomes ?, and the end of a long
-// text is left out.
-func shortLabel(text string) string {
+// shortText makes a label or note of a text: what cannot be printed becomes ?, and what follows the first bytes
+// is left out.
+func shortText(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return '?'
 		}
 		return r
 	}, text)
-	return strings.ToValidUTF8(text[:min(len(text), maxLabel)], "") // without a part of a letter
+	return strings.ToValidUTF8(text[:min(len(text), most)], "") // without a part of a letter
 }

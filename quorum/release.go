@@ -245,6 +245,10 @@ func (h *hold) release() *round {
 	if next, ok := e.tokens.next(h.high); ok {
 		c.handover = next
 	}
+	if h.note.text != "" {
+		h.note.text = ""
+		e.labels.remove(&h.note, allNodes(len(e.nodes)))
+	}
 	r := e.releases.begin(c, h.mayHold, h.expiry)
 	if claims := r.command.Claims; c.mode == node.Read && h.settled != 0 {
 		r.command.Claims = []node.Claim{{Name: c.Name, Owner: c.Owner}}

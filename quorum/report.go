@@ -22,7 +22,7 @@ type Report struct {
 	Quorum  int       // a majority, also where Options.Quorum is more: enough to exclude others
 	Nodes   []NodeReport
 
-	labels map[string]string // by process
+	labels map[string]string // by process, and notes by owner
 }
 
 // A Verdict is what the answers of all nodes mean together.
@@ -40,6 +40,10 @@ const (
 // if no node knows it. A report has the labels of the owners with a majority, and of the first
 // waiters.
 func (r *Report) Label(of string) string { return r.labels[node.Process(of)] }
+
+// Note returns the note of an owner (see [WithNote]), or "" if no node knows one. A report has the notes of the first 32 owners
+// with a majority.
+func (r *Report) Note(owner string) string { return r.labels[owner] }
 
 // A NodeReport is one node's part in a Report.
 type NodeReport struct {

@@ -18,6 +18,7 @@ type settings struct {
 	keep    time.Duration // how long the nodes keep the name at least; 0: as long as the lease lasts
 	wait    time.Duration // < 0: no bound
 	fixed   bool
+	note    string
 	fair    bool
 	reentry bool
 	outer   []*hold // that the context belongs to, and that have or had any of the names

@@ -51,7 +51,7 @@ func (x *others) compare(token node.Token, ttl time.Duration) {
 // found reports settings on node i that differ, each once.
 func (x *others) found(i int, on []node.Field) {
 	for _, f := range on {
-		other := shortLabel(f.Name) // another program wrote it
+		other := shortText(f.Name, maxLabel) // another program wrote it
 		if f.Name == x.config.settings || f.Name == node.ModeField || x.told[other] || len(x.told) == maxLabels {
 			continue
 		}

@@ -119,6 +119,23 @@ func WithMinHold(d time.Duration) Option {
 	}
 }
 
+// WithNote says for people what the lease is for: a job, a URL, a trace. It is shown with the holder's label to those who
+// ask: by Inspect, in errors that match ErrHeld, and by the commands status and list. It must be printable, in UTF-8, and
+// have at most 256 bytes. Everybody who may use the nodes can read it: keep secrets out of it.
+//
+// [Lease.SetNote] changes it. Each node keeps it in one key, until Unlock, or twice Options.MaxLease after the
+// last renewal. Nothing waits until it is written, and a node that misses a change may show the old text
+// for half of Options.MaxLease. A nested lease has the note of the outermost. A [Handle] does not carry it; give it to
+// Resume again.
+func WithNote(text string) Option {
+	return func(s *settings) {
+		s.note = text
+		if err := checkNote(text); err != nil {
+			s.err = err
+		}
+	}
+}
+
 // keptFor is the option of a lease whose name nodes have to keep for d, by any clock.
 func keptFor(d time.Duration) Option { return func(s *settings) { s.keep = d } }
 

@@ -26,9 +26,10 @@ import (
 )
 
 const listManual = `Lists the locks that are held: the mode, the time left without renewal, the
-number of waiters, on how many nodes the owner has it, and the label of its
-program, or its owner name if it has none. PATTERN is as in Redis' SCAN: * is
-any text, ? any character, [ab] one of these. Locks of Redisson are listed, too.
+number of waiters, on how many nodes the owner has it, the label of its program,
+or its owner name if it has none, and its note. PATTERN is as in Redis' SCAN: *
+is any text, ? any character, [ab] one of these. Locks of Redisson are listed,
+too.
 On a terminal a long line is cut; 'redquorum status' and --json show all of it.
 
 It changes nothing and does not block the servers: it reads the keys of each
@@ -58,6 +59,7 @@ type lockJSON struct {
 	Mode    string   `json:"mode"`
 	Owner   string   `json:"owner"`
 	Label   string   `json:"label"`   // of the owner's program; "": not known
+	Note    string   `json:"note"`    // of the owner; "": it has none
 	Owners  []string `json:"owners"`  // with a majority: several only if they read
 	Left    int64    `json:"left_ms"` // without renewal; -1: it never expires
 	Waiting int      `json:"waiting"`
@@ -282,7 +284,7 @@ func inspectAll(ctx context.Context, l *quorum.Locker, names []string) ([]lockJS
 }
 
 func newLock(r *quorum.Report) *lockJSON {
-	lock := &lockJSON{Name: r.Name, State: "partial", Mode: r.Mode.String(), Owner: r.Owner, Label: r.Label(r.Owner), Owners: list(r.Owners), Left: left(r).Milliseconds(),
+	lock := &lockJSON{Name: r.Name, State: "partial", Mode: r.Mode.String(), Owner: r.Owner, Label: r.Label(r.Owner), Note: r.Note(r.Owner), Owners: list(r.Owners), Left: left(r).Milliseconds(),
 		Waiting: len(r.Waiting), HeldBy: r.HeldBy, Nodes: len(r.Nodes)}
 	switch r.Verdict {
 	case "held":
@@ -325,6 +327,9 @@ func (f listJSON) print(w io.Writer, states bool) error {
 		left, owner := "no end", printable(cmp.Or(l.Label, l.Owner))
 		if l.Left >= 0 {
 			left = (time.Duration(l.Left) * time.Millisecond).Round(100 * time.Millisecond).String()
+		}
+		if l.Note != "" {
+			owner += ": " + printable(l.Note)
 		}
 		if more := len(l.Owners) - 1; more > 0 {
 			owner = fmt.Sprintf("%d, such as %s", more+1, owner)

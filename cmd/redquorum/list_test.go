@@ -25,6 +25,7 @@ type listed struct {
 		Mode    string   `json:"mode"`
 		Owner   string   `json:"owner"`
 		Label   string   `json:"label"`
+		Note    string   `json:"note"`
 		Owners  []string `json:"owners"`
 		Left    int64    `json:"left_ms"`
 		Waiting int      `json:"waiting"`

@@ -37,6 +37,7 @@ type lockFlags struct {
 	minHold  time.Duration // only of run
 	conflict int           // the exit status where others hold the lock
 	label    string
+	note     string
 	verbose  bool // only of run
 
 	failed   atomic.Pointer[error] // why the last attempt to get the lock did
@@ -90,6 +91,7 @@ func (f *lockFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.try, "try", false, "do not wait for the lock")
 	fs.DurationVar(&f.maxHold, "max-hold", 0, "how long to hold the lock at most")
 	fs.StringVar(&f.label, "label", "", "the `text` by which status, list and errors of others name this program (default: the host, the process ID and the command)")
+	fs.StringVar(&f.note, "note", "", "a `text` that status, list and errors of others show next to the label: what the lock is for")
 	fs.IntVar(&f.conflict, "conflict-exit-code", exitHeld, "the exit `status` if others hold the lock and the wait is over; with 0 nothing is said about that")
 }
 
@@ -132,6 +134,8 @@ func (f *lockFlags) check(fs *pflag.FlagSet) error {
 		return cli.Usage("--lease is %v; it must be at least %v, for the command to be stopped in time", f.lease, shortestLease)
 	case fs.Changed("max-hold") && f.maxHold < shortestLease:
 		return cli.Usage("--max-hold is %v; it must be at least %v, for the command to be stopped in time", f.maxHold, shortestLease)
+	case printable(f.note) != f.note || len(f.note) > 256:
+		return cli.Usage("--note is %s; it must be printable, and have at most 256 bytes", cli.Quoted(f.note))
 	case f.conflict < 0 || f.conflict > 255:
 		return cli.Usage("--conflict-exit-code is %d; it must be from 0 to 255", f.conflict)
 	}
@@ -297,7 +301,7 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (waiting context
 
 // lock takes the lock, and says from time to time what it waits for.
 func (f *lockFlags) lock(ctx context.Context, c *command, l *quorum.Locker) (*quorum.Lease, error) {
-	opts := []quorum.Option{quorum.WithNames(f.names[1:]...)}
+	opts := []quorum.Option{quorum.WithNames(f.names[1:]...), quorum.WithNote(f.note)}
 	switch {
 	case f.fair:
 		opts = append(opts, quorum.WithFair())

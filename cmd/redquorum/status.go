@@ -37,8 +37,9 @@ exist. It says which nodes refuse it.
 
 Owners and waiters are shown with the labels of their programs: the host, the
 process ID and the program, or what the program has chosen (--label,
-Options.Label). An owner name begins with the UUID of its process; a command
-under redquorum run finds its own in REDQUORUM_OWNER.
+Options.Label). An owner's note follows, if it has one (--note, WithNote). An
+owner name begins with the UUID of its process; a command under redquorum run
+finds its own in REDQUORUM_OWNER.
 
 A plain string at the name is a lock of redsync or another library, made by SET
 NX. Its value is shown. While it exists, this name cannot be locked (wrong key
@@ -95,6 +96,7 @@ type statusJSON struct {
 	Mode    string            `json:"mode"`    // exclusive, read or write: of the owner; "" without one
 	Waiting []string          `json:"waiting"` // in the order of the wait queue
 	Labels  map[string]string `json:"labels"`  // of owners and waiters, where they are known
+	Notes   map[string]string `json:"notes"`   // of owners that have one
 	HeldBy  int               `json:"held_by"`
 	Quorum  int               `json:"quorum"`
 	Nodes   []nodeStatusJSON  `json:"nodes"`
@@ -150,10 +152,13 @@ func (n *nodeFlags) refusedWrites(ctx context.Context, r *quorum.Report) []strin
 
 func newStatus(r *quorum.Report, refused []string) statusJSON {
 	s := statusJSON{Name: r.Name, Verdict: string(r.Verdict), Owner: r.Owner, Owners: list(r.Owners), Mode: modeOf(r.Mode, r.HeldBy),
-		Waiting: list(r.Waiting), Labels: make(map[string]string), HeldBy: r.HeldBy, Quorum: r.Quorum}
+		Waiting: list(r.Waiting), Labels: make(map[string]string), Notes: make(map[string]string), HeldBy: r.HeldBy, Quorum: r.Quorum}
 	for _, of := range slices.Concat(r.Owners, r.Waiting) {
 		if label := r.Label(of); label != "" {
 			s.Labels[of] = label
+		}
+		if note := r.Note(of); note != "" {
+			s.Notes[of] = note
 		}
 	}
 	for i, n := range r.Nodes {
@@ -221,12 +226,16 @@ func otherKeys(r *quorum.Report) (nodes int) {
 	return nodes
 }
 
-// who names an owner or a waiter, with its label if it has one.
+// who names an owner or a waiter, with its label and note if it has them.
 func who(r *quorum.Report, of string) string {
+	text := printable(of)
 	if label := r.Label(of); label != "" {
-		return printable(label) + ", " + printable(of)
+		text = printable(label) + ", " + text
 	}
-	return printable(of)
+	if note := r.Note(of); note != "" {
+		text += ": " + printable(note)
+	}
+	return text
 }
 
 // printReport prints a report for people.

@@ -31,6 +31,7 @@ type status struct {
 	Mode    string            `json:"mode"`
 	Waiting []string          `json:"waiting"`
 	Labels  map[string]string `json:"labels"`
+	Notes   map[string]string `json:"notes"`
 	HeldBy  int               `json:"held_by"`
 	Quorum  int               `json:"quorum"`
 	Nodes   []struct {

@@ -117,7 +117,7 @@
 //	~redquorum_waitqueue::nightly* ~redquorum_waitplace::nightly*
 //	&redisson_lock__channel:nightly* &redisson_rwlock:nightly*
 //
-// To write its own label (quorum.Options.Label) and read those of others, a user also needs
+// To write its own label (quorum.Options.Label) and notes (quorum.WithNote), and read those of others, a user also needs
 //
 //	~redquorum_label:* ~redquorum_fence:{redquorum_label:*
 //	~redquorum_readers:{redquorum_label:* ~redquorum_waitqueue:{redquorum_label:*
