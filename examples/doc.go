@@ -5,6 +5,7 @@
 //	go run ./examples/cache       readers share a cache; a writer has it alone
 //	go run ./examples/bank        transfers lock two accounts as one
 //	go run ./examples/fenced      a paused holder's late write is refused by its token
+//	go run ./examples/payment     each order is charged once, though the sender of the outbox crashes
 //	go run ./examples/service     an HTTP service: what it answers when it gets no lock, and how it ends
 //	go run ./examples/simulated   the simulator finds that a program writes without its token
 package examples

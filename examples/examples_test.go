@@ -47,6 +47,7 @@ func TestExamples(t *testing.T) {
 		"cache":     `to JPY\nreaders at the same time: (true|false); readers that saw half of a change: 0\n$`,
 		"bank":      `^after 50 transfers there are 400 in all accounts together\n$`,
 		"fenced":    `(?s)the first holder's lease is over: true\n.*a newer holder was here\nthe order is shipped\n$`,
+		"payment":   `^5 orders are paid; the provider got 6 calls, and charged 5\n$`,
 		"service": `(?s)free: 200 OK: paid\n.*at it: 409 Conflict: .*down: 503 Service Unavailable: not paid: try again\n` +
 			`the service has ended: <nil>\n$`,
 		"simulated": `(?s)token: true\n  100 runs are sound\n.*token: false\n  seed \d+: .*after its lease had ended`,
