@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -108,6 +109,7 @@ func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
 			lease := lock(t, a, "x")
 			w.nodes[0].Restart(true)
 			time.Sleep(11 * time.Second)
+			synctest.Wait() // for the race detector
 			if acquires != 2 || late.Claims[0].Token <= lease.Token() {
 				t.Fatalf("the node was sent %d acquires, the last one %v", acquires, late)
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -59,6 +60,7 @@ func TestSettingsThatDiffer(t *testing.T) {
 				time.Sleep(time.Second)
 				b := w.differs(c.o, nodes)
 				time.Sleep(5 * time.Minute) // both still hold their locks
+				synctest.Wait()             // for the race detector
 				for of, d := range map[string]*differing{other: a, usual: b} {
 					lines := strings.Count(d.lines.String(), "level=ERROR")
 					if other == usual {
@@ -85,7 +87,9 @@ func TestSettingsOfTheDead(t *testing.T) {
 		w.differs(quorum.Options{MaxLease: time.Minute}, w.listed())
 		_ = w.lockers[0].Close()
 		time.Sleep(2*time.Minute + time.Second)
-		if b := w.differs(quorum.Options{}, w.listed()); len(b.events) > 0 {
+		b := w.differs(quorum.Options{}, w.listed())
+		synctest.Wait()
+		if len(b.events) > 0 {
 			t.Error(b.events)
 		}
 	})
@@ -98,6 +102,7 @@ func TestSettingsThatMayDiffer(t *testing.T) {
 		b := w.differs(quorum.Options{Prefix: "shop/"}, w.listed())
 		lock(t, w.locker(quorum.Options{Grace: time.Millisecond}), "x")
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if all := slices.Concat(a.events, b.events); len(all) > 0 {
 			t.Error(all)
 		}

@@ -199,7 +199,9 @@ func newObserver() observer { return observer{make(chan quorum.Event, 10000)} }
 
 func (o observer) observe(e quorum.Event) { o.events <- e }
 
+// count is called when all is quiet: another task than that of a call may report its events.
 func (o observer) count(kind quorum.EventKind) (n int) {
+	synctest.Wait()
 	for range len(o.events) {
 		e := <-o.events
 		if e.Kind == kind {

@@ -32,7 +32,7 @@ Exit status: 0 if a majority of nodes has the owner, or
   2    usage
 
 example:
-  redquorum run nightly -- sh -c 'dump && redquorum check nightly --nodes a,b,c && upload'`
+  redquorum check nightly --nodes a,b,c && upload   # in a script under 'run'`
 
 // A checkJSON is what check --json prints.
 type checkJSON struct {

@@ -914,7 +914,7 @@ var mutants = []*Mutant{
 	{ID: "M329", Bug: "who was handed the lock gives up its place, and with it the lock",
 		Edits: edit("quorum.waiter.end", " && owner != node.Offer(last)", "")},
 	{ID: "M350", Bug: "the label of a Locker expires before its leases",
-		Edits: edit("quorum.labels.keep", "TTL: 2*x.opts.MaxLease + x.opts.Grace", "TTL: x.opts.MaxLease/3")},
+		Edits: edit("quorum.labels.write", "c.TTL = 2*x.opts.MaxLease + x.opts.Grace", "c.TTL = x.opts.MaxLease / 3")},
 	{ID: "M351", Bug: "TryLock takes as long as it takes to find out who the holder is",
 		Edits: edit("quorum.waiter.nameHolder", "w.deadline.Add(e.timeout(w.request.lease))", "clock.Never")},
 	{ID: "M352", Bug: "each refusal asks the nodes who the holder is",
