@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/quorum"
 )
 
 // The code on the page about services is that of the example.
@@ -56,9 +57,14 @@ func TestExamples(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			out, err := exec.CommandContext(ctx, filepath.Join(dir, name)).CombinedOutput()
-			if err != nil || !regexp.MustCompile(says).Match(out) {
-				t.Errorf("%v: %s", err, out)
+			for tries := 0; ; tries++ {
+				out, err := exec.CommandContext(ctx, filepath.Join(dir, name)).CombinedOutput()
+				if err == nil && regexp.MustCompile(says).Match(out) {
+					break
+				}
+				if tries == 3 || !bytes.Contains(out, []byte(quorum.ErrNoQuorum.Error())) { // its nodes may be late on a busy machine
+					t.Fatalf("%v: %s", err, out)
+				}
 			}
 		})
 	}
