@@ -314,7 +314,7 @@ func TestDidYouMean(t *testing.T) {
 		{"stauts a", "Did you mean this?\n\tstatus\n"},
 		{"statu a", "\tstatus\n"},
 		{"Doctor", "\tdoctor\n"},
-		{"run --nmae x -- y", "unknown flag: --nmae; did you mean --name?"},
+		{"run --nmae x -- y", "unknown flag: --nmae; did you mean --name or --note?"},
 		{"run --conflict-exitcode 0 -- y", "; did you mean --conflict-exit-code?"},
 		{"status x -nodes y", "; did you mean --nodes?"},
 	} {
