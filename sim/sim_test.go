@@ -32,7 +32,7 @@ func TestQuiet(t *testing.T) {
 // Every run of a campaign is sound, or has left what a lock with a lease can
 // stand; and the campaign comes to every situation. SEEDS makes it longer.
 func TestSeeds(t *testing.T) {
-	c := sim.Campaign{To: uint64(tests.Times(499, 999)), Jobs: runtime.GOMAXPROCS(0), Bugs: 10}
+	c := sim.Campaign{To: 499, Jobs: runtime.GOMAXPROCS(0), Bugs: 10}
 	if testing.Short() {
 		c.To = 99
 	}
@@ -53,7 +53,7 @@ func TestSeeds(t *testing.T) {
 // break.
 func TestSeedsWithMachines(t *testing.T) {
 	tests.NeedSeconds(t)
-	c := sim.Campaign{To: uint64(tests.Times(100, 500)), Jobs: runtime.GOMAXPROCS(0), Bugs: 10, Profile: faults.Profile{Machines: true}}
+	c := sim.Campaign{To: 100, Jobs: runtime.GOMAXPROCS(0), Bugs: 10, Profile: faults.Profile{Machines: true}}
 	for _, f := range sim.Explore(t.Context(), c).Found {
 		t.Errorf("seed %d: %s %s: %s", f.Seed, f.Verdict, f.Invariant, f.What)
 	}
@@ -62,7 +62,7 @@ func TestSeedsWithMachines(t *testing.T) {
 // Runs are also sound where each node is a primary with replicas, through failovers of all kinds.
 func TestReplicasSeeds(t *testing.T) {
 	tests.NeedSeconds(t)
-	c := sim.Campaign{To: uint64(tests.Times(200, 300)), Jobs: runtime.GOMAXPROCS(0), Bugs: 10, Profile: faults.Profile{Replicas: true}}
+	c := sim.Campaign{To: 200, Jobs: runtime.GOMAXPROCS(0), Bugs: 10, Profile: faults.Profile{Replicas: true}}
 	r := sim.Explore(t.Context(), c)
 	for _, f := range r.Found {
 		t.Errorf("seed %d: %s %s: %s", f.Seed, f.Verdict, f.Invariant, f.What)

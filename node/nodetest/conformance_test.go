@@ -30,7 +30,7 @@ var (
 )
 
 // ops is how many random operations each differential test makes.
-func ops() int { return cmp.Or(*many, tests.Times(5000, 25_000)) }
+func ops() int { return cmp.Or(*many, tests.Times(5000, 15_000)) }
 
 func TestModel(t *testing.T) {
 	tests.NeedSeconds(t)
