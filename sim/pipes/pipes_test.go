@@ -49,7 +49,7 @@ func TestOursInScenarios(t *testing.T) {
 // The production stack is sound in drawn plans, as it is in the simulator.
 func TestOursInDrawnPlans(t *testing.T) {
 	grants := 0
-	for seed := range uint64(tests.Times(3, 30)) {
+	for seed := range uint64(tests.Times(3, 15)) {
 		p := faults.Generate(seed, faults.Profile{Machines: seed%2 == 1})
 		pipes.Reduce(p)
 		r := inBubble(t, p)
