@@ -32,7 +32,6 @@ type primary struct {
 	offset    int
 	followers []*follower
 	waited    func() // after each WAIT
-	queued    bool   // in MULTI
 	waits     []string
 }
 
@@ -65,9 +64,6 @@ func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), t
 
 // says is the answer of the primary. Each script is a write.
 func (p *primary) says(command string, words []string) string {
-	if p.queued && command != "exec" {
-		return "+QUEUED\r\n"
-	}
 	switch command {
 	case "evalsha", "eval":
 		p.offset += 10
@@ -81,10 +77,8 @@ func (p *primary) says(command string, words []string) string {
 		p.waits = append(p.waits, words[1])
 		return p.wait(words)
 	case "multi":
-		p.queued = true
 		return "+OK\r\n"
 	case "exec":
-		p.queued = false
 		return "*2\r\n" + bulk(p.info()) + bulk(p.list())
 	case "client":
 		return bulk(p.list())

@@ -65,6 +65,7 @@ func (f *wireServer) serve(conn net.Conn) {
 	defer func() { close(answers); <-gone; conn.Close() }()
 	var unread []byte
 	var p parser
+	queued := false // in MULTI
 	buf := make([]byte, 64<<10)
 	for {
 		n, err := conn.Read(buf)
@@ -86,9 +87,12 @@ func (f *wireServer) serve(conn net.Conn) {
 			f.mu.Lock()
 			f.heard[command]++
 			text := ""
-			if f.answer != nil {
+			if queued = queued && command != "exec"; queued {
+				text = "+QUEUED\r\n"
+			} else if f.answer != nil {
 				text = f.answer(command, words)
 			}
+			queued = queued || command == "multi"
 			f.mu.Unlock()
 			if text == "" {
 				text = usual(command, words)
