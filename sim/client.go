@@ -391,8 +391,8 @@ func (c *Client) computes() {
 	})
 }
 
-// next handles one of the events that wait: often a task that can go on, and else the first. What is still unread
-// in connections does not hold up a task, such as one that has slept.
+// next handles one of the events that wait: often a task that can go on, and else the first. Messages that are still
+// unread do not hold up a task, such as one that has slept.
 func (c *Client) next() {
 	if len(c.backlog) == 0 {
 		return

@@ -11,6 +11,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -135,21 +136,23 @@ func judge(path, page string, out io.Writer) (sound bool, err error) {
 	return sound, err
 }
 
-// stuck is the operation that returns first of those which the longest order lacks.
+// stuck is the operation at which the search for an order came furthest: of those that an order lacks the first to
+// return, and of these the last.
 func stuck(all []porcupine.Operation, info porcupine.LinearizationInfo) string {
-	var longest []int
-	for _, order := range info.PartialLinearizations()[0] {
-		if len(order) > len(longest) {
-			longest = order
+	before := func(i, j int) bool { return cmp.Or(cmp.Compare(all[i].Return, all[j].Return), cmp.Compare(i, j)) < 0 }
+	last := -1
+	for _, order := range append(info.PartialLinearizations()[0], nil) { // there may be no other
+		first := -1
+		for i := range all {
+			if !slices.Contains(order, i) && (first < 0 || before(i, first)) {
+				first = i
+			}
+		}
+		if first >= 0 && (last < 0 || before(last, first)) {
+			last = first
 		}
 	}
-	first := -1
-	for i := range all {
-		if !slices.Contains(longest, i) && (first < 0 || all[i].Return < all[first].Return) {
-			first = i
-		}
-	}
-	line, _ := json.Marshal(all[first].Input)
+	line, _ := json.Marshal(all[last].Input)
 	return string(line)
 }
 
