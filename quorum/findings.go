@@ -189,7 +189,7 @@ func stopped(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// A holder is who has a name, for people.
+// A holder is the label and the note of the one that has a name.
 type holder struct {
 	label string // or its owner, if it has no label
 	note  string
