@@ -52,12 +52,13 @@ func (x *labels) keep() {
 // outlasts every lease that is granted or renewed until the next time.
 func (x *labels) keepRecord(r *record) {
 	if r.text != "" && due(&r.keepAt, x.now, x.opts.MaxLease/2) {
-		x.write(r, allNodes(len(x.nodes)))
+		x.write(r, allNodes(len(x.nodes)), true)
 	}
 }
 
-// write writes a text to some nodes, in place of an earlier one. No token has to be remembered.
-func (x *labels) write(r *record, nodes nodeSet) {
+// write writes a text to some nodes. With replace it removes another one first, but only once: that may be refused.
+// No token has to be remembered.
+func (x *labels) write(r *record, nodes nodeSet, replace bool) {
 	now, text := x.now, r.text
 	c := x.about(r)
 	c.TTL = 2*x.opts.MaxLease + x.opts.Grace
@@ -66,9 +67,9 @@ func (x *labels) write(r *record, nodes nodeSet) {
 			switch {
 			case errors.Is(reply.Err, node.ErrTimeout):
 				r.keepAt = min(r.keepAt, now.Add(keepAgain))
-			case reply.Status == node.Refused && r.text == text: // there is another
+			case replace && reply.Status == node.Refused && r.text == text: // there is another
 				x.remove(r, 1<<i)
-				x.write(r, 1<<i)
+				x.write(r, 1<<i, false)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -179,5 +180,32 @@ func TestNoteOfResumedAndKept(t *testing.T) {
 		if n := notes(w, kept.Owner()); n != 0 {
 			t.Errorf("%d keys of its note are left", n)
 		}
+	})
+}
+
+// A user without the right to remove a note does not try again and again to replace it.
+func TestNoteThatCannotBeReplaced(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(time.Millisecond, time.Millisecond)
+		var writes atomic.Int64
+		l := w.through(quorum.Options{}, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+			switch about := strings.HasPrefix(cmd.Claims[0].Name, node.LabelName("")); {
+			case about && cmd.Kind == node.Break:
+				reply(node.Reply{Err: node.ErrAuth})
+				return
+			case about:
+				writes.Add(1)
+			}
+			n.Submit(cmd, reply)
+		})
+		lease := lock(t, l, "x", quorum.WithNote("a"))
+		if err := lease.SetNote("b"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if n := writes.Load(); n > 50 {
+			t.Errorf("%d commands about a note", n)
+		}
+		unlock(t, lease)
 	})
 }
