@@ -397,6 +397,22 @@ func TestRealReadersAndWriters(t *testing.T) {
 	unlock(t, inner)
 }
 
+// A report says that a name is held for reading as soon as a majority does, as then readers get it.
+func TestModeWhileANodeHasNotDowngraded(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration(k/2) * 30 * time.Millisecond })
+		outer := lock(t, l, "x", write)
+		time.Sleep(time.Second)
+		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
+		time.Sleep(time.Second)
+		unlock(t, outer)
+		if r := must[*quorum.Report](t)(w.locker(quorum.Options{}).Inspect(background, "x")); r.Mode != node.Read || r.HeldBy != 3 || r.Nodes[2].Mode != node.Write {
+			t.Errorf("%+v", r)
+		}
+		unlock(t, inner)
+	})
+}
+
 // A reader that does not wait keeps behind a writer that does: in its own process it does not
 // even ask.
 func TestReaderThatDoesNotWaitIsBehindWriters(t *testing.T) {

@@ -143,12 +143,26 @@ func (r *Report) count(n *NodeReport, counts map[string]int) {
 	for _, owner := range n.Owners {
 		counts[owner]++
 		if counts[owner] > r.HeldBy {
-			r.Owner, r.HeldBy, r.Mode = owner, counts[owner], n.Mode
+			r.Owner, r.HeldBy = owner, counts[owner]
 		}
 		if counts[owner] == r.Quorum {
 			r.Owners = append(r.Owners, owner)
 		}
 	}
+}
+
+// mode is what most nodes tell of the owner: a downgrade needs only a majority. If as many say that it reads, it writes.
+func (r *Report) mode() (most node.Mode) {
+	var say [node.Write + 1]int
+	for _, n := range r.Nodes {
+		if slices.Contains(n.Owners, r.Owner) {
+			say[n.Mode]++
+			if k := say[n.Mode] - say[most]; k > 0 || k == 0 && n.Mode > most {
+				most = n.Mode
+			}
+		}
+	}
+	return most
 }
 
 // conclude finds the verdict.
@@ -169,6 +183,7 @@ func (r *Report) conclude() {
 		r.count(&n, counts)
 	}
 	slices.Sort(r.Owners)
+	r.Mode = r.mode()
 	switch {
 	case r.HeldBy >= r.Quorum:
 		r.Verdict = VerdictHeld
