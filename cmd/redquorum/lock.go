@@ -209,14 +209,12 @@ func catch(these []os.Signal) (signals chan os.Signal, stop func()) {
 // acquire takes the lock. If it does not get it, it says why, and returns the exit status.
 func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, signals <-chan os.Signal) (*quorum.Lease, int) {
 	waiting, end := untilSignal(ctx, signals)
-	if err := f.checkOuter(waiting, l); err != nil {
-		end()
-		fmt.Fprintf(c.stderr, "redquorum %s: %v\n", f.verb, err)
-		return nil, exitConfig
-	}
 	lease, err := f.lock(waiting, c, l)
 	by := end()
-	switch {
+	switch own := (heldOutside{}); {
+	case errors.As(err, &own):
+		fmt.Fprintf(c.stderr, "redquorum %s: %v\n", f.verb, own)
+		return nil, exitConfig
 	case err != nil:
 		if by != nil || !f.silent() || !errors.Is(err, quorum.ErrHeld) {
 			fmt.Fprintf(c.stderr, "redquorum %s: %s\n", f.verb, inFlags(err))
@@ -244,24 +242,20 @@ func outerOwners() (owners []string) {
 	return owners
 }
 
-// checkOuter refuses a lock that a run around this process holds: that waits for this process.
-func (f *lockFlags) checkOuter(ctx context.Context, l *quorum.Locker) error {
+// heldOutside is the error that a run around this process holds the name: that waits for this process.
+type heldOutside struct{ name string }
+
+func (h heldOutside) Error() string {
+	return fmt.Sprintf("%s is held by the 'redquorum run' that started this process, and that waits for this process: leave one of them out, or use another name", shown(h.name))
+}
+
+// checkOuter refuses a name that a run around this process holds.
+func (f *lockFlags) checkOuter(r *quorum.Report) error {
 	outer := outerOwners()
-	if len(outer) == 0 {
+	if f.read && r.Mode == node.Read || !slices.ContainsFunc(r.Owners, func(owner string) bool { return slices.Contains(outer, owner) }) {
 		return nil
 	}
-	for _, name := range f.names {
-		r, err := l.Inspect(ctx, name)
-		if err != nil || f.read && r.Mode == node.Read {
-			continue
-		}
-		for _, owner := range r.Owners {
-			if slices.Contains(outer, owner) {
-				return fmt.Errorf("%s is held by the 'redquorum run' that started this process, and that waits for this process: leave one of them out, or use another name", shown(name))
-			}
-		}
-	}
-	return nil
+	return heldOutside{r.Name}
 }
 
 // gaveUp is the exit status when a signal has ended the wait for the lock.
@@ -313,11 +307,20 @@ func (f *lockFlags) lock(ctx context.Context, c *command, l *quorum.Locker) (*qu
 	if f.minHold > 0 {
 		opts = append(opts, quorum.WithMinHold(f.minHold))
 	}
+	ctx, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	if len(outerOwners()) > 0 {
+		for _, name := range f.names {
+			if r, err := l.Inspect(ctx, name); err == nil {
+				if err := f.checkOuter(r); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
 	if f.try {
 		return l.TryLock(ctx, f.names[0], opts...)
 	}
-	ctx, refuse := context.WithCancelCause(ctx)
-	defer refuse(nil)
 	defer time.AfterFunc(timeToReplace, func() {
 		if err := f.failed.Load(); err != nil && !f.accepted.Load() && refused(*err) {
 			refuse(errors.New("the files were not replaced meanwhile"))
@@ -327,7 +330,9 @@ func (f *lockFlags) lock(ctx context.Context, c *command, l *quorum.Locker) (*qu
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		f.sayWaiting(waiting, c, l)
+		if err := f.sayWaiting(waiting, c, l); err != nil {
+			refuse(err)
+		}
 	}()
 	defer func() {
 		stop()
@@ -339,23 +344,24 @@ func (f *lockFlags) lock(ctx context.Context, c *command, l *quorum.Locker) (*qu
 	return l.Lock(ctx, f.names[0], opts...)
 }
 
-// sayWaiting says what the wait is for, until ctx ends.
-func (f *lockFlags) sayWaiting(ctx context.Context, c *command, l *quorum.Locker) {
+// sayWaiting says what the wait is for, until ctx ends, or until it finds out that it is in vain: the nodes may not have
+// answered before.
+func (f *lockFlags) sayWaiting(ctx context.Context, c *command, l *quorum.Locker) error {
 	begun := time.Now()
 	for i := 0; ; i++ {
 		after := toldAfter(i)
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-time.After(time.Until(begun.Add(after))):
 		}
 		text := "waiting"
 		if i > 0 {
 			text = fmt.Sprintf("still waiting after %v", after)
 		}
-		reasons, trouble := f.reasons(ctx, l)
-		if ctx.Err() != nil {
-			return
+		reasons, trouble, err := f.reasons(ctx, l)
+		if err != nil || ctx.Err() != nil {
+			return err
 		}
 		if trouble || !f.silent() {
 			fmt.Fprintf(c.stderr, "redquorum %s: %s%s\n", f.verb, text, reasons)
@@ -374,11 +380,15 @@ func toldAfter(i int) time.Duration {
 	return time.Duration(i-1) * time.Minute
 }
 
-// reasons says of each name why it may not be had, and whether that is anything but others who hold it.
-func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string, trouble bool) {
+// reasons says of each name why it may not be had, and whether that is anything but others who hold it. The error is that
+// of checkOuter.
+func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string, trouble bool, err error) {
 	var all []string
 	for _, name := range f.names {
 		if r, err := l.Inspect(ctx, name); err == nil && r.Verdict != quorum.VerdictFree {
+			if err := f.checkOuter(r); err != nil {
+				return "", false, err
+			}
 			all = append(all, headline(r))
 			trouble = trouble || r.Verdict == quorum.VerdictNoQuorum
 		}
@@ -388,9 +398,9 @@ func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string,
 		text = ": " + strings.Join(all, "; ")
 	}
 	if err := f.refusal(); err != nil {
-		return text + "; the last attempt failed: " + inFlags(err), true
+		return text + "; the last attempt failed: " + inFlags(err), true, nil
 	}
-	return text, trouble
+	return text, trouble, nil
 }
 
 // timeToReplace is how long credentials that were never accepted are tried: somebody may be replacing the
