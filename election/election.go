@@ -24,7 +24,7 @@ type Options struct {
 	// returns only after the last call has. Nil means that nobody asks for the leader.
 	OnLeader func(Leader)
 
-	// Every is how often Observe asks the nodes. 0 means 2 s.
+	// Every is how often Observe asks the nodes when no notice of a change arrives. 0 means 10 s.
 	Every time.Duration
 
 	// Clock is the Locker's. Nil means clock.System().
@@ -56,7 +56,7 @@ type Election struct {
 // name is that of a lock.
 func New(locker *quorum.Locker, name string, options Options) *Election {
 	if options.Every <= 0 {
-		options.Every = 2 * time.Second
+		options.Every = 10 * time.Second
 	}
 	if options.Clock == nil {
 		options.Clock = clock.System()
@@ -81,7 +81,7 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, *quorum.L
 	for {
 		lost := false
 		err := e.locker.Do(ctx, e.name, func(ctx context.Context, lease *quorum.Lease) error {
-			e.lease.Store(lease)
+			e.leads(lease)
 			err := lead(ctx, lease)
 			lost = lease.Remaining() == 0 && !errors.Is(context.Cause(lease.Context()), quorum.ErrNotHeld)
 			return err
@@ -98,9 +98,15 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, *quorum.L
 func (e *Election) Campaign(ctx context.Context) (*quorum.Lease, error) {
 	lease, err := e.locker.Lock(ctx, e.name, e.options.Lock...)
 	if err == nil {
-		e.lease.Store(lease)
+		e.leads(lease)
 	}
 	return lease, err
+}
+
+// leads notes that this program leads, and tells the others.
+func (e *Election) leads(lease *quorum.Lease) {
+	e.lease.Store(lease)
+	lease.Announce()
 }
 
 // IsLeader returns nil if this program leads now, through this Election, and otherwise an error that
@@ -129,14 +135,16 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 	return Leader{}, fmt.Errorf("leader of %q is not known (the name is %s): %w", e.name, r.Verdict, quorum.ErrNoQuorum)
 }
 
-// Observe yields the present leader and then each change, until ctx ends or the Locker is closed. It
-// asks the nodes at each Options.Every. So a change is seen after that time and
-// quorum.Options.Timeout at most, and a leader that leads for less may not be seen. While no
-// majority answers, it yields nothing.
+// Observe yields the present leader and then each change, until ctx ends or the Locker is closed. A new
+// leader, a new note and a resignation are seen after two round trips. A leader that died, and a change whose notice
+// was lost, are seen after Options.Every and quorum.Options.Timeout at most. A leader that leads for less may not be
+// seen. While no majority answers, it yields nothing.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
 	return func(yield func(Leader) bool) {
 		var last *Leader
-		for pause := e.options.Clock.NewSignal(); ; pause.Wait(ctx, e.options.Clock.Now().Add(e.options.Every)) {
+		pause := e.options.Clock.NewSignal()
+		defer e.locker.Watch(e.name, pause.Set)()
+		for ; ; pause.Wait(ctx, e.options.Clock.Now().Add(e.options.Every)) {
 			leader, err := e.Leader(ctx)
 			if err != nil && !errors.Is(err, quorum.ErrNoQuorum) {
 				return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -450,25 +451,55 @@ func TestOnLeader(t *testing.T) {
 	})
 }
 
-// Followers see the note of the leader, and each change of it.
-func TestNoteOfTheLeader(t *testing.T) {
+// Followers hear of a new leader, of a change of its note and of a resignation by notices, long before they ask by themselves.
+func TestNotices(t *testing.T) {
 	inWorld(t, func(w *world) {
-		a, b := w.locker("a"), w.locker("b")
+		a, b, follower := w.locker("a"), w.locker("b"), w.locker("c")
 		defer a.Close()
 		defer b.Close()
-		lease, err := w.election(a, election.Options{Lock: []quorum.Option{quorum.WithNote("10.0.0.1:80")}}).Campaign(background)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.AfterFunc(5*time.Second, func() { _ = lease.SetNote("10.0.0.2:80") })
+		defer follower.Close()
+		ctx, cancel := context.WithCancel(background)
 		var seen []string
-		for leader := range w.election(b, election.Options{}).Observe(background) {
-			if seen = append(seen, leader.Note); len(seen) == 2 || leader.Identity != "a" {
-				break
+		go func() {
+			for leader := range w.election(follower, election.Options{Every: time.Hour}).Observe(ctx) {
+				seen = append(seen, leader.Identity+" "+leader.Note)
 			}
+		}()
+		pass(time.Second)
+		campaign := func(l *quorum.Locker, note string) *quorum.Lease {
+			lease, err := w.election(l, election.Options{Lock: []quorum.Option{quorum.WithNote(note)}}).Campaign(background)
+			if err != nil {
+				t.Error(err)
+			}
+			return lease
 		}
-		if !slices.Equal(seen, []string{"10.0.0.1:80", "10.0.0.2:80"}) {
-			t.Errorf("observed %q", seen)
+		var leases [2]*quorum.Lease
+		equal := func(says, want string) {
+			t.Helper()
+			pass(20 * time.Millisecond)
+			if got := strings.Join(seen, ", "); got != want {
+				t.Errorf("%s: observed %q, want %q", says, got, want)
+			}
+			seen = nil
 		}
+		equal("nobody leads", " ")
+		for _, step := range []struct {
+			says string
+			do   func()
+			want string // "": no news
+		}{
+			{"a leads", func() { leases[0] = campaign(a, "10.0.0.1:80") }, "a 10.0.0.1:80"},
+			{"it has another note", func() { _ = leases[0].SetNote("10.0.0.2:80") }, "a 10.0.0.2:80"},
+			{"it is renewed", func() { time.Sleep(10 * time.Second) }, ""},
+			{"b waits", func() { go func() { leases[1] = campaign(b, "10.0.0.3:80") }() }, ""},
+			{"a resigns for b", func() { _ = leases[0].Unlock(background) }, "b 10.0.0.3:80"},
+			{"b has no note", func() { _ = leases[1].SetNote("") }, "b "},
+			{"b resigns", func() { _ = leases[1].Unlock(background) }, " "},
+		} {
+			step.do()
+			equal(step.says, step.want)
+		}
+		cancel()
+		pass(time.Second)
 	})
 }

@@ -243,9 +243,9 @@ func WaiterChannel(waiter string) string { return WaiterPrefix + Process(waiter)
 // people, which says where the process runs. No other lock can have that name.
 func LabelName(process string) string { return labelPrefix + process }
 
-// AskName returns the name of the lock that is taken and released to ask an owner to finish: its release is
-// published, and its fence stays. No other lock can have that name.
-func AskName(owner string) string { return askPrefix + owner }
+// AskName returns the name of the lock that is taken and released to ask an owner to finish, or those who watch a name
+// to look: its release is published. No other lock can have that name.
+func AskName(of string) string { return askPrefix + of }
 
 // SettingsName is the name of the lock whose readers are the settings of programs: texts for people. No
 // other lock can have that name.

@@ -1,6 +1,10 @@
 package quorum
 
-import "github.com/redquorum/redquorum/node"
+import (
+	"time"
+
+	"github.com/redquorum/redquorum/node"
+)
 
 // An asking is what a holder knows of requests to finish. A request takes and releases a lock of a name that
 // is made from the owner. So the nodes need no command for it: the release is published, and
@@ -66,4 +70,27 @@ func (h *hold) stopAsking() bool {
 	h.asking.closed = true
 	h.e.task("unsubscribe", func() { h.e.unsubscribe(&h.asking.subscriptions) }) // not in this task: it may be one that the subscription calls
 	return true
+}
+
+// Announce tells those that [Locker.Watch] the first name of the lease to look who has it. It returns when that is
+// on its way to the nodes, and does nothing if the lease has ended. It costs two commands on each node.
+func (le *Lease) Announce() {
+	h, e := le.h, le.h.e
+	e.enter()
+	defer e.leave()
+	if h.isOver() {
+		return
+	}
+	e.because("announce", &h.claim)
+	e.announce(&h.claim)
+}
+
+// announce takes and releases a lock of a name that is made from the first of a claim: its release is published.
+func (e *engine) announce(of *claim) {
+	token, _ := e.tokens.next(0) // without one the nodes refuse
+	c := claim{Claim: node.Claim{Name: node.AskName(of.Name), Owner: e.uuid, Token: token}}
+	for _, kind := range []node.Kind{node.Acquire, node.Release} {
+		e.send(allNodes(len(e.nodes)), node.Command{Kind: kind, Claims: c.appendTo(nil), TTL: e.opts.Timeout,
+			Retention: time.Millisecond, Deadline: e.now.Add(e.opts.Timeout)}, func(int, node.Reply) {})
+	}
 }

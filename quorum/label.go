@@ -287,8 +287,8 @@ func checkNote(text string) error {
 	return nil
 }
 
-// SetNote changes the note of the lease (see [WithNote]); "" removes it. Nested leases share it. It returns when the note is
-// on its way to the nodes. Errors match ErrNotHeld if the lease has ended, and otherwise none of this package: the text is
+// SetNote changes the note of the lease (see [WithNote]); "" removes it. Nested leases share it. Like
+// [Lease.Announce], it calls those that watch the name. It returns when the note is on its way to the nodes. Errors match ErrNotHeld if the lease has ended, and otherwise none of this package: the text is
 // too long, or cannot be printed.
 func (le *Lease) SetNote(text string) error {
 	if err := checkNote(text); err != nil {
@@ -301,10 +301,11 @@ func (le *Lease) SetNote(text string) error {
 	if h.isOver() {
 		return h.notHeld("note")
 	}
-	h.note.text, h.note.keepAt = text, 0
-	if text == "" {
+	if h.note.text != "" {
 		e.labels.remove(&h.note, allNodes(len(e.nodes)))
 	}
+	h.note.text, h.note.keepAt = text, 0
 	e.labels.keepRecord(&h.note)
+	e.announce(&h.claim)
 	return nil
 }

@@ -22,7 +22,7 @@ var rooms = []struct {
 	{"words: what users read", []string{"doc", "errors", "event", "backlog"}},
 	{"what decides", []string{"options", "config", "claim", "ballot", "tally", "nextstep", "findings", "tokens", "voters", "report"}},
 	{"the engine", []string{"engine", "timers", "request", "line", "limiter", "queue", "round", "waiter", "handover", "hold", "minhold", "readwrite", "renew", "release", "label", "settings", "asking", "steps"}},
-	{"what users call", []string{"locker", "with", "prefix", "lease", "inspect", "ask", "handle", "resume", "multilease"}},
+	{"what users call", []string{"locker", "with", "prefix", "lease", "inspect", "ask", "watch", "handle", "resume", "multilease"}},
 }
 
 func TestRooms(t *testing.T) {

@@ -232,7 +232,7 @@ func (k *checker) leaks() {
 			continue
 		}
 		for _, e := range s.mem.Dump(s.time()) {
-			if (e.Type != "hash" || strings.HasPrefix(e.Key, labelName)) && e.Expires != model.Never || w.broken != "" && e.Expires != model.Never {
+			if (e.Type != "hash" || isText(e.Key)) && e.Expires != model.Never || w.broken != "" && e.Expires != model.Never {
 				continue
 			}
 			owner := e.Value

@@ -28,10 +28,15 @@ type keptLabel struct {
 // lookEvery is how often a Locker looks for the holder of a name at most.
 const lookEvery = 100 * time.Millisecond
 
-var labelName = node.LabelName("")
+var labelName, askName = node.LabelName(""), node.AskName("")
 
-// isLabel reports whether a command is about a label.
-func isLabel(cmd *node.Command) bool { return strings.HasPrefix(cmd.Claims[0].Name, labelName) }
+// isText reports whether a name is that of a label or an announcement, and not of a lock that a program asks for.
+func isText(name string) bool {
+	return strings.HasPrefix(name, labelName) || strings.HasPrefix(name, askName)
+}
+
+// isLabel reports whether a command is about a label or an announcement.
+func isLabel(cmd *node.Command) bool { return isText(cmd.Claims[0].Name) }
 
 func newLabels(p *faults.Plan) labels {
 	several := slices.ContainsFunc(p.Events, func(e faults.Event) bool { return strings.Contains(e.Name, ",") })

@@ -124,7 +124,7 @@
 //
 // and, to compare its settings with those of others, also ~{redquorum_label:* and ~redquorum_waitplace:{redquorum_label:*
 //
-// To ask holders to finish (quorum.Locker.Ask), and to be asked,
+// To ask holders to finish (quorum.Locker.Ask), to be asked, and to announce news (quorum.Locker.Watch, elections),
 //
 //	~redquorum_ask:* ~redquorum_fence:{redquorum_ask:*
 //	~redquorum_readers:{redquorum_ask:* ~redquorum_waitqueue:{redquorum_ask:*
