@@ -3,8 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -92,19 +90,4 @@ func (l *lost) observe(e quorum.Event) {
 	if e.Kind == quorum.EventLost {
 		l.Add(1)
 	}
-}
-
-// infoNumber finds a number in what INFO says; 0 is none.
-func infoNumber(info, field string) float64 {
-	n, _ := strconv.ParseFloat(infoText(info, field), 64)
-	return n
-}
-
-func infoText(info, field string) string {
-	for line := range strings.Lines(info) {
-		if text, found := strings.CutPrefix(strings.TrimSpace(line), field+":"); found {
-			return text
-		}
-	}
-	return ""
 }

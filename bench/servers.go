@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -91,32 +92,21 @@ func (f *field) meet(ctx context.Context) error {
 	var errs []error
 	seen := make(map[string]int)
 	for i, client := range f.clients {
-		info, err := client.Info(ctx, "server").Result()
+		info, err := cli.Info(ctx, client, "server")
 		if err != nil {
 			errs = append(errs, fmt.Errorf("node %d, %s, cannot be used: %w", i+1, f.addrs[i], err))
 			continue
 		}
-		if version := product(info); version != "" && !slices.Contains(f.versions, version) {
-			f.versions = append(f.versions, version)
+		if name, version := cli.Product(info); version != "" && !slices.Contains(f.versions, name+" "+version) {
+			f.versions = append(f.versions, name+" "+version)
 		}
-		id := infoText(info, "run_id")
+		id := info["run_id"]
 		if other, twice := seen[id]; twice && f.kind == Given {
 			errs = append(errs, fmt.Errorf("nodes %d and %d, %s and %s, are the same server", other+1, i+1, f.addrs[other], f.addrs[i]))
 		}
 		seen[id] = i
 	}
 	return errors.Join(errs...)
-}
-
-// product returns the name and version of the server that says this in INFO server, or "".
-func product(info string) string {
-	if version := infoText(info, "valkey_version"); version != "" {
-		return "Valkey " + version // its redis_version is always 7.2.4
-	}
-	if version := infoText(info, "redis_version"); version != "" {
-		return "Redis " + version
-	}
-	return ""
 }
 
 func (f *field) close() {
@@ -142,12 +132,13 @@ func (f *field) cpu(ctx context.Context, n int) (total time.Duration) {
 		return a.CPU
 	}
 	for _, c := range f.clients[:n] {
-		info, err := c.Info(ctx, "cpu").Result()
+		info, err := cli.Info(ctx, c, "cpu")
 		if err != nil {
 			return 0
 		}
 		for _, name := range []string{"used_cpu_user", "used_cpu_sys"} {
-			total += time.Duration(infoNumber(info, name) * float64(time.Second))
+			seconds, _ := strconv.ParseFloat(info[name], 64)
+			total += time.Duration(seconds * float64(time.Second))
 		}
 	}
 	return total

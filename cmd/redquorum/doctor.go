@@ -87,23 +87,30 @@ type finding struct {
 
 // A patient is one node, as it was found. Unknown values are left out; 0 is a finding.
 type patient struct {
-	Node     string    `json:"node"`
-	RTT      *float64  `json:"rtt_ms,omitempty"`
-	Server   string    `json:"server,omitempty"` // redis or valkey
-	Version  string    `json:"version,omitempty"`
-	Role     string    `json:"role,omitempty"`
-	RunID    string    `json:"run_id,omitempty"`
-	Uptime   *int64    `json:"uptime_s,omitempty"`
-	Offset   *float64  `json:"clock_offset_ms,omitempty"`
-	Replicas int       `json:"replicas,omitempty"`    // as its URL says
-	Error    string    `json:"error,omitempty"`       // why nothing else is known
-	Abstains int64     `json:"abstains_ms,omitempty"` // for how long programs ignore it, after a restart
-	findings []finding // in the order in which they were made
-	mute     bool      // it is not usable
+	Node     string            `json:"node"`
+	RTT      *float64          `json:"rtt_ms,omitempty"`
+	Server   string            `json:"server,omitempty"` // redis or valkey
+	Version  string            `json:"version,omitempty"`
+	Role     string            `json:"role,omitempty"`
+	RunID    string            `json:"run_id,omitempty"`
+	Uptime   *int64            `json:"uptime_s,omitempty"`
+	Offset   *float64          `json:"clock_offset_ms,omitempty"`
+	Replicas int               `json:"replicas,omitempty"`    // as its URL says
+	Error    string            `json:"error,omitempty"`       // why nothing else is known
+	Abstains int64             `json:"abstains_ms,omitempty"` // for how long programs ignore it, after a restart
+	info     map[string]string // what it says to INFO; nil if it refuses that
+	findings []finding         // in the order in which they were made
+	mute     bool              // it is not usable
 }
 
 func (p *patient) add(s severity, what, means, do string) {
 	p.findings = append(p.findings, finding{p.Node, s, what, means, do})
+}
+
+// unfit notes why it is not usable.
+func (p *patient) unfit(what, means, do string) {
+	p.mute = true
+	p.add(unsafe, what, means, do)
 }
 
 // bedside bounds the examination of one node.
@@ -200,9 +207,11 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 	if p.Role == "sentinel" {
 		return p
 	}
-	p.role(ctx, client, o, maxLease)
-	p.memory(ctx, client)
-	p.persistence(ctx, client, noGuard)
+	if p.info != nil {
+		p.role(ctx, client, o, maxLease)
+		p.memory()
+		p.persistence(ctx, client, noGuard)
+	}
 	p.clock(ctx, client)
 	p.rights(ctx, client, o, name)
 	p.versions(ctx, client)
@@ -270,34 +279,19 @@ func millis(d time.Duration) float64 {
 	return float64(d.Round(time.Microsecond)) / float64(time.Millisecond)
 }
 
-// info returns the fields of a section of INFO.
-func info(ctx context.Context, c *redis.Client, section string) (map[string]string, error) {
-	text, err := c.Info(ctx, section).Result()
-	if err != nil {
-		return nil, err
-	}
-	fields := make(map[string]string)
-	for line := range strings.Lines(text) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[name] = value
-		}
-	}
-	return fields, nil
-}
-
 func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.Duration) {
-	server, err := info(ctx, c, "server")
-	if err != nil {
-		p.mute = true
-		p.add(unsafe, "INFO is refused: "+err.Error(), "a restart would go unnoticed, so programs do not use it", "allow the user INFO")
+	const unnoticed = "a restart would go unnoticed, so programs do not use it"
+	var err error
+	if p.info, err = cli.Info(ctx, c); err != nil {
+		p.unfit("INFO is refused: "+err.Error(), unnoticed, "allow the user INFO")
 		return
 	}
-	p.RunID = server["run_id"]
-	p.Server, p.Version = product(server)
-	uptime, err := strconv.ParseInt(server["uptime_in_seconds"], 10, 64)
+	p.RunID = p.info["run_id"]
+	name, version := cli.Product(p.info)
+	p.Server, p.Version = strings.ToLower(name), version
+	uptime, err := strconv.ParseInt(p.info["uptime_in_seconds"], 10, 64)
 	if err != nil || p.RunID == "" {
-		p.mute = true
-		p.add(unsafe, "INFO does not tell its run_id or uptime", "a restart would go unnoticed, so programs do not use it", "use Redis 6.0 or newer, or Valkey")
+		p.unfit("INFO does not tell its run_id or uptime", unnoticed, "use Redis 6.0 or newer, or Valkey")
 		return
 	}
 	p.Uptime = &uptime
@@ -313,40 +307,27 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 		p.add(notReady, "started recently", fmt.Sprintf("it may have lost locks, so programs ignore it until it has run for %v", maxLease),
 			"wait; restart one node at a time")
 	}
-	switch server["redis_mode"] {
+	switch p.info["redis_mode"] {
 	case "cluster":
 		p.add(warning, "is part of a Redis Cluster", "its failovers can forget locks", "use independent masters")
 	case "sentinel":
-		p.Role, p.mute = "sentinel", true
-		p.add(unsafe, "is a Sentinel", "it holds no data, so no locks", "list the masters themselves")
+		p.Role = "sentinel"
+		p.unfit("is a Sentinel", "it holds no data, so no locks", "list the masters themselves")
 	}
 	if major, _, _ := strings.Cut(p.Version, "."); len(major) == 1 && major < "6" {
 		p.add(warning, "Redis "+p.Version+" is older than 6.0", "locks are not tested on it", "upgrade")
 	}
 }
 
-// product returns the name and version of the server whose INFO server has these fields.
-// redis_version is 7.2.4 in all versions of Valkey.
-func product(fields map[string]string) (name, version string) {
-	if version, ok := fields["valkey_version"]; ok {
-		return "valkey", version
-	}
-	return "redis", fields["redis_version"]
-}
-
 func (p *patient) role(ctx context.Context, c *redis.Client, o redisnode.Server, maxLease time.Duration) {
-	r, err := info(ctx, c, "replication")
-	if err != nil {
-		return // identity has said it
-	}
-	p.Role = r["role"]
-	replicas := r["connected_slaves"]
+	p.Role = p.info["role"]
+	replicas := p.info["connected_slaves"]
 	switch {
 	case p.Role == "slave":
-		p.Role, p.mute = "replica", true
-		p.add(unsafe, "is a replica of "+r["master_host"]+":"+r["master_port"], "it cannot grant a lock", "list its master, or make it one")
+		p.Role = "replica"
+		p.unfit("is a replica of "+p.info["master_host"]+":"+p.info["master_port"], "it cannot grant a lock", "list its master, or make it one")
 	case o.Replicas > 0:
-		p.replicas(ctx, c, o, r, maxLease)
+		p.replicas(ctx, c, o, maxLease)
 	case replicas != "" && replicas != "0":
 		p.add(warning, "has "+replicas+" connected replica(s)",
 			"a replica that is promoted in its place may not have the newest locks, and it may go on granting locks",
@@ -354,14 +335,10 @@ func (p *patient) role(ctx context.Context, c *redis.Client, o redisnode.Server,
 	}
 }
 
-func (p *patient) memory(ctx context.Context, c *redis.Client) {
-	m, err := info(ctx, c, "memory")
-	if err != nil {
-		return // identity has said it
-	}
-	limit, _ := strconv.ParseFloat(m["maxmemory"], 64)
-	used, _ := strconv.ParseFloat(m["used_memory"], 64)
-	switch policy := m["maxmemory_policy"]; {
+func (p *patient) memory() {
+	limit, _ := strconv.ParseFloat(p.info["maxmemory"], 64)
+	used, _ := strconv.ParseFloat(p.info["used_memory"], 64)
+	switch policy := p.info["maxmemory_policy"]; {
 	case policy == "":
 		p.add(warning, "cannot check maxmemory-policy: INFO does not report it", "a lock may be dropped when memory is short", "see that it is noeviction")
 	case policy != "noeviction":
@@ -373,30 +350,22 @@ func (p *patient) memory(ctx context.Context, c *redis.Client) {
 }
 
 func (p *patient) persistence(ctx context.Context, c *redis.Client, noGuard bool) {
-	s, err := info(ctx, c, "persistence")
-	if err != nil {
-		return // identity has said it
-	}
 	for _, failing := range []string{"rdb_last_bgsave_status", "aof_last_write_status"} {
-		if s[failing] == "err" {
+		if p.info[failing] == "err" {
 			p.add(warning, failing+" is err", "it cannot save to disk, and may refuse all locks because of that", "see its log; make room on its disk")
 		}
 	}
-	var kept, forgets string
-	switch {
-	case s["aof_enabled"] != "1":
-		kept, forgets = "no append-only file", "a restart forgets locks"
-	default:
+	kept, forgets := "no append-only file", "a restart forgets locks"
+	if p.info["aof_enabled"] == "1" {
 		fsync, err := c.ConfigGet(ctx, "*appendfsync*").Result()
+		kept, forgets = "appendfsync is "+fsync["appendfsync"], "a crash forgets the last moments"
 		switch {
 		case err != nil:
 			kept, forgets = "cannot check appendfsync: "+err.Error(), "a crash may forget the last moments"
 		case fsync["appendfsync"] == "always" && fsync["no-appendfsync-on-rewrite"] == "yes":
 			kept, forgets = "appendfsync is always, but no-appendfsync-on-rewrite is yes", "a power failure during a rewrite or a snapshot forgets what came meanwhile"
 		case fsync["appendfsync"] == "always":
-			kept = "appendfsync is always"
-		default:
-			kept, forgets = "appendfsync is "+fsync["appendfsync"], "a crash forgets the last moments"
+			forgets = ""
 		}
 	}
 	switch {
@@ -477,13 +446,12 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 		err = errors.New(strings.Join(slices.Compact(refused), "; "))
 	}
 	if err != nil {
-		p.mute = true
 		means, do := "it cannot grant a lock", remedyFor(err.Error(), o.Replicas)
 		if do == "" {
 			means = "it cannot grant locks whose names begin like this one"
 			do = "give the user the missing right, or use --name with a name that it may use"
 		}
-		p.add(unsafe, "refuses what a lock does: "+err.Error(), means, do)
+		p.unfit("refuses what a lock does: "+err.Error(), means, do)
 		return
 	}
 	sub := c.Subscribe(ctx, channels...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
@@ -47,12 +48,12 @@ func replicasOf(fields map[string]string) (all []replica) {
 }
 
 // replicas looks at those of a primary whose URL says how many it has.
-func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Server, fields map[string]string, maxLease time.Duration) {
+func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Server, maxLease time.Duration) {
 	need := needed(o.Replicas)
 	present := make(map[string]bool)
 	seen := make(map[string]bool)
-	at, _ := strconv.ParseInt(fields["master_repl_offset"], 10, 64)
-	for _, r := range replicasOf(fields) {
+	at, _ := strconv.ParseInt(p.info["master_repl_offset"], 10, 64)
+	for _, r := range replicasOf(p.info) {
 		p.add(fine, fmt.Sprintf("replica %s: %s, %d bytes behind, acknowledged %d s ago", printable(r.addr), printable(r.state), max(0, at-r.offset), r.lag), "", "")
 		if seen[r.addr] {
 			p.add(warning, "lists the replica "+printable(r.addr)+" twice", "it counts once: it is one server with two connections, or two announce one address",
@@ -71,13 +72,11 @@ func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Ser
 	said := fmt.Sprintf("replicas=%d", o.Replicas)
 	switch {
 	case len(seen) > o.Replicas:
-		p.mute = true
-		p.add(unsafe, fmt.Sprintf("has %d replicas, but its URL says %s", len(seen), said), "programs do not use it",
+		p.unfit(fmt.Sprintf("has %d replicas, but its URL says %s", len(seen), said), "programs do not use it",
 			"say in all programs how many there are, or remove what is no replica")
 		return
 	case here < need:
-		p.mute = true
-		p.add(unsafe, fmt.Sprintf("%d of %d replicas follow it; it needs %d", here, o.Replicas, need), "nobody gets or keeps a lock", "bring its replicas back, or follow its failover")
+		p.unfit(fmt.Sprintf("%d of %d replicas follow it; it needs %d", here, o.Replicas, need), "nobody gets or keeps a lock", "bring its replicas back, or follow its failover")
 		return
 	case here < o.Replicas:
 		p.add(warning, fmt.Sprintf("%d of %d replicas follow it; it needs %d", here, o.Replicas, need),
@@ -107,7 +106,7 @@ func (p *patient) priority(ctx context.Context, o redisnode.Server, addr string)
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, bedside/6)
 	defer cancel()
-	if r, err := info(ctx, c, "replication"); err == nil && r["slave_priority"] == "0" {
+	if r, err := cli.Info(ctx, c, "replication"); err == nil && r["slave_priority"] == "0" {
 		p.add(fine, "replica "+printable(addr)+" has priority 0", "it counts for locks, but is never promoted", "")
 	}
 }
@@ -140,8 +139,7 @@ func (p *patient) confirmation(ctx context.Context, c *redis.Client, replicas in
 
 // refuses notes that it does not permit what is needed to ask for replicas.
 func (p *patient) refuses(err error) {
-	p.mute = true
-	p.add(unsafe, "does not say which replicas have a lock: "+err.Error(), "programs do not use it", "allow the user WAIT, MULTI, EXEC, CLIENT|LIST and PUBLISH")
+	p.unfit("does not say which replicas have a lock: "+err.Error(), "programs do not use it", "allow the user WAIT, MULTI, EXEC, CLIENT|LIST and PUBLISH")
 }
 
 // ages looks for how long the replicas have followed: a grant needs enough that have for the longest lease.

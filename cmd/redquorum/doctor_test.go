@@ -89,21 +89,6 @@ func redisServer(t *testing.T, args ...string) *redisserver.Server {
 // The guard's part is tested apart: by default each server here is too young.
 const grownUp = "--max-lease 1ms "
 
-func TestProduct(t *testing.T) {
-	for _, tt := range []struct {
-		fields        map[string]string
-		name, version string
-	}{
-		{map[string]string{"redis_version": "8.2.3"}, "redis", "8.2.3"},
-		{map[string]string{"redis_version": "7.2.4", "server_name": "valkey", "valkey_version": "9.1.2"}, "valkey", "9.1.2"},
-		{nil, "redis", ""},
-	} {
-		if name, version := product(tt.fields); name != tt.name || version != tt.version {
-			t.Errorf("%v: %s %s, want %s %s", tt.fields, name, version, tt.name, tt.version)
-		}
-	}
-}
-
 // A server that does not wait for its disk during a rewrite may forget locks after all.
 func TestDoctorNoFsyncOnRewrite(t *testing.T) {
 	t.Parallel()

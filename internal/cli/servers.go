@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -41,6 +42,30 @@ func Servers(urls []string) ([]*redis.Options, error) { return each(urls, redisn
 
 // Nodes is Servers where these may have replicas.
 func Nodes(urls []string) ([]redisnode.Server, error) { return each(urls, redisnode.Parse) }
+
+// Info returns the fields of what a server says to INFO, of some of its sections or those that are usual.
+func Info(ctx context.Context, c *redis.Client, sections ...string) (map[string]string, error) {
+	text, err := c.Info(ctx, sections...).Result()
+	if err != nil {
+		return nil, err
+	}
+	fields := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
+		}
+	}
+	return fields, nil
+}
+
+// Product returns the name and version of the server whose INFO server has these fields.
+// redis_version is 7.2.4 in all versions of Valkey.
+func Product(fields map[string]string) (name, version string) {
+	if version, ok := fields["valkey_version"]; ok {
+		return "Valkey", version
+	}
+	return "Redis", fields["redis_version"]
+}
 
 func each[T any](urls []string, parse func(string) (T, error)) (all []T, err error) {
 	for i, u := range urls {

@@ -68,3 +68,18 @@ func TestSentinelsOfOneURLStayTogether(t *testing.T) {
 		t.Error("replicas are not refused where they have no meaning")
 	}
 }
+
+func TestProduct(t *testing.T) {
+	for _, tt := range []struct {
+		fields        map[string]string
+		name, version string
+	}{
+		{map[string]string{"redis_version": "8.2.3"}, "Redis", "8.2.3"},
+		{map[string]string{"redis_version": "7.2.4", "server_name": "valkey", "valkey_version": "9.1.2"}, "Valkey", "9.1.2"},
+		{nil, "Redis", ""},
+	} {
+		if name, version := Product(tt.fields); name != tt.name || version != tt.version {
+			t.Errorf("%v: %s %s, want %s %s", tt.fields, name, version, tt.name, tt.version)
+		}
+	}
+}
