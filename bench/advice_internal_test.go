@@ -2,9 +2,10 @@ package bench
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 const ms = time.Millisecond
@@ -21,17 +22,6 @@ func reportOf(cells ...*Cell) *Report {
 	return &Report{Contestants: []Entrant{{Name: ours}}, Servers: Spawned, Cells: cells}
 }
 
-// says fails unless text has each of the wanted words, and none that begin with "!".
-func says(t *testing.T, text string, want ...string) {
-	t.Helper()
-	for _, w := range want {
-		word, absent := strings.CutPrefix(w, "!")
-		if strings.Contains(text, word) == absent {
-			t.Errorf("%q has %q: %v", text, word, absent)
-		}
-	}
-}
-
 // The recommendation is for the links that were asked for, whatever was measured besides.
 func TestAdviceIsForTheLongestLinks(t *testing.T) {
 	r := reportOf(took("latency", "", 3, 0, ms), took("latency", "", 3, 60*ms, 61*ms))
@@ -39,8 +29,8 @@ func TestAdviceIsForTheLongestLinks(t *testing.T) {
 	if a == nil || a.RTT != 60*ms || a.Contestant != ours || a.Rows[0].PairP50 != float64(61*ms) {
 		t.Fatalf("%+v", a)
 	}
-	says(t, a.Text, "the longest lock (61 ms)")
-	says(t, a.table().Title, "redquorum behind round trips of 60ms, if each node is away 0.1 % of the time")
+	tests.Says(t, a.Text, "the longest lock (61 ms)")
+	tests.Says(t, a.table().Title, "redquorum behind round trips of 60ms, if each node is away 0.1 % of the time")
 	if a := reportOf(took("latency", "", 3, 0, ms)).advise(60*ms, 0.001); a != nil {
 		t.Errorf("of links that were not measured: %+v", a)
 	}
@@ -84,9 +74,9 @@ func TestAdviceOnNodes(t *testing.T) {
 		for _, n := range c.nodes {
 			cells = append(cells, took("latency", "", n, 0, ms))
 		}
-		says(t, reportOf(cells...).advise(0, c.failure).Text, c.want)
+		tests.Says(t, reportOf(cells...).advise(0, c.failure).Text, c.want)
 	}
-	says(t, reportOf(took("latency", "", 3, 0, ms), took("bad", "1 hung", 3, 0, 2000*ms)).advise(0, 0.001).Text, "Timeout 10s, lease 30s, because", "the longest lock (2 s)")
+	tests.Says(t, reportOf(took("latency", "", 3, 0, ms), took("bad", "1 hung", 3, 0, 2000*ms)).advise(0, 0.001).Text, "Timeout 10s, lease 30s, because", "the longest lock (2 s)")
 }
 
 // With too few samples for a p99 there is none, rather than 0.
@@ -112,7 +102,7 @@ func TestNoise(t *testing.T) {
 		c.summarise()
 		return c
 	}
-	says(t, reportOf(cell("healthy", 89, 130, 48), cell("1 late", 100, 110)).noise(), "Too noisy, run longer: bad, healthy, N=5, redquorum (±46 %). ", "--for 60s", "!late")
+	tests.Says(t, reportOf(cell("healthy", 89, 130, 48), cell("1 late", 100, 110)).noise(), "Too noisy, run longer: bad, healthy, N=5, redquorum (±46 %). ", "--for 60s", "!late")
 	if noise := reportOf(cell("healthy", 100, 140), cell("1 late", 100)).noise(); noise != "" {
 		t.Error(noise)
 	}
@@ -120,7 +110,7 @@ func TestNoise(t *testing.T) {
 	for range 5 {
 		many = append(many, cell("2 hung", 1, 17))
 	}
-	says(t, reportOf(many...).noise(), "(±89 %) and 2 more. ")
+	tests.Says(t, reportOf(many...).noise(), "(±89 %) and 2 more. ")
 
 	healthy := []float64{89, 130, 48}
 	for _, c := range []struct {
@@ -142,11 +132,11 @@ func TestNoise(t *testing.T) {
 
 	r := reportOf(cell("healthy", healthy...), cell("1 killed", 60, 61, 62), cell("2 hung", 1000, 1001, 1002))
 	chart := r.badChart(0)
-	says(t, chart.Note, "that with healthy nodes is too noisy: run longer", "!share this machine")
+	tests.Says(t, chart.Note, "that with healthy nodes is too noisy: run longer", "!share this machine")
 	for i, want := range []string{"0.685 x, noise", "11.2 x"} {
 		if b := chart.Bars[i]; b.Text != want || b.Noise != (i == 0) {
 			t.Errorf("%+v, want %q", b, want)
 		}
 	}
-	says(t, reportOf(cell("healthy", 100, 100, 101), cell("1 killed", 50, 50, 51)).badChart(0).Note, "all servers share this machine", "!too noisy")
+	tests.Says(t, reportOf(cell("healthy", 100, 100, 101), cell("1 killed", 50, 50, 51)).badChart(0).Note, "all servers share this machine", "!too noisy")
 }

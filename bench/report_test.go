@@ -45,16 +45,6 @@ func written(t *testing.T, write func(io.Writer) error) string {
 	return b.String()
 }
 
-// lacks checks that a text has everything that is wanted.
-func lacks(t *testing.T, text string, want ...string) {
-	t.Helper()
-	for _, w := range want {
-		if !strings.Contains(text, w) {
-			t.Errorf("it lacks %q", w)
-		}
-	}
-}
-
 func TestReportGolden(t *testing.T) {
 	b := written(t, recorded(t).WriteText)
 	const path = "testdata/report.txt"
@@ -93,13 +83,9 @@ func failed(t *testing.T) *bench.Report {
 func TestFailedCase(t *testing.T) {
 	r := failed(t)
 	text := written(t, r.WriteText)
-	for line := range strings.Lines(text) {
-		if len(line) > 200 {
-			t.Errorf("a line of %d", len(line))
-		}
-	}
-	lacks(t, text, "failed: long long", "(and 5000 more)", "; one round;", "p99, p99.9: the times that half,")
-	lacks(t, written(t, r.WriteHTML), `<td class="note" colspan="1`, "(and 5000 more)", "one round", "<dt>least/most</dt>")
+	tests.Narrow(t, text, 200)
+	tests.Says(t, text, "failed: long long", "(and 5000 more)", "; one round;", "p99, p99.9: the times that half,")
+	tests.Says(t, written(t, r.WriteHTML), `<td class="note" colspan="1`, "(and 5000 more)", "one round", "<dt>least/most</dt>")
 }
 
 func TestHTML(t *testing.T) {
@@ -110,7 +96,7 @@ func TestHTML(t *testing.T) {
 	if at := regexp.MustCompile(`(?i:https?:|\bsrc=|@import|\burl\(|<script)|NaN|Inf`).FindString(html); at != "" {
 		t.Errorf("the page has %q", at)
 	}
-	lacks(t, html, "What to choose", "Latency by number of nodes", "Throughput by number of callers", "Bad nodes of 5",
+	tests.Says(t, html, "What to choose", "Latency by number of nodes", "Throughput by number of callers", "Bad nodes of 5",
 		"prefers-color-scheme: dark", "&lt;script&gt;")
 	if n, all := strings.Count(html, "<polyline"), regexp.MustCompile(`points="[^"]+"`).FindAllString(html, -1); n == 0 || n != len(all) {
 		t.Errorf("%d of %d curves have points", len(all), n)

@@ -7,7 +7,9 @@ import (
 	"flag"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
@@ -67,5 +69,28 @@ func Parallel(n int) {
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
 		_ = flag.Set("test.parallel", strconv.Itoa(n))
+	}
+}
+
+// Says fails the test unless text has each of the parts, and none of those that begin with "!".
+func Says(t testing.TB, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		switch unwanted, absent := strings.CutPrefix(part, "!"); {
+		case absent && strings.Contains(text, unwanted):
+			t.Errorf("%q should not be in:\n%.4000s", unwanted, text)
+		case !absent && !strings.Contains(text, part):
+			t.Errorf("%q is missing in:\n%.4000s", part, text)
+		}
+	}
+}
+
+// Narrow fails the test for each line of a text that has more columns than that.
+func Narrow(t testing.TB, text string, columns int) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > columns {
+			t.Errorf("%d columns, and not %d: %s", n, columns, line)
+		}
 	}
 }
