@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,18 +27,9 @@ example:
   redquorum ask nightly`
 
 func askVerb() *cobra.Command {
-	cmd, fs := newVerb("ask NAME", "ask the holder of a lock to finish", askManual)
-	var nodes nodeFlags
-	nodes.register(fs)
-	nodes.registerPrefix(fs)
-	name := nameFlag(cmd)
-	return doesUntilSignal(cmd, func(ctx context.Context, _ *command) error {
-		l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second, Quorum: quorumMost})
-		if err != nil {
-			return err
-		}
-		defer done()
-		return failed(l.Ask(ctx, *name))
+	cmd, _ := newVerb("ask NAME", "ask the holder of a lock to finish", askManual)
+	return asksAbout(cmd, func(ctx context.Context, _ *command, _ *nodeFlags, l *quorum.Locker, name string) error {
+		return failed(l.Ask(ctx, name))
 	})
 }
 

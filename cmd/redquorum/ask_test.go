@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 // A command under run is asked to finish by another process, on real servers, and goes on if it likes to.
@@ -12,15 +14,11 @@ func TestAsk(t *testing.T) {
 	asks := func(status int, name string) string {
 		return ends(t, status, "ask", name, "--nodes", urls, "--no-guard")
 	}
-	if out := asks(exitLost, "job"); !strings.Contains(out, `ask "job": lease is not held`) {
-		t.Error(out)
-	}
+	tests.Says(t, asks(exitLost, "job"), `ask "job": lease is not held`)
 	p := start(t, runOn(urls, "--no-guard --on-ask term", "sh", "-c", "trap 'echo finishes; exit 7' TERM; echo works; while :; do sleep 0.05; done")...)
 	p.says("works")
 	asks(exitOK, "job")
-	if out := p.exits(7); !strings.Contains(out, "somebody asks for the lock: the command gets SIGTERM") || !strings.Contains(out, "finishes") {
-		t.Error(out)
-	}
+	p.exits(7, "somebody asks for the lock: the command gets SIGTERM", "finishes")
 
 	p = start(t, runOn(urls, "--no-guard", "sh", "-c", "trap 'echo told' TERM; echo works; read x; echo done")...)
 	p.says("works")
@@ -33,9 +31,7 @@ func TestAsk(t *testing.T) {
 		_, _ = each.in.Write([]byte("on\n"))
 		_ = each.in.Close()
 	}
-	if out := p.exits(exitOK); strings.Contains(out, "told") || !strings.Contains(out, "done") {
-		t.Error(out)
-	}
+	p.exits(exitOK, "!told", "done")
 	q.exits(exitOK)
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,25 +24,16 @@ example:
 
 func breakVerb() *cobra.Command {
 	cmd, fs := newVerb("break NAME", "remove a lock, even if it is held", breakManual)
-	var nodes nodeFlags
-	nodes.register(fs)
-	nodes.registerPrefix(fs)
 	yes := fs.Bool("yes", false, "really do it")
-	name := nameFlag(cmd)
-	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
+	return asksAbout(cmd, func(ctx context.Context, c *command, _ *nodeFlags, l *quorum.Locker, name string) error {
 		if !*yes {
-			return cli.Usage("breaking %s can let two holders work at once; add --yes to do it", cli.Quoted(*name))
+			return cli.Usage("breaking %s can let two holders work at once; add --yes to do it", cli.Quoted(name))
 		}
-		l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second, Quorum: quorumMost})
+		before, err := l.Inspect(ctx, name)
 		if err != nil {
 			return err
 		}
-		defer done()
-		before, err := l.Inspect(ctx, *name)
-		if err != nil {
-			return err
-		}
-		broken, err := l.Break(ctx, *name)
+		broken, err := l.Break(ctx, name)
 		if errors.Is(err, node.ErrWrongType) {
 			err = fmt.Errorf("%w; redquorum removes only locks: if nobody needs this key, use DEL on each server", err)
 		}
@@ -51,7 +41,7 @@ func breakVerb() *cobra.Command {
 			return err
 		}
 		if !broken {
-			fmt.Fprintf(c.stderr, "%q was free\n", terminal.Cut(*name, cli.Longest))
+			fmt.Fprintf(c.stderr, "%q was free\n", terminal.Cut(name, cli.Longest))
 			return nil
 		}
 		fmt.Fprintln(c.stderr, removed(before))

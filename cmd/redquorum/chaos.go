@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -358,14 +357,12 @@ func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Conf
 
 // showChaos shows a single run.
 func (c *command) showChaos(f *chaosFlags, run *chaosRun, config chaos.Config) (err error) {
-	if f.asJSON {
-		err = json.NewEncoder(c.stdout).Encode(chaosJSON{run.summary(run.name), run.Trace.Entries})
-	} else {
-		text := newProse(c.stdout)
+	err = c.print(f.asJSON, chaosJSON{run.summary(run.name), run.Trace.Entries}, func(w io.Writer) string {
+		text := newProse(w)
 		fmt.Fprintf(text, "%s\n", run.plan)
 		run.tell(text, 20, config)
-		_, err = io.WriteString(c.stdout, text.String())
-	}
+		return text.String()
+	})
 	if err == nil && f.page != "" {
 		err = run.writePage(f.page)
 	}

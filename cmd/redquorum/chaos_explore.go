@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -58,15 +58,10 @@ func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.
 	jobs.Wait()
 	shown()
 	r.Seconds = time.Since(r.began).Seconds()
-	err := r.err
-	switch {
-	case err != nil:
-	case f.asJSON:
-		err = json.NewEncoder(c.stdout).Encode(r)
-	default:
-		_, err = fmt.Fprint(c.stdout, r.text())
+	if r.err != nil {
+		return r.err
 	}
-	switch {
+	switch err := c.print(f.asJSON, r, func(io.Writer) string { return r.text() }); {
 	case err != nil:
 		return err
 	case len(r.Found) > 0:

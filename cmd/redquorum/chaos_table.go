@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 
@@ -80,16 +80,13 @@ func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Co
 	}
 	jobs.Wait()
 	shown()
-	err := context.Cause(ctx)
-	switch {
+	switch err := context.Cause(ctx); {
 	case err == context.Canceled:
 		return cli.Exit(exitInterrupted)
-	case err == nil && f.asJSON:
-		err = json.NewEncoder(c.stdout).Encode(rows)
-	case err == nil:
-		_, err = fmt.Fprint(c.stdout, tableOf(rows, version))
+	case err != nil:
+		return err
 	}
-	if err != nil {
+	if err := c.print(f.asJSON, rows, func(io.Writer) string { return tableOf(rows, version) }); err != nil {
 		return err
 	}
 	for _, row := range rows {

@@ -8,18 +8,13 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
 )
 
 func TestChaosUsageErrors(t *testing.T) {
-	plan := filepath.Join(t.TempDir(), "plan")
-	if err := os.WriteFile(plan, []byte("redquorum plan 1\nnodes 3\nclients 2\nlock client=plain mistake=half\nat 0s lock c* x\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	plan := fileOf(t, "redquorum plan 1\nnodes 3\nclients 2\nlock client=plain mistake=half\nat 0s lock c* x\n")
 	for _, c := range []struct{ args, want string }{
 		{"chaos", "a plan is missing: want PLAN, --seed, --scenario, --for, --sentinel or --servers"},
 		{"chaos a.plan b.plan", "there is more than one of PLAN"},
@@ -74,9 +69,7 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 			if statusOfVerdict(out.Verdict) != status || len(out.Trace) == 0 {
 				t.Errorf("%s, and status %d", out.Verdict, status)
 			}
-			if html, err := os.ReadFile(page); err != nil || !strings.Contains(string(html), "<h1>Scenario S53: A node is replaced</h1>") {
-				t.Errorf("the page has not the title of the scenario: %v", err)
-			}
+			tests.Says(t, textOf(t, page), "<h1>Scenario S53: A node is replaced</h1>")
 			if client == "plain" && out.Verdict != sim.Unsafe && out.Late > 4e6 {
 				t.Skip("the machine is too busy")
 			}
@@ -98,16 +91,12 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 			if want == "" {
 				return
 			}
-			again, _ := os.ReadFile(filepath.Join(out.Folder, "again.sh"))
-			if !strings.Contains(string(again), "redquorum chaos --stretch 4 --server 'redis-server' '"+filepath.Join(out.Folder, "plan")+"'") {
-				t.Errorf("%s", again)
-			}
+			tests.Says(t, textOf(t, filepath.Join(out.Folder, "again.sh")),
+				"redquorum chaos --stretch 4 --server 'redis-server' '"+filepath.Join(out.Folder, "plan")+"'")
 			if p, err := readPlan(filepath.Join(out.Folder, "plan")); err != nil || p.Nodes != 3 {
 				t.Errorf("%v, %v", p, err)
 			}
-			if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), "textbook Redlock on real servers") {
-				t.Errorf("%v", err)
-			}
+			tests.Says(t, textOf(t, page), "textbook Redlock on real servers")
 		})
 	}
 }
@@ -118,8 +107,7 @@ func TestChaosServers(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
 	servers := serverAddrs(t)
-	client := redis.NewClient(&redis.Options{Addr: servers[0]})
-	defer client.Close()
+	client := clientOf(t, servers[0])
 	if err := client.Set(t.Context(), "x1", "somebody's", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +116,8 @@ func TestChaosServers(t *testing.T) {
 	if status != exitOK || !strings.Contains(stdout, "locks granted on 3 servers") || stderr != "" {
 		t.Fatalf("status %d: %s%s", status, stdout, stderr)
 	}
-	if text, err := os.ReadFile(history); err != nil || !strings.HasPrefix(string(text), `{"client":`) {
-		t.Errorf("the history: %v: %s", err, text)
+	if text := textOf(t, history); !strings.HasPrefix(text, `{"client":`) {
+		t.Errorf("the history: %s", text)
 	}
 	eventually(t, "only what was there before", func() bool {
 		keys, err := client.Keys(t.Context(), "*").Result()
@@ -154,11 +142,7 @@ func TestChaosOnPackets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, plan := t.TempDir(), filepath.Join(t.TempDir(), "plan")
-			text := "redquorum plan 1\nnodes 3\nclients 2\nlength " + c.length + "\nlock guard=off\n" + c.text + "\n"
-			if err := os.WriteFile(plan, []byte(text), 0o666); err != nil {
-				t.Fatal(err)
-			}
+			dir, plan := t.TempDir(), fileOf(t, "redquorum plan 1\nnodes 3\nclients 2\nlength "+c.length+"\nlock guard=off\n"+c.text+"\n")
 			p := start(t, "chaos", "--packets", "--out", dir, plan)
 			if c.interrupted {
 				eventually(t, "the clients have begun", func() bool {
@@ -183,10 +167,7 @@ func TestChaosOnPackets(t *testing.T) {
 
 // The page about scenarios on real servers has what the simulator says of them today.
 func TestChaosPage(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "evidence", "chaos.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := textOf(t, filepath.Join("..", "..", "docs", "evidence", "chaos.md"))
 	all := make(map[string]string)
 	scenarios := sim.Scenarios()
 	for i := range scenarios {
@@ -197,9 +178,7 @@ func TestChaosPage(t *testing.T) {
 		}
 	}
 	for begin, ids := range all {
-		if !strings.Contains(string(text), begin+ids+"|\n") {
-			t.Errorf("docs/evidence/chaos.md lacks %s%s|", begin, ids)
-		}
+		tests.Says(t, text, begin+ids+"|\n")
 	}
 }
 

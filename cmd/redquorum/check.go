@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,27 +43,18 @@ type checkJSON struct {
 
 func checkVerb() *cobra.Command {
 	cmd, fs := newVerb("check NAME", "ask whether an owner still has a lock", checkManual)
-	var nodes nodeFlags
-	nodes.register(fs)
-	nodes.registerPrefix(fs)
-	name := nameFlag(cmd)
 	flag := fs.String("owner", "", "the `owner` of the lease, as run --verbose, status and the library show it (default $REDQUORUM_OWNER)")
 	asJSON := fs.Bool("json", false, "print one JSON object")
-	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
+	return asksAbout(cmd, func(ctx context.Context, c *command, _ *nodeFlags, l *quorum.Locker, name string) error {
 		owner := cmp.Or(*flag, os.Getenv("REDQUORUM_OWNER"))
 		if owner == "" {
 			return cli.Usage("no owner: give it with --owner, or in REDQUORUM_OWNER")
 		}
-		l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second, Quorum: quorumMost})
-		if err != nil {
-			return err
-		}
-		defer done()
-		err = l.Check(ctx, *name, owner)
+		err := l.Check(ctx, name, owner)
 		if !*asJSON {
 			return failed(err)
 		}
-		found := checkJSON{*name, owner, "held", ""}
+		found := checkJSON{name, owner, "held", ""}
 		if err != nil {
 			found.Verdict, found.Error = "no-quorum", err.Error()
 			if errors.Is(err, quorum.ErrNotHeld) {

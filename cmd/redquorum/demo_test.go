@@ -26,17 +26,8 @@ func TestDemo(t *testing.T) {
 	if missing != "" {
 		t.Errorf("%q is missing in:\n%s", missing, out)
 	}
-	for line := range strings.Lines(out) {
-		if len(line) > terminal.Page+1 {
-			t.Errorf("%d columns: %s", len(line)-1, line)
-		}
-	}
-	if strings.Contains(out, "nobody works") || strings.Contains(out, "free, ") {
-		t.Errorf("it contradicts itself:\n%s", out)
-	}
-	if strings.Contains(out, "\x1b") {
-		t.Errorf("escape sequences, though it is no terminal:\n%s", out)
-	}
+	tests.Narrow(t, out, terminal.Page)
+	tests.Says(t, out, "!nobody works", "!free, ", "!\x1b")
 }
 
 // demoLacks returns what a demo should show and does not.
@@ -134,14 +125,8 @@ func TestPicture(t *testing.T) {
 	if len(lines) > 21 { // two more come at the end, and the shell's prompt
 		t.Errorf("%d lines:\n%s", len(lines), picture)
 	}
-	for _, l := range lines {
-		if n := len([]rune(l)); n > 80 {
-			t.Errorf("%d columns: %q", n, l)
-		}
-	}
-	if !strings.Contains(picture, "end\n") {
-		t.Errorf("the end of a message is cut:\n%s", picture)
-	}
+	tests.Narrow(t, picture, 80)
+	tests.Says(t, picture, "end\n")
 	out.Reset()
 	d.screen.draw(d)
 	if up := "\x1b[21A"; !strings.HasPrefix(out.String(), up) {

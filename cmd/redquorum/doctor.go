@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -141,15 +140,7 @@ func doctorVerb() *cobra.Command {
 		}
 		_ = g.Wait() // what fails is a finding
 		d := conclude(patients)
-		if *asJSON {
-			err = json.NewEncoder(c.stdout).Encode(d)
-		} else {
-			err = d.print(c.stdout)
-		}
-		if err != nil {
-			return err
-		}
-		return cli.Exit(severities[d.worst()].status)
+		return cmp.Or(c.print(*asJSON, d, d.text), cli.Exit(severities[d.worst()].status))
 	})
 }
 
@@ -617,7 +608,8 @@ func (d diagnosis) groups() (all []*group) {
 	return all
 }
 
-func (d diagnosis) print(w io.Writer) error {
+// text is what people read.
+func (d diagnosis) text(w io.Writer) string {
 	var b strings.Builder
 	p := newPainter(w)
 	rows := [][]string{{"NODE", "SERVER", "ROLE", "UP", "RTT", "CLOCK"}}
@@ -642,8 +634,7 @@ func (d diagnosis) print(w io.Writer) error {
 	}
 	verdict := fmt.Sprintf("%s: %s", count(len(d.Nodes)), d.Verdict)
 	b.WriteString("\n" + p.paint(severities[d.worst()].color, verdict) + "\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 // about names the nodes that something is said of, in front of it. There are so many.

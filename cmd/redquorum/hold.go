@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -59,11 +59,9 @@ func holdVerb() *cobra.Command {
 		if lease == nil {
 			return cli.Exit(status)
 		}
-		if *asJSON {
-			err = json.NewEncoder(c.stdout).Encode(holdJSON{lease.Names(), lease.Owner(), lease.Token()})
-		} else {
-			_, err = fmt.Fprintf(c.stdout, "holding %s: owner %s, token %d\n", printable(f.title()), lease.Owner(), lease.Token())
-		}
+		err = c.print(*asJSON, holdJSON{lease.Names(), lease.Owner(), lease.Token()}, func(io.Writer) string {
+			return fmt.Sprintf("holding %s: owner %s, token %d\n", printable(f.title()), lease.Owner(), lease.Token())
+		})
 		if err == nil {
 			select {
 			case <-signals:

@@ -31,9 +31,7 @@ func TestHold(t *testing.T) {
 		if out := p.exits(exitOK); strings.Count(out, "\n") != 1 {
 			t.Errorf("more than a line: %s", out)
 		}
-		if after := statusOf(t, exitOK, "a", urls); after.Verdict != "free" {
-			t.Errorf("afterwards: %+v", after)
-		}
+		verdictIs(t, "a", urls, "free")
 	}
 }
 
@@ -41,11 +39,7 @@ func TestHoldJSON(t *testing.T) {
 	_, urls := startNodes(t, 3)
 	p := start(t, holdOn(urls, "--json --read", "a")...)
 	p.says("\n")
-	var held struct {
-		Names []string `json:"names"`
-		Owner string   `json:"owner"`
-		Token int64    `json:"token"`
-	}
+	var held holdJSON
 	decode(t, p.out.String(), &held)
 	if s := statusOf(t, exitOK, "a", urls); len(held.Names) != 1 || held.Names[0] != "a" || held.Owner != s.Owner || held.Token == 0 || s.Mode != "read" {
 		t.Errorf("%+v, and %+v", held, s)
@@ -60,10 +54,6 @@ func TestHoldLoses(t *testing.T) {
 	p := start(t, holdOn(urls, "--lease 2s", "a")...)
 	p.says("holding a")
 	want(t, exitOK, "", "break", "a", "--yes", "--nodes", urls)
-	if out := p.exits(exitLost); !strings.Contains(out, "redquorum hold: ") {
-		t.Error(out)
-	}
-	if out := start(t, holdOn(urls, "--max-hold 300ms", "a")...).exits(exitLost); !strings.Contains(out, "maximum hold time reached") {
-		t.Error(out)
-	}
+	p.exits(exitLost, "redquorum hold: ")
+	start(t, holdOn(urls, "--max-hold 300ms", "a")...).exits(exitLost, "maximum hold time reached")
 }

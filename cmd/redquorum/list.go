@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -111,19 +110,14 @@ func listVerb() *cobra.Command {
 			return err
 		}
 		found := newList(locks, *all, len(servers), unread)
-		if *asJSON {
-			err = json.NewEncoder(c.stdout).Encode(found)
-		} else {
+		err = c.print(*asJSON, found, func(w io.Writer) string {
 			warnUnread(c.stderr, unread)
-			err = found.print(c.stdout, *all)
+			return found.text(w, *all)
+		})
+		if err == nil && found.Verdict != "complete" {
+			err = cli.Exit(cli.Failed)
 		}
-		if err != nil {
-			return err
-		}
-		if found.Verdict != "complete" {
-			return cli.Exit(cli.Failed)
-		}
-		return nil
+		return err
 	})
 }
 
@@ -320,8 +314,8 @@ func left(r *quorum.Report) time.Duration {
 	return ends[len(ends)-last]
 }
 
-// print prints the list for people, with the state of each lock if states is true.
-func (f listJSON) print(w io.Writer, states bool) error {
+// text is the list for people, with the state of each lock if states is true.
+func (f listJSON) text(w io.Writer, states bool) string {
 	rows := [][]string{{"STATE", "NAME", "MODE", "LEFT", "WAITING", "NODES", "OWNER"}}
 	for _, l := range f.Locks {
 		left, owner := "no end", printable(cmp.Or(l.Label, l.Owner))
@@ -357,8 +351,7 @@ func (f listJSON) print(w io.Writer, states bool) error {
 		color = red
 	}
 	b.WriteString(p.paint(color, wrapped(f.verdict(states), "")) + "\n")
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 var lockColors = map[string]string{"partial": yellow, "unknown": yellow}

@@ -3,11 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
@@ -123,6 +128,69 @@ func hold(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *q
 	}
 	t.Cleanup(func() { lease.Unlock(context.Background()) })
 	return lease
+}
+
+// verdictIs checks what status says of a lock.
+func verdictIs(t *testing.T, name, urls, want string) {
+	t.Helper()
+	if s := statusOf(t, exitOK, name, urls); s.Verdict != want {
+		t.Errorf("%s, not %s: %+v", s.Verdict, want, s)
+	}
+}
+
+// clientOf is a client of go-redis, for a URL or an address.
+func clientOf(t *testing.T, url string) *redis.Client {
+	t.Helper()
+	servers, err := cli.Servers([]string{url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(servers[0])
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// fileOf writes a text to a file.
+func fileOf(t *testing.T, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// textOf is what a file has.
+func textOf(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// serve has a server at a new address that does something for each connection, and closes it then.
+func serve(t *testing.T, do func(net.Conn)) (addr string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				do(c)
+			}()
+		}
+	}()
+	return l.Addr().String()
 }
 
 // eventually polls.

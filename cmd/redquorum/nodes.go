@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/redquorum/redquorum/internal/cli"
@@ -104,6 +105,22 @@ func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err
 		return nil, nil, err
 	}
 	return l, func() { _ = l.Close(); end() }, nil
+}
+
+// asksAbout has a verb ask its nodes about the lock NAME, or do something to it. It takes no lock.
+func asksAbout(cmd *cobra.Command, do func(ctx context.Context, c *command, nodes *nodeFlags, l *quorum.Locker, name string) error) *cobra.Command {
+	var nodes nodeFlags
+	nodes.register(cmd.Flags())
+	nodes.registerPrefix(cmd.Flags())
+	name := nameFlag(cmd)
+	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
+		l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second, Quorum: quorumMost})
+		if err != nil {
+			return err
+		}
+		defer done()
+		return do(ctx, c, &nodes, l, *name)
+	})
 }
 
 // These stand for numbers of nodes in Options.Quorum, until it is known how many there are.

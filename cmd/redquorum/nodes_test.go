@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -39,9 +37,7 @@ func TestStray(t *testing.T) {
 		"redis://u:\"pass\"@h:port":       `malformed`,
 	} {
 		t.Setenv("REDQUORUM_NODES", list)
-		if out := want(t, exitUsage, "server ", "status", "x"); !strings.Contains(out, says) || strings.Contains(out, "pass\"") {
-			t.Errorf("%q: %s", list, out)
-		}
+		tests.Says(t, want(t, exitUsage, "server ", "status", "x"), says, "!pass\"")
 	}
 }
 
@@ -65,19 +61,7 @@ func TestPasswordFile(t *testing.T) {
 	status(exitOK, "x is free", s.Addr())
 	status(exitError, "WRONGPASS", "redis://:0ther@"+s.Addr()) // the URL's own comes first
 	write("0ther")
-	if out := status(exitError, "WRONGPASS", s.Addr()); strings.Contains(out, "0ther") {
-		t.Error(out)
-	}
-}
-
-// pemFile writes a block, and returns the file.
-func pemFile(t *testing.T, kind string, der []byte) string {
-	t.Helper()
-	file := filepath.Join(t.TempDir(), strings.ReplaceAll(kind, " ", "-")+".pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
+	tests.Says(t, status(exitError, "WRONGPASS", s.Addr()), "!0ther")
 }
 
 // selfSigned makes a certificate for 127.0.0.1 that is its own CA.
@@ -97,58 +81,50 @@ func selfSigned(t *testing.T) (pair tls.Certificate, cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, pemFile(t, "CERTIFICATE", der), pemFile(t, "PRIVATE KEY", secret)
+	file := func(kind string, der []byte) string {
+		return fileOf(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, file("CERTIFICATE", der), file("PRIVATE KEY", secret)
+}
+
+// mutual is how a server with such a pair speaks to clients that have the certificate in a file.
+func mutual(t *testing.T, pair tls.Certificate, file string) *tls.Config {
+	t.Helper()
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM([]byte(textOf(t, file))) {
+		t.Fatal(file)
+	}
+	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
 }
 
 // withTLS puts TLS before a server, and returns its address.
 func withTLS(t *testing.T, addr string, config *tls.Config) string {
 	t.Helper()
-	l, err := tls.Listen("tcp", "127.0.0.1:0", config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			outer, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer outer.Close()
-				inner, err := net.Dial("tcp", addr)
-				if err != nil {
-					return
-				}
-				defer inner.Close()
-				go func() { _, _ = io.Copy(inner, outer); inner.Close() }()
-				_, _ = io.Copy(outer, inner)
-			}()
+	return serve(t, func(raw net.Conn) {
+		outer := tls.Server(raw, config)
+		inner, err := net.Dial("tcp", addr)
+		if err != nil {
+			return
 		}
-	}()
-	return l.Addr().String()
+		defer inner.Close()
+		go func() { _, _ = io.Copy(inner, outer); inner.Close() }()
+		_, _ = io.Copy(outer, inner)
+	})
 }
 
 func TestTLSFlags(t *testing.T) {
 	pair, cert, key := selfSigned(t)
-	pool := x509.NewCertPool()
-	if text, err := os.ReadFile(cert); err != nil || !pool.AppendCertsFromPEM(text) {
-		t.Fatal(err)
-	}
 	servers, _ := startNodes(t, 3)
 	var urls []string
 	for _, s := range servers {
-		urls = append(urls, "rediss://"+withTLS(t, s.Addr(), &tls.Config{Certificates: []tls.Certificate{pair},
-			ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}))
+		urls = append(urls, "rediss://"+withTLS(t, s.Addr(), mutual(t, pair, cert)))
 	}
 	nodes := strings.Join(urls, ",")
 	all := []string{"--cacert", cert, "--cert", cert, "--key", key, "--nodes", nodes}
 	want(t, exitOK, "a is free", append([]string{"status", "a"}, all...)...)
 	want(t, exitOK, "exact", append([]string{"demo", "--for", "1s"}, all...)...)
 	ends(t, exitOK, append(append([]string{"run", "--name", "a", "--try"}, all...), "-c", "true")...)
-	if out := want(t, exitError, "", append([]string{"doctor", "--nodes", urls[0]}, all[:6]...)...); strings.Contains(out, "not reachable") {
-		t.Error(out)
-	}
+	tests.Says(t, want(t, exitError, "", append([]string{"doctor", "--nodes", urls[0]}, all[:6]...)...), "!not reachable")
 	want(t, exitError, "unknown authority", "status", "a", "--nodes", nodes)
 	want(t, exitError, "", "status", "a", "--nodes", nodes, "--cacert", cert)
 
@@ -167,39 +143,14 @@ func TestFilesAreReplaced(t *testing.T) {
 		t.Run(fmt.Sprint("server first ", serverFirst), func(t *testing.T) {
 			t.Parallel()
 			s := redisServer(t, "--requirepass", "old")
-			admin := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: "old"})
-			defer admin.Close()
+			admin := clientOf(t, "redis://:old@"+s.Addr())
 			pair, cert, key := selfSigned(t)
 			next, nextCert, nextKey := selfSigned(t)
 			var now atomic.Pointer[tls.Config]
-			configOf := func(pair tls.Certificate, file string) *tls.Config {
-				pool := x509.NewCertPool()
-				if text, err := os.ReadFile(file); err != nil || !pool.AppendCertsFromPEM(text) {
-					t.Fatal(err)
-				}
-				return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
-			}
-			now.Store(configOf(pair, cert))
+			now.Store(mutual(t, pair, cert))
+			renewed := mutual(t, next, nextCert)
 			addr := withTLS(t, s.Addr(), &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return now.Load(), nil }})
-			password := filepath.Join(t.TempDir(), "password")
-			put := func(file, text string) {
-				t.Helper()
-				if err := os.WriteFile(file+"~", []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.Rename(file+"~", file); err != nil {
-					t.Fatal(err)
-				}
-			}
-			replace := func(file, by string) {
-				t.Helper()
-				text, err := os.ReadFile(by)
-				if err != nil {
-					t.Fatal(err)
-				}
-				put(file, string(text))
-			}
-			put(password, "old")
+			password := fileOf(t, "old")
 			flags := "--no-guard --lease 6s --password-file " + password + " --cacert " + cert + " --cert " + cert + " --key " + key
 			holder := start(t, holdOn("rediss://"+addr, flags, "job")...)
 			holder.says("holding job")
@@ -207,14 +158,16 @@ func TestFilesAreReplaced(t *testing.T) {
 			waiter.says("waiting: job is held by")
 
 			files := func() {
-				replace(key, nextKey)
-				replace(cert, nextCert)
-				put(password, "new")
+				for file, by := range map[string]string{key: nextKey, cert: nextCert, password: fileOf(t, "new")} {
+					if err := os.Rename(by, file); err != nil {
+						t.Fatal(err)
+					}
+				}
 			}
 			if !serverFirst {
 				files()
 			}
-			now.Store(configOf(next, nextCert))
+			now.Store(renewed)
 			if err := admin.ConfigSet(t.Context(), "requirepass", "new").Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -227,9 +180,7 @@ func TestFilesAreReplaced(t *testing.T) {
 			time.Sleep(7 * time.Second) // longer than the lease
 			holder.signal(syscall.SIGTERM)
 			holder.exits(exitOK)
-			if out := waiter.exits(0); !strings.Contains(out, "at last") {
-				t.Error(out)
-			}
+			waiter.exits(0, "at last")
 		})
 	}
 }
@@ -241,13 +192,7 @@ func TestWrongCA(t *testing.T) {
 	servers, _ := startNodes(t, 1)
 	addr := withTLS(t, servers[0].Addr(), &tls.Config{Certificates: []tls.Certificate{pair}})
 	start(t, runOn("rediss://"+addr, "--cacert "+cert, "true")...).exits(0)
-	out := start(t, runOn("rediss://"+addr, "--cacert "+other, "echo", "never")...).exits(exitConfig)
-	if !strings.Contains(out, "unknown authority") {
-		t.Error(out)
-	}
-	_, port, _ := net.SplitHostPort(addr)
-	out = start(t, runOn("rediss://localhost:"+port, "--cacert "+cert, "echo", "never")...).exits(exitConfig)
-	if !strings.Contains(out, "wanted to match localhost") {
-		t.Errorf("its certificate is for 127.0.0.1 alone: %s", out)
-	}
+	start(t, runOn("rediss://"+addr, "--cacert "+other, "echo", "never")...).exits(exitConfig, "unknown authority")
+	_, port, _ := net.SplitHostPort(addr) // the certificate is for 127.0.0.1 alone
+	start(t, runOn("rediss://localhost:"+port, "--cacert "+cert, "echo", "never")...).exits(exitConfig, "wanted to match localhost")
 }

@@ -3,10 +3,10 @@ package main
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-	"unicode/utf8"
+
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 // tool skips the test where a program is missing.
@@ -23,11 +23,7 @@ func tool(t *testing.T, name string) string {
 func outputOf(t *testing.T, args ...string) (text, file string) {
 	t.Helper()
 	text = want(t, exitOK, "redquorum", args...)
-	file = filepath.Join(t.TempDir(), "out")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return text, file
+	return text, fileOf(t, text)
 }
 
 func TestCompletion(t *testing.T) {
@@ -63,9 +59,7 @@ func TestCompletion(t *testing.T) {
 
 func TestManPage(t *testing.T) {
 	text, file := outputOf(t, "man")
-	if !strings.Contains(text, "\n.SH REDQUORUM SIM SCENARIO\n") {
-		t.Error("a verb is missing")
-	}
+	tests.Says(t, text, "\n.SH REDQUORUM SIM SCENARIO\n")
 	if roff(`.x \n`) != `\&.x \en` || roff("'x") != `\&'x` {
 		t.Error("a line is taken for a command of roff")
 	}
@@ -81,11 +75,7 @@ func TestManPage(t *testing.T) {
 		if err != nil || errs.Len() > 0 || !strings.Contains(string(out), "redquorum run nightly --wait 10s -- ./report.sh") {
 			t.Errorf("%v: %s", err, errs.String())
 		}
-		for line := range strings.Lines(string(out)) {
-			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
-				t.Errorf("%d columns: %s", n, line)
-			}
-		}
+		tests.Narrow(t, string(out), 80)
 	})
 	t.Run("mandoc", func(t *testing.T) {
 		if out, err := exec.Command(tool(t, "mandoc"), "-Tlint", "-W", "error", file).CombinedOutput(); err != nil {

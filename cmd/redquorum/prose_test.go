@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -25,10 +26,8 @@ func TestProse(t *testing.T) {
 		if c.write(p); !strings.HasPrefix(p.String(), c.want) {
 			t.Errorf("%q, want %q", p, c.want)
 		}
-		for line := range strings.Lines(p.String()) {
-			if !p.painter && len(line) > 31 {
-				t.Errorf("too wide: %q", line)
-			}
+		if !p.painter {
+			tests.Narrow(t, p.String(), p.width)
 		}
 	}
 }
@@ -47,16 +46,10 @@ func TestTraceFits(t *testing.T) {
 	whole := text(60, false)
 	for _, width := range []int{60, 80} {
 		folded := text(width, true)
-		for line := range strings.Lines(folded) {
-			if len(line) > width+1 {
-				t.Errorf("%d columns: %s", width, line)
-			}
-		}
+		tests.Narrow(t, folded, width)
 		if got, want := strings.Fields(folded), strings.Fields(whole); strings.Join(got, " ") != strings.Join(want, " ") {
 			t.Errorf("%d columns: other words", width)
 		}
 	}
-	if !strings.Contains(whole, strings.Repeat(" ", 33)+"FAULT hold c1>n3 release 1 for 155ms\n") {
-		t.Error(whole)
-	}
+	tests.Says(t, whole, strings.Repeat(" ", 33)+"FAULT hold c1>n3 release 1 for 155ms\n")
 }

@@ -359,12 +359,12 @@ func simExplore(use, short, manual string) *cobra.Command {
 			}
 			found = append(found, path)
 		}
-		if *asJSON {
-			err = writeReportJSON(c.stdout, report)
-		} else {
-			c.explain(report, found, runs)
-			err = writeReport(c.stdout, report, *situations)
-		}
+		err = c.print(*asJSON, newExploreReport(report), func(w io.Writer) string {
+			text := newProse(w)
+			explain(text, report, found, runs)
+			writeReport(text, report, *situations)
+			return text.String()
+		})
 		if err != nil {
 			return err
 		}
@@ -404,7 +404,7 @@ func savePlan(ctx context.Context, dir string, f sim.Found, runs simFlags) (path
 }
 
 // explain tells how the first run fails, and names the others. Their plans are in files.
-func (c *command) explain(report *sim.Report, files []string, runs simFlags) {
+func explain(told *prose, report *sim.Report, files []string, runs simFlags) {
 	if len(files) == 0 {
 		return
 	}
@@ -418,7 +418,6 @@ func (c *command) explain(report *sim.Report, files []string, runs simFlags) {
 	}
 	r := sim.Run(p, nil, append(runs.options, sim.WithTrace())...)
 	v := r.Worst()
-	told := newProse(c.stdout)
 	told.write(red, "  ", fmt.Sprintf("%s VIOLATED by seed %d: %s", v.Invariant, report.Found[0].Seed, sim.Invariants[v.Invariant]))
 	told.WriteByte('\n')
 	told.write("", "", v.What)
@@ -433,12 +432,10 @@ func (c *command) explain(report *sim.Report, files []string, runs simFlags) {
 		told.write(red, "  ", fmt.Sprintf("%s VIOLATED by seed %d: %s", f.Invariant, f.Seed, f.What))
 		fmt.Fprintf(told, "plan: %s\n\n", files[i+1])
 	}
-	_, _ = io.WriteString(c.stdout, told.String()) // written notices what fails
 }
 
 // writeReport ends with the verdict. all is whether each situation is listed.
-func writeReport(w io.Writer, r *sim.Report, all bool) error {
-	b := newProse(w)
+func writeReport(b *prose, r *sim.Report, all bool) {
 	word, color := "sound", green
 	if len(r.Found) > 0 { // then it is that which matters
 		word, color = "NOT SOUND", red
@@ -450,8 +447,6 @@ func writeReport(w io.Writer, r *sim.Report, all bool) error {
 	}
 	b.write(color, "", fmt.Sprintf("%s: %d seeds, %d events, %d locks granted; %s of virtual time in %v (%.0f seeds/s)", word,
 		r.Seeds, r.Events, r.Grants, sim.Years(r.Virtual), r.Wall.Round(10*time.Millisecond), float64(r.Seeds)/r.Wall.Seconds()))
-	_, err := io.WriteString(w, b.String())
-	return err
 }
 
 func writeSituations(b *prose, r *sim.Report, all bool) {

@@ -37,14 +37,14 @@ type exploreReport struct {
 	Sometimes      map[string]uint64 `json:"sometimes"`
 }
 
-func writeReportJSON(w io.Writer, r *sim.Report) error {
+func newExploreReport(r *sim.Report) exploreReport {
 	out := exploreReport{Seeds: r.Seeds, Events: r.Events, Grants: r.Grants, VirtualSeconds: r.Virtual.Seconds(),
 		WallSeconds: r.Wall.Seconds(), SeedsPerSecond: float64(r.Seeds) / r.Wall.Seconds(), Outside: r.Outside,
 		Violations: append([]sim.Found{}, r.Found...), Sometimes: make(map[string]uint64)}
 	for m, n := range r.Reached {
 		out.Sometimes[sim.Mark(m).String()] = n
 	}
-	return json.NewEncoder(w).Encode(out)
+	return out
 }
 
 const simRunManual = `Draws a plan from the seed and runs it. Prints the plan, then a line for each

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -18,10 +17,7 @@ import (
 )
 
 func TestSimUsageErrors(t *testing.T) {
-	bad := filepath.Join(t.TempDir(), "bad.plan")
-	if err := os.WriteFile(bad, []byte("redquorum plan 1\nat 1s crush n1\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	bad := fileOf(t, "redquorum plan 1\nat 1s crush n1\n")
 	for _, c := range []struct{ args, want string }{
 		{"sim dance", `unexpected argument "dance"`},
 		{"sim explor", "; did you mean explore?"},
@@ -61,11 +57,7 @@ func TestSimGoesOnAfterABug(t *testing.T) {
 	if err != nil || len(plans) != 2 {
 		t.Fatalf("plans %q, %v; want 2", plans, err)
 	}
-	for _, path := range plans {
-		if !strings.Contains(out, "plan: "+path) {
-			t.Errorf("%s is not told of in\n%s", path, out)
-		}
-	}
+	tests.Says(t, out, "plan: "+plans[0], "plan: "+plans[1])
 }
 
 // A run without the guard goes wrong; it is reported and written to a file, and the
@@ -74,29 +66,18 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "plans")
 	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--nodes", "5", "--guard", "off", "--out", dir)
 	const cause = "cause: the restart guard is off (lock guard=off)\n"
-	if !strings.Contains(out, cause) {
-		t.Errorf("the cause is missing in\n%s", out)
-	}
-	_, command, ok := strings.Cut(out, "play it again: redquorum ")
-	if !ok {
-		t.Fatal(out)
-	}
-	command, _, _ = strings.Cut(command, "\n") // others may be found at the same time
-	again := strings.Fields(command)
+	tests.Says(t, out, cause)
+	again := strings.Fields(againAfter(out))
 	want(t, exitUnsound, "violated at", again...)
 	want(t, exitUnsound, cause, append(again, "--brief")...)
 	page := filepath.Join(dir, "run.html")
 	want(t, exitUnsound, "the picture is in "+page, append(again, "--brief", "--html", page)...)
-	if html, err := os.ReadFile(page); err != nil || !bytes.Contains(html, []byte("</html>")) {
-		t.Errorf("no page: %v", err)
-	}
+	tests.Says(t, textOf(t, page), "</html>")
 	path := again[len(again)-1]
 	small, picture := filepath.Join(dir, "small.plan"), filepath.Join(dir, "small.html")
 	want(t, exitUnsound, "redquorum plan 1", "sim", "shrink", path)
 	want(t, exitUnsound, "the picture is in "+picture, "sim", "shrink", path, "-o", small, "--html", picture)
-	if html, err := os.ReadFile(picture); err != nil || !bytes.Contains(html, []byte("</html>")) {
-		t.Errorf("no page of the smaller plan: %v", err)
-	}
+	tests.Says(t, textOf(t, picture), "</html>")
 	want(t, exitUnsound, "unsafe:", "sim", "replay", small, "--brief")
 	if _, stdout, _ := redquorum(t, "sim", "replay", small, "--steps"); !regexp.MustCompile(` lock x1? -> send n1.*: acquire x1? by `).MatchString(stdout) {
 		t.Errorf("no steps of an engine:\n%s", stdout)
@@ -114,11 +95,17 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 	}
 }
 
+// againAfter is the command that a search names to play the first plan again. Others may be found at the same time.
+func againAfter(out string) (command string) {
+	_, command, _ = strings.Cut(out, "play it again: redquorum ")
+	command, _, _ = strings.Cut(command, "\n")
+	return command
+}
+
 // So is a run in which the clients do something else. It is shrunk by the same runs.
 func TestSimReplaysAnElection(t *testing.T) {
 	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--guard", "off", "--work", "election", "--out", t.TempDir())
-	_, command, _ := strings.Cut(out, "play it again: redquorum ")
-	command, _, _ = strings.Cut(command, "\n")
+	command := againAfter(out)
 	want(t, exitUnsound, "violated at", strings.Fields(command)...)
 	want(t, exitUnsound, "redquorum plan 1", strings.Fields(strings.Replace(command, "replay", "shrink", 1))...)
 	if !strings.HasSuffix(command, " --work election") || !strings.Contains(out, "\"leader\"") {
@@ -129,10 +116,7 @@ func TestSimReplaysAnElection(t *testing.T) {
 // A failure to write is no violation, and no sound run either.
 func TestSimCannotWrite(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "not", "there")
-	plan := filepath.Join(t.TempDir(), "quiet.plan")
-	if err := os.WriteFile(plan, []byte("redquorum plan 1\nlength 1s\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	plan := fileOf(t, "redquorum plan 1\nlength 1s\n")
 	for _, args := range []string{"run --seed 7 --length 1s --brief --html ", "scenario S28 --html ", "replay " + plan + " --brief --html ", "shrink " + plan + " -o "} {
 		want(t, exitSimFailed, "no such file", strings.Fields("sim "+args+nowhere)...)
 	}
@@ -144,9 +128,7 @@ func TestSimScenarios(t *testing.T) {
 	want(t, exitOK, "what protects: a fresh owner", "sim", "scenario", "s28")
 	page := filepath.Join(t.TempDir(), "S28.html")
 	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S28", "--client", "plain", "--brief", "--html", page)
-	if html, err := os.ReadFile(page); err != nil || !bytes.Contains(html, []byte("Scenario S28: The release of one attempt")) {
-		t.Errorf("the page does not tell the scenario: %v", err)
-	}
+	tests.Says(t, textOf(t, page), "Scenario S28: The release of one attempt")
 	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S54", "--client", "mistaken", "--brief")
 	want(t, exitUsage, "S28 is about no mistake", "sim", "scenario", "S28", "--client", "mistaken")
 	want(t, exitUnsound, "I1 violated", "sim", "scenario", "S55", "--client", "plain", "--brief")
@@ -198,18 +180,13 @@ func TestSimManual(t *testing.T) {
 			t.Errorf("%s is %s: %v", c.plan, r.Verdict, r.Worst())
 		}
 	}
-	if strings.Contains(out, "[New]") {
-		t.Error("it has the marks of a comment in a program")
-	}
+	tests.Says(t, out, "![New]")
 }
 
 // A long run ends with a signal, though it is in virtual time. It goes on in this
 // process, so it is not too long.
 func TestSimIsInterrupted(t *testing.T) {
-	long := filepath.Join(t.TempDir(), "long.plan")
-	if err := os.WriteFile(long, []byte("redquorum plan 1\nlength 1m\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	long := fileOf(t, "redquorum plan 1\nlength 1m\n")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, args := range []string{"sim replay " + long, "sim run --length 1m", "sim matrix"} {
@@ -222,8 +199,8 @@ func TestSimIsInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err := os.ReadFile(path); err != nil || !strings.HasSuffix(string(text), "\n"+found.Plan) {
-		t.Errorf("%v: it goes on to shrink, to\n%s", err, text)
+	if text := textOf(t, path); !strings.HasSuffix(text, "\n"+found.Plan) {
+		t.Errorf("it goes on to shrink, to\n%s", text)
 	}
 }
 
@@ -233,10 +210,7 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
 // A failure to write is an error of every subcommand.
 func TestSimOutputIsFull(t *testing.T) {
-	plan := filepath.Join(t.TempDir(), "x.plan")
-	if err := os.WriteFile(plan, []byte("redquorum plan 1\nlength 1s\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	plan := fileOf(t, "redquorum plan 1\nlength 1s\n")
 	for _, args := range []string{"sim manual", "sim scenario list", "sim run --brief", "sim shrink " + plan, "sim explore --seeds 1-1", "sim --seeds 1-1"} {
 		var stderr bytes.Buffer
 		if status := run(t.Context(), strings.Fields(args), full{}, &stderr); status != exitSimFailed || !strings.Contains(stderr.String(), "no space left") {

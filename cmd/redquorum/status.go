@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -53,34 +52,18 @@ example:
 
 func statusVerb() *cobra.Command {
 	cmd, fs := newVerb("status NAME", "show the holder of a lock, its nodes and the time left", statusManual)
-	var nodes nodeFlags
-	nodes.register(fs)
-	nodes.registerPrefix(fs)
-	name := nameFlag(cmd)
 	asJSON := fs.Bool("json", false, "print one JSON object")
-	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
-		l, done, err := nodes.locker(quorum.Options{Timeout: 2 * time.Second, Quorum: quorumMost})
-		if err != nil {
-			return err
-		}
-		defer done()
-		report, err := l.Inspect(ctx, *name)
+	return asksAbout(cmd, func(ctx context.Context, c *command, nodes *nodeFlags, l *quorum.Locker, name string) error {
+		report, err := l.Inspect(ctx, name)
 		if err != nil {
 			return err
 		}
 		refused := nodes.refusedWrites(ctx, report)
-		if *asJSON {
-			err = json.NewEncoder(c.stdout).Encode(newStatus(report, refused))
-		} else {
-			err = printReport(c.stdout, report, refused)
+		err = c.print(*asJSON, newStatus(report, refused), func(w io.Writer) string { return reportText(w, report, refused) })
+		if err == nil && report.Verdict == quorum.VerdictNoQuorum {
+			err = cli.Exit(cli.Failed)
 		}
-		if err != nil {
-			return err
-		}
-		if report.Verdict == quorum.VerdictNoQuorum {
-			return cli.Exit(cli.Failed)
-		}
-		return nil
+		return err
 	})
 }
 
@@ -238,8 +221,8 @@ func who(r *quorum.Report, of string) string {
 	return text
 }
 
-// printReport prints a report for people.
-func printReport(w io.Writer, r *quorum.Report, refused []string) error {
+// reportText is a report for people.
+func reportText(w io.Writer, r *quorum.Report, refused []string) string {
 	var b strings.Builder
 	p := newPainter(w)
 	color, first := verdictColors[r.Verdict], summary(r)
@@ -274,8 +257,7 @@ func printReport(w io.Writer, r *quorum.Report, refused []string) error {
 		b.WriteString(p.paint(stateColors[r.Nodes[i-1].State], line) + "\n")
 	}
 	writeDetails(&b, r, refused)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return b.String()
 }
 
 var (

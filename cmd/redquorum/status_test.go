@@ -12,45 +12,13 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/node/redisserver"
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A status as a script sees it: written down here again, so that a changed field is a
-// failed test.
-type status struct {
-	Name    string            `json:"name"`
-	Verdict string            `json:"verdict"`
-	Owner   string            `json:"owner"`
-	Owners  []string          `json:"owners"`
-	Mode    string            `json:"mode"`
-	Waiting []string          `json:"waiting"`
-	Labels  map[string]string `json:"labels"`
-	Notes   map[string]string `json:"notes"`
-	HeldBy  int               `json:"held_by"`
-	Quorum  int               `json:"quorum"`
-	Nodes   []struct {
-		Node     string   `json:"node"`
-		State    string   `json:"state"`
-		Owner    string   `json:"owner"`
-		Owners   []string `json:"owners"`
-		Mode     string   `json:"mode"`
-		Waiting  []string `json:"waiting"`
-		TTL      int64    `json:"ttl_ms"`
-		Fence    int64    `json:"fence"`
-		String   string   `json:"string"`
-		Abstains int64    `json:"abstains_ms"`
-		Error    string   `json:"error"`
-		Refused  string   `json:"refuses_writes"`
-	} `json:"nodes"`
-}
-
-func statusOf(t *testing.T, exit int, name, urls string) (s status) {
+func statusOf(t *testing.T, exit int, name, urls string) (s statusJSON) {
 	t.Helper()
 	var got int
 	var stdout, stderr string
@@ -74,7 +42,7 @@ func decode(t *testing.T, text string, into any) {
 	}
 }
 
-func (s status) states() string {
+func (s statusJSON) states() string {
 	var states []string
 	for _, n := range s.Nodes {
 		states = append(states, n.State)
@@ -93,9 +61,7 @@ func TestStatusAndBreakOfAnEvenNumber(t *testing.T) {
 		t.Errorf("a majority of 4 is %d", s.Quorum)
 	}
 	want(t, exitOK, "", "break", "a", "--yes", "--nodes", urls)
-	if s := statusOf(t, exitOK, "a", urls); s.Verdict != "free" {
-		t.Errorf("broken, and %s", s.Verdict)
-	}
+	verdictIs(t, "a", urls, "free")
 }
 
 func TestStatus(t *testing.T) {
@@ -118,7 +84,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("held: %+v", s)
 	}
 	n := s.Nodes[0]
-	if n.Node != servers[0].Addr() || n.Owner != owner || n.TTL <= 0 || n.TTL > 30000 || n.Fence != int64(lease.Token()) || n.Error != "" {
+	if n.Node != servers[0].Addr() || n.Owner != owner || n.TTL <= 0 || n.TTL > 30000 || n.Fence != lease.Token() || n.Error != "" {
 		t.Errorf("a node that holds: %+v", n)
 	}
 	want(t, exitOK, "a is held on 3 of 3 nodes, for ", "status", "--nodes", urls, "a")
@@ -133,7 +99,7 @@ func TestStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = statusOf(t, exitOK, "a", urls)
-	if s.Verdict != "held" || !strings.HasPrefix(s.states(), "abstaining") || s.Nodes[0].Abstains <= 0 {
+	if s.Verdict != "held" || !strings.HasPrefix(s.states(), "abstaining") || s.Nodes[0].Abstaining <= 0 {
 		t.Errorf("a restarted node: %+v", s)
 	}
 	want(t, exitOK, "ignored for ", "status", "a", "--nodes", urls)
@@ -165,7 +131,7 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 	ctx := t.Context()
 	first := hold(t, l, "a", quorum.WithRead())
 	second := hold(t, l, "a", quorum.WithRead())
-	var s status
+	var s statusJSON
 	eventually(t, "held by both", func() bool {
 		s = statusOf(t, exitOK, "a", urls)
 		return len(s.Owners) == 2 && s.Nodes[0].Mode == "read" // not all nodes may have answered at first
@@ -174,11 +140,7 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	out := want(t, exitOK, "a is held for reading on 3 of 3 nodes, for ", "status", "a", "--nodes", urls)
-	for _, lease := range []*quorum.Lease{first, second} {
-		if !strings.Contains(out, "by "+lease.Owner()) {
-			t.Error(out)
-		}
-	}
+	tests.Says(t, out, "by "+first.Owner(), "by "+second.Owner())
 	waited := make(chan *quorum.Lease)
 	other := newLocker(t, urls)
 	go func() {
@@ -220,8 +182,7 @@ func TestStatusOfString(t *testing.T) {
 			addrs := start(t)
 			urls := "redis://" + strings.Join(addrs, ",redis://")
 			for _, addr := range addrs[:2] {
-				client := redis.NewClient(&redis.Options{Addr: addr})
-				defer client.Close()
+				client := clientOf(t, addr)
 				if err := client.SetNX(t.Context(), "a", "bWFkZSBieSByZWRzeW5j", 10*time.Minute).Err(); err != nil {
 					t.Fatal(err)
 				}
@@ -250,14 +211,8 @@ func embeddedAddrs(t *testing.T) (addrs []string) {
 }
 
 func serverAddrs(t *testing.T) (addrs []string) {
-	tests.NeedServer(t)
-	servers, err := redisserver.StartN(3, redisserver.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range servers {
-		t.Cleanup(func() { _ = s.Close() })
-		addrs = append(addrs, s.Addr())
+	for range 3 {
+		addrs = append(addrs, redisServer(t).Addr())
 	}
 	return addrs
 }
@@ -270,8 +225,7 @@ func TestEscapesAreNotPrinted(t *testing.T) {
 	const evil = name + "\xff"
 	servers, urls := startNodes(t, 3)
 	for _, s := range servers {
-		client := redis.NewClient(&redis.Options{Addr: s.Addr()})
-		defer client.Close()
+		client := clientOf(t, s.Addr())
 		if err := client.HSet(t.Context(), name, evil, 1).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -324,13 +278,9 @@ func TestBreak(t *testing.T) {
 	l := newLocker(t, urls)
 	lease := hold(t, l, "a")
 	want(t, exitUsage, "add --yes", "break", "a", "--nodes", urls)
-	if s := statusOf(t, exitOK, "a", urls); s.Verdict != "held" {
-		t.Errorf("broken without --yes: %+v", s)
-	}
+	verdictIs(t, "a", urls, "held")
 	want(t, exitOK, "held by "+lease.Owner(), "break", "a", "--yes", "--nodes", urls)
-	if s := statusOf(t, exitOK, "a", urls); s.Verdict != "free" {
-		t.Errorf("after break: %+v", s)
-	}
+	verdictIs(t, "a", urls, "free")
 	if next, err := newLocker(t, urls).TryLock(context.Background(), "a"); err != nil {
 		t.Errorf("the next holder: %v", err)
 	} else if next.Token() <= lease.Token() {
@@ -342,11 +292,14 @@ func TestBreak(t *testing.T) {
 	want(t, exitError, quorum.ErrNoQuorum.Error(), "break", "a", "--yes", "--nodes", urls)
 }
 
-// Status, list and the errors of others name the program that holds the lock, and those that wait.
-func TestLabels(t *testing.T) {
+// Status, list and the errors of others name the program that holds the lock, its note, and those that wait.
+func TestLabelsAndNotes(t *testing.T) {
 	urls := parallelNodes(t, 3)
-	owner := hold(t, newLockerOf(t, urls, quorum.Options{Label: "web-1 worker"}), "a").Owner()
-	eventually(t, "labeled", func() bool { return statusOf(t, exitOK, "a", urls).Labels[owner] == "web-1 worker" })
+	owner := hold(t, newLockerOf(t, urls, quorum.Options{Label: "web-1"}), "a", quorum.WithNote("job-42")).Owner()
+	eventually(t, "labeled", func() bool {
+		s := statusOf(t, exitOK, "a", urls)
+		return s.Labels[owner] == "web-1" && s.Notes[owner] == "job-42"
+	})
 	// On a busy machine the nodes may be too slow to tell.
 	says := func(want int, text string, args ...string) {
 		t.Helper()
@@ -355,12 +308,13 @@ func TestLabels(t *testing.T) {
 			return status == want && strings.Contains(stdout+stderr, text)
 		})
 	}
-	says(exitOK, "\n  by web-1 worker, "+owner+"\n", "status", "a", "--nodes", urls)
-	says(exitOK, "  web-1 worker\n", "list", "--nodes", urls)
-	says(exitHeld, "lock is held by another owner (web-1 worker): ", "run", "--name", "a", "--try", "--nodes", urls, "--", "true")
+	says(exitOK, "\n  by web-1, "+owner+": job-42\n", "status", "a", "--nodes", urls)
+	says(exitOK, "  web-1: job-42\n", "list", "--nodes", urls)
+	says(exitOK, `"label":"web-1","note":"job-42"`, "list", "--json", "--nodes", urls)
+	says(exitHeld, "lock is held by another owner (web-1: job-42): ", "run", "--name", "a", "--try", "--nodes", urls, "--", "true")
 
 	p := start(t, holdOn(urls, "--label me", "a")...)
-	p.says("redquorum hold: waiting: a is held by web-1 worker, " + owner)
+	p.says("redquorum hold: waiting: a is held by web-1, " + owner + ": job-42")
 	eventually(t, "labeled", func() bool {
 		s := statusOf(t, exitOK, "a", urls)
 		return len(s.Waiting) == 1 && s.Labels[s.Waiting[0]] == "me"
@@ -368,17 +322,15 @@ func TestLabels(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	p.exits(exitHeld)
 
-	p = start(t, holdOn(urls, "", "b")...)
+	p = start(t, holdOn(urls, "--note job-43", "b")...)
 	p.says("holding b")
 	eventually(t, "labeled", func() bool {
-		for _, label := range statusOf(t, exitOK, "b", urls).Labels {
-			return strings.HasSuffix(label, fmt.Sprintf(" pid %d redquorum hold", p.cmd.Process.Pid))
-		}
-		return false
+		s := statusOf(t, exitOK, "b", urls)
+		return strings.HasSuffix(s.Labels[s.Owner], fmt.Sprintf(" pid %d redquorum hold", p.cmd.Process.Pid)) && s.Notes[s.Owner] == "job-43"
 	})
 	p.signal(syscall.SIGTERM)
 	p.exits(exitOK)
-	want(t, exitOK, `removed the lock "a", held by web-1 worker (`+owner+"), on ", "break", "a", "--yes", "--nodes", urls)
+	want(t, exitOK, `removed the lock "a", held by web-1 (`+owner+"), on ", "break", "a", "--yes", "--nodes", urls)
 }
 
 // The text fits 80 columns, and shows the wait queue with its positions.
@@ -394,25 +346,14 @@ func TestStatusPrints(t *testing.T) {
 	down := quorum.NodeReport{Node: "192.168.100.101:16379", State: "error", Err: errors.New(strings.Repeat("some error ", 20))}
 	r := &quorum.Report{Name: "orders/42", Verdict: "held", Owner: owner(9), Owners: []string{owner(9)}, HeldBy: 3, Quorum: 3,
 		Waiting: waiters, Nodes: []quorum.NodeReport{some, some, some, other, down}}
-	var out strings.Builder
-	if err := printReport(&out, r, make([]string, len(r.Nodes))); err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(out.String()) {
-		if len(line) > terminal.Page+1 {
-			t.Errorf("%d columns: %s", len(line)-1, line)
-		}
-	}
-	for _, text := range []string{
-		"orders/42 is held on 3 of 5 nodes, for 29.3s more unless it is renewed\n  by " + owner(9) + "\nwaiting, in this order:\n  1  " + owner(0) + " (3 nodes)\n  2  ",
+	out := reportText(nil, r, make([]string, len(r.Nodes)))
+	tests.Narrow(t, out, terminal.Page)
+	tests.Says(t, out,
+		"orders/42 is held on 3 of 5 nodes, for 29.3s more unless it is renewed\n  by "+owner(9)+"\nwaiting, in this order:\n  1  "+owner(0)+" (3 nodes)\n  2  ",
 		"\n  and 2 more: --json has all\n\nNODE                   STATE  TTL",
 		"\n192.168.100.100:16379  held   29.31s  1795461253404373\n192.168.100.101:16379  error  -       -\n",
-		"\n\n192.168.100.100:16379: held by\n  " + owner(8) + "\n192.168.100.101:16379: some error ",
-	} {
-		if !strings.Contains(out.String(), text) {
-			t.Errorf("%q is missing in:\n%s", text, out.String())
-		}
-	}
+		"\n\n192.168.100.100:16379: held by\n  "+owner(8)+"\n192.168.100.101:16379: some error ",
+	)
 }
 
 // An error that several nodes have in common is said once.
@@ -448,19 +389,14 @@ func TestStatusOfServersThatRefuseWrites(t *testing.T) {
 	a, b, c := redisServer(t, "--maxmemory", "1"), redisServer(t, "--min-replicas-to-write", "1"), redisServer(t)
 	urls := strings.Join([]string{a.URL(), b.URL(), c.URL()}, ",")
 	out := want(t, exitOK, "job is free; nobody can get it now: only 1 of 3 nodes accept writes, 2 needed", "status", "job", "--no-guard", "--nodes", urls)
-	for _, text := range []string{a.Addr() + ": refuses writes: OOM ", b.Addr() + ": refuses writes: NOREPLICAS "} {
-		if !strings.Contains(strings.ReplaceAll(out, "\n ", ""), text) {
-			t.Errorf("%q is missing in:\n%s", text, out)
-		}
-	}
+	tests.Says(t, strings.ReplaceAll(out, "\n ", ""), a.Addr()+": refuses writes: OOM ", b.Addr()+": refuses writes: NOREPLICAS ")
 	_, stdout, _ := redquorum(t, "status", "job", "--json", "--no-guard", "--nodes", urls)
-	var s status
+	var s statusJSON
 	decode(t, stdout, &s)
 	if s.Verdict != "free" || !strings.HasPrefix(s.Nodes[0].Refused, "OOM ") || s.Nodes[2].Refused != "" {
 		t.Errorf("%+v", s)
 	}
-	client := redis.NewClient(&redis.Options{Addr: c.Addr()})
-	defer client.Close()
+	client := clientOf(t, c.Addr())
 	if n := client.DBSize(t.Context()).Val(); n != 0 {
 		t.Errorf("it has left %d keys", n)
 	}
@@ -470,8 +406,7 @@ func TestStatusOfServersThatRefuseWrites(t *testing.T) {
 func TestStatusOfOtherKeys(t *testing.T) {
 	servers, urls := startNodes(t, 3)
 	for i, s := range servers {
-		client := redis.NewClient(&redis.Options{Addr: s.Addr()})
-		defer client.Close()
+		client := clientOf(t, s.Addr())
 		key := []string{"job", "job", "list"}[i]
 		if err := client.RPush(t.Context(), key, "x").Err(); err != nil {
 			t.Fatal(err)

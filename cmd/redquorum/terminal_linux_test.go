@@ -211,9 +211,7 @@ func TestRunStaysStopped(t *testing.T) {
 	ends(t, 0, runOn(urls, "--wait 20s", "true")...)
 	c.types("wait %1; echo status=$?\n")
 	c.says(fmt.Sprintf("status=%d", exitLost))
-	if s := c.out.String(); strings.Contains(s, "line:") {
-		t.Error(s)
-	}
+	tests.Says(t, c.out.String(), "!line:")
 }
 
 // Ctrl-C and a signal reach the command once each, in the foreground of a script.
@@ -326,22 +324,16 @@ func TestRunEndsStopped(t *testing.T) {
 	p := start(t, runOn(urls, "", "sh", "-c", "kill -STOP $$; echo never")...)
 	eventually(t, "the command stopped", func() bool { return stopped(p.cmd.Process.Pid) })
 	p.signal(syscall.SIGINT)
-	if out := p.exits(-1); strings.Contains(out, "never") {
-		t.Error(out)
-	}
+	p.exits(-1, "!never")
 	p = start(t, runOn(urls, "--max-hold 2s", "sh", "-c", command)...)
-	if out := p.exits(exitLost); !strings.Contains(out, "got") {
-		t.Errorf("it was not continued to end by itself: %s", out)
-	}
+	p.exits(exitLost, "got")
 
 	c := onTerminal(t, urls, append([]string{os.Args[0]}, runOn(urls, "", "sh", "-c", "echo begun; kill -STOP $$; echo never")...)...)
 	c.says("begun")
 	eventually(t, "the command stopped", func() bool { return stopped(c.cmd.Process.Pid) })
 	c.types(ctrlC)
 	_ = c.cmd.Wait()
-	if out := c.out.String(); strings.Contains(out, "never") {
-		t.Error(out)
-	}
+	tests.Says(t, c.out.String(), "!never")
 }
 
 // A signal that is not about this process is passed on; while it waits it does nothing.
@@ -385,9 +377,7 @@ func TestRunEndsTheTreeOnTerminal(t *testing.T) {
 			c := onTerminal(t, urls, "sh", "-c", `export TICK="trap '' TERM INT HUP; while :; do echo >>$0; sleep 0.02; done"; $RUN --name job --lease 3s -- sh -c "$1"; echo over=$?`, ticks, script)
 			eventually(t, "the first tick", func() bool { _, err := os.Stat(ticks); return err == nil })
 			want(t, exitOK, "", "break", "job", "--yes", "--nodes", urls)
-			if before := c.says(fmt.Sprintf("over=%d", exitLost)); strings.Contains(before, "never") {
-				t.Error(before)
-			}
+			tests.Says(t, c.says(fmt.Sprintf("over=%d", exitLost)), "!never")
 			still(t, ticks)
 		})
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -84,6 +85,15 @@ func does(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.C
 		return nil
 	}
 	return cmd
+}
+
+// print prints a value as one JSON object, or as a text for people that fits where it goes to.
+func (c *command) print(asJSON bool, value any, text func(to io.Writer) string) error {
+	if asJSON {
+		return json.NewEncoder(c.stdout).Encode(value)
+	}
+	_, err := io.WriteString(c.stdout, text(c.stdout))
+	return err
 }
 
 // doesUntilSignal has a verb that takes no arguments, unless its Args say more, do something until the first signal to end.
