@@ -34,12 +34,3 @@ func TestAsk(t *testing.T) {
 	p.exits(exitOK, "!told", "done")
 	q.exits(exitOK)
 }
-
-func TestAskFlags(t *testing.T) {
-	want(t, exitUsage, "want the name of a signal", "run", "a", "--embedded", "1", "--on-ask", "TREM", "--", "true")
-	want(t, exitUsage, "the lock's name is missing", "ask")
-	servers, down := startNodes(t, 3)
-	servers[0].Close()
-	servers[1].Close()
-	want(t, exitNoQuorum, `ask "a": no quorum of nodes`, "ask", "a", "--nodes", down)
-}

@@ -52,4 +52,5 @@ func TestCheckVerdicts(t *testing.T) {
 	servers[0].Close()
 	servers[1].Close()
 	check(exitNoQuorum, "no-quorum", lease.Owner())
+	want(t, exitNoQuorum, `ask "a": no quorum of nodes`, "ask", "a", "--nodes", urls)
 }

@@ -50,11 +50,7 @@ func TestList(t *testing.T) {
 			hold(t, l, "orders/2", quorum.WithWrite())
 			hold(t, l, "app/x")
 			readers := []*quorum.Lease{hold(t, l, "r", quorum.WithRead()), hold(t, l, "r", quorum.WithRead())}
-			waits := make(chan struct{})
-			go func() {
-				defer close(waits)
-				_, _ = newLockerOf(t, urls, quorum.Options{NoRestartGuard: true}).Lock(ctx, "orders/1", quorum.WithWait(time.Minute))
-			}()
+			waited := waits(t, newLockerOf(t, urls, quorum.Options{NoRestartGuard: true}), "orders/1")
 			// Keys that are no locks: more than one step reads, and hashes of another
 			// program.
 			client := clientOf(t, addrs[0])
@@ -100,7 +96,7 @@ func TestList(t *testing.T) {
 			out = want(t, exitOK, "partial  orders/3  exclusive  ", "list", "orders/3", "--all", "--no-guard", "--nodes", urls)
 			tests.Says(t, out, "no lock is held; 1 more on too few nodes\n")
 			_ = lease.Unlock(ctx)
-			<-waits
+			<-waited
 		})
 	}
 }

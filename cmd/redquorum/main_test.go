@@ -130,6 +130,19 @@ func hold(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *q
 	return lease
 }
 
+// waits has a client wait for the lock, which is sent when it is got; nil if it never is.
+func waits(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) <-chan *quorum.Lease {
+	got := make(chan *quorum.Lease, 1)
+	go func() {
+		lease, err := l.Lock(t.Context(), name, append(opts, quorum.WithWait(patience))...)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- lease
+	}()
+	return got
+}
+
 // verdictIs checks what status says of a lock.
 func verdictIs(t *testing.T, name, urls, want string) {
 	t.Helper()

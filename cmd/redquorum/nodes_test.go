@@ -184,15 +184,3 @@ func TestFilesAreReplaced(t *testing.T) {
 		})
 	}
 }
-
-// A wrong file from the start is found at once if it is a CA's, as nobody can have replaced that meanwhile.
-func TestWrongCA(t *testing.T) {
-	pair, cert, _ := selfSigned(t)
-	_, other, _ := selfSigned(t)
-	servers, _ := startNodes(t, 1)
-	addr := withTLS(t, servers[0].Addr(), &tls.Config{Certificates: []tls.Certificate{pair}})
-	start(t, runOn("rediss://"+addr, "--cacert "+cert, "true")...).exits(0)
-	start(t, runOn("rediss://"+addr, "--cacert "+other, "echo", "never")...).exits(exitConfig, "unknown authority")
-	_, port, _ := net.SplitHostPort(addr) // the certificate is for 127.0.0.1 alone
-	start(t, runOn("rediss://localhost:"+port, "--cacert "+cert, "echo", "never")...).exits(exitConfig, "wanted to match localhost")
-}

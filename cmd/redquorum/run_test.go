@@ -890,6 +890,8 @@ func TestRunWithWrongConfiguration(t *testing.T) {
 		{"--nodes rediss://:s3kr1t@" + secure + " --cacert " + cert + " --cert " + otherCert + " --key " + otherKey, "certificate", "give a --cert that a CA of the server's has signed"},
 		{"--nodes rediss://:s3kr1t@" + secure + " --cert " + cert + " --key " + key, "unknown authority", "give the CA that has signed its certificate with --cacert"},
 		{"--nodes rediss://:s3kr1t@" + secure + " --cacert " + otherCert + " --cert " + cert + " --key " + key, "unknown authority", "give the CA that has signed its certificate with --cacert"},
+		{"--nodes rediss://:s3kr1t@" + strings.Replace(secure, "127.0.0.1", "localhost", 1) + " --cacert " + cert + " --cert " + cert + " --key " + key,
+			"wanted to match localhost", "in the URL a host that the certificate names"}, // it names 127.0.0.1 alone
 		{"--nodes " + fakeServer(t, "-DENIED Redis is running in protected mode", nil), "DENIED", "set its protected-mode to no"},
 	} {
 		t.Run(c.flags, func(t *testing.T) {

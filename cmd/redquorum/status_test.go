@@ -139,31 +139,15 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 	if s.Verdict != "held" || s.Mode != "read" || len(s.Waiting) != 0 {
 		t.Errorf("%+v", s)
 	}
-	out := want(t, exitOK, "a is held for reading on 3 of 3 nodes, for ", "status", "a", "--nodes", urls)
-	tests.Says(t, out, "by "+first.Owner(), "by "+second.Owner())
-	waited := make(chan *quorum.Lease)
-	other := newLocker(t, urls)
-	go func() {
-		lease, err := other.Lock(ctx, "a", quorum.WithWrite())
-		if err != nil {
-			t.Error(err)
-		}
-		waited <- lease
-	}()
+	tests.Says(t, want(t, exitOK, "a is held for reading on 3 of 3 nodes, for ", "status", "a", "--nodes", urls), "by "+first.Owner(), "by "+second.Owner())
+	waited := waits(t, newLocker(t, urls), "a", quorum.WithWrite())
 	eventually(t, "a writer that waits", func() bool { return len(statusOf(t, exitOK, "a", urls).Waiting) == 1 })
 	want(t, exitOK, "waiting, in this order:\n  1  ", "status", "a", "--nodes", urls)
 	_, _ = first.Unlock(ctx), second.Unlock(ctx)
 	writer := <-waited
 	want(t, exitOK, "a is held for writing on ", "status", "a", "--nodes", urls)
 	want(t, exitOK, "\n  by "+writer.Owner(), "status", "a", "--nodes", urls)
-	reads := make(chan *quorum.Lease)
-	go func() {
-		lease, err := l.Lock(ctx, "a", quorum.WithRead())
-		if err != nil {
-			t.Error(err)
-		}
-		reads <- lease
-	}()
+	reads := waits(t, l, "a", quorum.WithRead())
 	eventually(t, "a reader that waits", func() bool { return len(statusOf(t, exitOK, "a", urls).Waiting) == 1 })
 	want(t, exitOK, "\nwaiting, in this order:\n  1  ", "status", "a", "--nodes", urls)
 	_ = writer.Unlock(ctx)

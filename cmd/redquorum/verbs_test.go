@@ -92,6 +92,14 @@ func TestUsageErrors(t *testing.T) {
 		{"demo --for 1h", "--for is 1h0m0s"},
 		{"bench --n 2", "2 nodes survive the loss of no more nodes than 1 would"},
 		{"demo --nodes h@h", "not a URL"},
+		{"stauts a", "Did you mean this?\n\tstatus\n"},
+		{"statu a", "\tstatus\n"},
+		{"Doctor", "\tdoctor\n"},
+		{"run --nmae x -- y", "unknown flag: --nmae; did you mean --name or --note?"},
+		{"run --conflict-exitcode 0 -- y", "; did you mean --conflict-exit-code?"},
+		{"status x -nodes y", "; did you mean --nodes?"},
+		{"run a --embedded 1 --on-ask TREM -- true", "want the name of a signal"},
+		{"ask", "the lock's name is missing"},
 	} {
 		want(t, exitUsage, c.want, strings.Fields(c.args)...)
 	}
@@ -299,22 +307,6 @@ func TestNameEitherWay(t *testing.T) {
 		p.says("holding a: ")
 		want(t, exitOK, "a is held", append([]string{"status", "--nodes", urls}, name...)...)
 		want(t, exitOK, "removed the lock", append([]string{"break", "--yes", "--nodes", urls}, name...)...)
-	}
-}
-
-func TestDidYouMean(t *testing.T) {
-	for _, c := range []struct {
-		args string
-		want string
-	}{
-		{"stauts a", "Did you mean this?\n\tstatus\n"},
-		{"statu a", "\tstatus\n"},
-		{"Doctor", "\tdoctor\n"},
-		{"run --nmae x -- y", "unknown flag: --nmae; did you mean --name or --note?"},
-		{"run --conflict-exitcode 0 -- y", "; did you mean --conflict-exit-code?"},
-		{"status x -nodes y", "; did you mean --nodes?"},
-	} {
-		want(t, exitUsage, c.want, strings.Fields(c.args)...)
 	}
 }
 
