@@ -3,6 +3,7 @@ package redisnode_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,203 +13,289 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/nodetest"
+	"github.com/redquorum/redquorum/node/nodetest/systems"
 )
 
-// The tests of this file share locks of readers and writers with Redisson, as the
-// scripts below and in testdata/redisson stand for it: what its RedissonReadLock and
-// RedissonWriteLock do on a server, with its keys and arguments in its order, rewritten
-// from its published behavior. Its latch, which only its own repeated unlocks see, is
-// left out.
+// The rules of this file share the lock "foo" with Redisson, as the scripts below and in
+// testdata/redisson stand for it: what its RLock, RedissonReadLock and RedissonWriteLock do on a
+// server, with its keys and arguments in its order, rewritten from its published behavior. Its
+// latch, which only its own repeated unlocks see, is left out.
+//
+// They are rules of package nodetest, with commands of Redis that are none: java1 and java2 are
+// threads of a Java program, with what they do, for how long if they say that, and what they get:
+// null, a number, or a TTL. "heard" is what was published since the last time, and "lives" for how
+// long the lock does.
+const redissonRules = `
+modes exclusive
 
-var (
-	javaRead        = javaScript("read")
-	javaReadUnlock  = javaScript("read_unlock")
-	javaWrite       = javaScript("write")
-	javaWriteUnlock = javaScript("write_unlock")
-	javaReadRenew   = javaScript("read_renew")
-	// KEYS lock; ARGV lease ms, owner: 1 if it was there.
-	javaRenew = redis.NewScript(`
+# Writers exclude each other.
+watch b foo mode=read
+redis java1 write 30s null
+for MODE in read write exclusive do acquire foo by go token=1 mode=$MODE -> refused ttl=25s..30s
+redis java1 write_unlock 1
+woken b
+redis heard 1:rw
+acquire foo by go token=2 mode=write ttl=30s -> granted
+redis java1 read 1s 30s
+redis java1 write 1s 30s
+redis java1 lock 1s 30s
+redis java1 write_unlock null # what is not its
+redis java1 write_renew 99s 0
+redis lives 30s
+release foo by go token=2 mode=write -> released others
+redis heard 1:rw
+redis java1 write 1s null
+
+# A downgrade lets readers of Redisson in.
+acquire foo by go token=1 mode=write ttl=30s -> granted
+downgrade foo by go -> done kept=y
+redis heard 1:rw
+redis java1 read 60s null
+redis java2 write 1s 60s
+redis java1 read_unlock 0
+redis lives 30s
+release foo by go token=1 mode=read -> released others
+redis heard 0:rw
+inspect foo -> none fence=1
+
+# No TTL of a reader is lost, whichever side renews or ends first.
+redis java1 read 600s null
+acquire foo by go token=1 mode=read ttl=30s -> granted
+extend foo by go mode=read ttl=30s -> done kept=y
+redis lives 600s
+release foo by go token=1 mode=read -> released
+redis lives 600s
+redis java1 read_unlock 1
+redis heard 0:rw
+# Redisson's watchdog shortens the whole lock to its own lease. So a Go reader
+# with a longer one has to renew more often than that; or Java has to end.
+acquire foo by go token=2 mode=read ttl=600s -> granted
+redis java1 read 30s null
+redis java1 read_renew 30s 1
+redis lives 30s
+extend foo by go mode=read ttl=600s -> done kept=y
+redis lives 600s
+redis java1 read_renew 30s 1
+redis java1 read_unlock 0
+redis lives 600s
+redis java1 read_renew 1s 0 # what is not its
+redis lives 600s
+release foo by go token=2 mode=read -> released others
+redis heard 0:rw
+inspect foo -> none fence=2
+
+# Redisson counts a reader's holds, each with a life of its own.
+redis java1 read 30s null
+redis java1 read 600s null
+acquire foo by go token=1 mode=read ttl=60s -> granted
+release foo by go token=1 mode=read -> released
+redis lives 600s
+redis java1 expires
+acquire foo by go token=2 mode=write -> refused ttl=595s..600s fence=1
+acquire foo by go token=3 mode=read ttl=60s -> granted
+release foo by go token=3 mode=read -> released
+redis lives 600s
+redis java1 read_unlock 1 # the second hold was all that lived
+redis heard 0:rw
+inspect foo -> none fence=3
+
+# A dead reader holds nobody up, on either side.
+redis java1 read 30s null
+acquire foo by go token=1 mode=read ttl=60s -> granted
+redis java1 expires
+release foo by go token=1 mode=read -> released others
+redis heard 0:rw
+inspect foo -> none fence=1
+acquire foo by go token=2 mode=read ttl=60s -> granted
+redis java1 read 30s null
+redis DEL {foo}:go:rwlock_timeout:1
+extend foo by go mode=read ttl=60s -> done kept=n
+redis java1 read_unlock 1
+redis heard 0:rw
+inspect foo -> none fence=2
+# Java's field stays as long as Go renews, and keeps no writer out then.
+redis java1 read 30s null
+redis java1 expires
+acquire foo by go token=3 mode=write ttl=60s -> granted
+redis lives 60s
+redis java1 read_unlock null
+release foo by go token=3 mode=write -> released others
+redis heard 1:rw
+
+# What Redisson or Go has broken is lost.
+acquire foo by go token=1 mode=read -> granted
+redis DEL foo
+extend foo by go mode=read -> done kept=n
+release foo by go token=1 mode=read -> absent
+acquire foo by go token=2 mode=write -> granted
+redis DEL foo
+extend foo by go mode=write -> done kept=n
+release foo by go token=2 mode=write -> absent
+redis java1 read 30s null
+break foo token=2 -> released
+redis heard 1:rw
+redis java1 read_unlock null
+
+# A writer's place in the queue keeps Go's readers out, not Java's.
+redis java1 read 30s null
+acquire foo by go token=1 mode=write ticket=1 waiter=me stays=10s -> refused ttl=25s..30s last=1 foreign
+acquire foo by r token=2 mode=read -> refused ttl=5s..10s
+redis java2 read 30s null
+redis java1 read_unlock 0
+redis java2 read_unlock 1
+redis heard 0:rw
+acquire foo by go token=3 mode=write ticket=1 waiter=me stays=10s -> granted
+release foo by go token=3 mode=write -> released others
+redis heard 1:rw
+
+# A plain lock keeps Go's readers and writers out. Java's look for a mode, and do not see it. So a name is one or the other.
+acquire foo by plain token=1 ttl=30s -> granted
+for MODE in read write do acquire foo by go token=2 mode=$MODE -> refused ttl=25s..30s fence=1
+redis java1 read 30s null
+
+# A lock with a ticket is a plain one, and Java does not look at the queue.
+watch b foo
+redis java1 lock 30s null
+acquire foo by go1 token=1 ticket=7 waiter=me -> refused ttl=25s..30s last=7 foreign
+redis java1 unlock 1
+woken b
+redis java2 lock 30s null
+acquire foo by go2 token=2 ticket=7 waiter=me -> refused ttl=25s..30s last=7 foreign
+redis java2 unlock 1
+acquire foo by go3 token=3 ttl=10s ticket=7 waiter=me -> granted
+redis java1 lock 1s 10s
+redis heard 0:plain 0:plain
+release foo by go3 token=3 -> released others
+redis heard 0:plain
+inspect foo -> none fence=3
+`
+
+var javaScripts = map[string]*redis.Script{
+	// KEYS lock; ARGV lease ms, writer: 1 if it was there.
+	"write_renew": redis.NewScript(`
 		if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return 0 end
-		return redis.call('PEXPIRE', KEYS[1], ARGV[1])`)
+		return redis.call('PEXPIRE', KEYS[1], ARGV[1])`),
 	// KEYS lock; ARGV lease ms, owner: a plain RLock's, nil when acquired.
-	javaPlain = redis.NewScript(`
+	"lock": redis.NewScript(`
 		if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
 			return redis.call('PTTL', KEYS[1])
 		end
 		redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
 		redis.call('PEXPIRE', KEYS[1], ARGV[1])
-		return nil`)
+		return nil`),
 	// KEYS lock, channel; ARGV message: a plain RLock's last unlock.
-	javaPlainUnlock = redis.NewScript(`
+	"unlock": redis.NewScript(`
 		redis.call('DEL', KEYS[1])
 		redis.call('PUBLISH', KEYS[2], ARGV[1])
-		return 1`)
-)
+		return 1`),
+}
 
-// javaScript returns a script of testdata/redisson, which package quorum tries too.
-func javaScript(name string) *redis.Script {
-	text, err := os.ReadFile(filepath.Join("testdata", "redisson", name+".lua"))
-	if err != nil {
-		panic(err)
+func init() {
+	for _, name := range []string{"read", "read_unlock", "read_renew", "write", "write_unlock"} { // package quorum tries these, too
+		text, err := os.ReadFile(filepath.Join("testdata", "redisson", name+".lua"))
+		if err != nil {
+			panic(err)
+		}
+		javaScripts[name] = redis.NewScript(string(text))
 	}
-	return redis.NewScript(string(text))
 }
 
-// A java is one thread of a Java program, with the lock "foo".
-type java struct {
-	t      *testing.T
-	client *redis.Client
-	owner  string
-}
+const rwChannel, plainChannel = "redisson_rwlock:{foo}", "redisson_lock__channel:{foo}"
 
-const (
-	uuid = "5d3f0c2e-8f0b-4c55-9f64-0a1b2c3d4e5f:"
-	null = -100 // stands for a script's nil
-)
-
-func (j java) run(script *redis.Script, keys []string, args ...any) int64 {
-	j.t.Helper()
-	n, err := script.Run(context.Background(), j.client, keys, args...).Int64()
-	if errors.Is(err, redis.Nil) {
-		return null
-	}
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	return n
-}
-
-func (j java) holds() string { return "{foo}:" + j.owner + ":rwlock_timeout" }
-
-func (j java) read(lease time.Duration) int64 {
-	j.t.Helper()
-	return j.run(javaRead, []string{"foo", j.holds()}, lease.Milliseconds(), j.owner, j.owner+":write")
-}
-
-func (j java) readUnlock() int64 {
-	j.t.Helper()
-	return j.run(javaReadUnlock, []string{"foo", "redisson_rwlock:{foo}", j.holds(), "{foo}"}, 0, j.owner)
-}
-
-func (j java) write(lease time.Duration) int64 {
-	j.t.Helper()
-	return j.run(javaWrite, []string{"foo"}, lease.Milliseconds(), j.owner+":write")
-}
-
-func (j java) writeUnlock() int64 {
-	j.t.Helper()
-	return j.run(javaWriteUnlock, []string{"foo", "redisson_rwlock:{foo}"}, 1, 30000, j.owner+":write")
-}
-
-func (j java) readRenew(lease time.Duration) int64 {
-	j.t.Helper()
-	return j.run(javaReadRenew, []string{"foo", "{foo}"}, lease.Milliseconds(), j.owner)
-}
-
-// A shop has a server, a node on it, two Java threads, and an ear on both
-// channels.
-type shop struct {
-	*testing.T
-	n       node.Node
-	client  *redis.Client
-	j1, j2  java
-	ear     *redis.PubSub
-	highest node.Token
-}
-
-func newShop(t *testing.T) *shop {
+func TestRedisson(t *testing.T) {
 	p := newServer(t)
+	s, done, err := systems.Reach("redis", p.addr, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
 	client := p.client(t)
-	ear := client.Subscribe(context.Background(), "redisson_rwlock:{foo}", "redisson_lock__channel:{foo}")
-	t.Cleanup(func() { ear.Close() })
+	ear := client.Subscribe(t.Context(), rwChannel, plainChannel)
+	defer ear.Close()
 	for range 2 {
-		if _, err := ear.Receive(context.Background()); err != nil {
+		if _, err := ear.Receive(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return &shop{T: t, n: connect(t, p), client: client, ear: ear,
-		j1: java{t, client, uuid + "1"}, j2: java{t, client, uuid + "2"}}
-}
-
-// want has a command executed, with the next token.
-func (s *shop) want(status node.Status, mode node.Mode, cmd node.Command) node.Reply {
-	s.Helper()
-	s.highest++
-	cmd.Mode = mode
-	if cmd.Kind == node.Acquire {
-		cmd.Claims[0].Token = s.highest
+	do := s.Do
+	s.Do = func(args ...string) error {
+		switch args[0] {
+		case "java1", "java2":
+			return java(client, args)
+		case "heard":
+			return heard(client, ear, args[1:])
+		case "lives":
+			return about(client.PTTL(t.Context(), "foo").Val(), args[1])
+		}
+		return do(args...)
 	}
-	return expect(s.T, mode.String()+" "+cmd.Kind.String(), ask(s.T, s.n, cmd), status)
-}
-
-func (s *shop) acquire(mode node.Mode, owner string, ttl time.Duration) {
-	s.Helper()
-	cmd := acquire("foo", owner, 0)
-	cmd.TTL = ttl
-	s.want(node.Granted, mode, cmd)
-}
-
-func (s *shop) refused(mode node.Mode, ttl time.Duration) {
-	s.Helper()
-	near(s.T, "TTL told", s.want(node.Refused, mode, acquire("foo", "refused", 0)).TTL, ttl)
-}
-
-func (s *shop) release(mode node.Mode, owner string) {
-	s.Helper()
-	s.want(node.Released, mode, release("foo", owner, s.highest))
-}
-
-func (s *shop) extend(mode node.Mode, owner string, ttl time.Duration, kept bool) {
-	s.Helper()
-	if r := s.want(node.Done, mode, extend(ttl, claim("foo", owner, 0)...)); r.Kept[0] != kept {
-		s.Errorf("%s kept: %v", owner, r.Kept[0])
+	if err := nodetest.Play(s, redissonRules); err != nil {
+		t.Error(err)
 	}
 }
 
-func (s *shop) is(what string, got, want int64) {
-	s.Helper()
-	if got != want {
-		s.Errorf("%s: %d, want %d", what, got, want)
+// java has a thread do something: see redissonRules.
+func java(client *redis.Client, words []string) error {
+	owner := "5d3f0c2e-8f0b-4c55-9f64-0a1b2c3d4e5f:" + words[0][len("java"):]
+	writer, holds, does, want := owner+":write", "{foo}:"+owner+":rwlock_timeout", words[1], words[len(words)-1]
+	if does == "expires" { // its first hold, as it were
+		return client.Del(context.Background(), holds+":1").Err()
 	}
+	lease, _ := time.ParseDuration(words[2])
+	ms := lease.Milliseconds()
+	with := map[string]struct {
+		keys []string
+		args []any
+	}{
+		"read":         {[]string{"foo", holds}, []any{ms, owner, writer}},
+		"read_unlock":  {[]string{"foo", rwChannel, holds, "{foo}"}, []any{0, owner}},
+		"read_renew":   {[]string{"foo", "{foo}"}, []any{ms, owner}},
+		"write":        {[]string{"foo"}, []any{ms, writer}},
+		"write_unlock": {[]string{"foo", rwChannel}, []any{1, 30000, writer}},
+		"write_renew":  {[]string{"foo"}, []any{ms, writer}},
+		"lock":         {[]string{"foo"}, []any{ms, owner}},
+		"unlock":       {[]string{"foo", plainChannel}, []any{0}},
+	}[does]
+	got, err := javaScripts[does].Run(context.Background(), client, with.keys, with.args...).Int64()
+	switch _, bad := time.ParseDuration(want); {
+	case errors.Is(err, redis.Nil) && want == "null":
+		return nil
+	case err != nil:
+		return err
+	case bad == nil && len(want) > 1: // not 0, which is a duration, too
+		return about(time.Duration(got)*time.Millisecond, want)
+	case fmt.Sprint(got) != want:
+		return fmt.Errorf("got %d, want %s", got, want)
+	}
+	return nil
 }
 
-// blocked requires that Java got a TTL.
-func (s *shop) blocked(what string, got int64, ttl time.Duration) {
-	s.Helper()
-	near(s.T, what, time.Duration(got)*time.Millisecond, ttl)
+// about requires that of what was to live for so long only a little has passed.
+func about(got time.Duration, text string) error {
+	want, err := time.ParseDuration(text)
+	if err == nil && (got > want || got < want-5*time.Second) {
+		err = fmt.Errorf("it lives for %v, want about %v", got, want)
+	}
+	return err
 }
 
-// heard requires that since the last call these were published: the payload and,
-// after a colon, "rw" or "plain" for the channel.
-func (s *shop) heard(want ...string) {
-	s.Helper()
-	s.client.Publish(context.Background(), "redisson_rwlock:{foo}", "end")
+// heard requires what was published since the last call: payloads and, after a colon, the channels.
+func heard(client *redis.Client, ear *redis.PubSub, want []string) error {
+	client.Publish(context.Background(), rwChannel, "end")
 	var got []string
 	for {
-		m, err := s.ear.ReceiveMessage(context.Background())
-		if err != nil {
-			s.Fatal(err)
+		m, err := ear.ReceiveMessage(context.Background())
+		switch {
+		case err != nil:
+			return err
+		case m.Payload != "end":
+			got = append(got, m.Payload+":"+map[string]string{rwChannel: "rw", plainChannel: "plain"}[m.Channel])
+			continue
+		case !slices.Equal(got, want):
+			return fmt.Errorf("heard %q", got)
 		}
-		if m.Payload == "end" {
-			break
-		}
-		channel := map[string]string{"redisson_rwlock:{foo}": "rw", "redisson_lock__channel:{foo}": "plain"}[m.Channel]
-		got = append(got, m.Payload+":"+channel)
-	}
-	if !slices.Equal(got, want) {
-		s.Errorf("heard %q, want %q", got, want)
-	}
-}
-
-func (s *shop) ttl(want time.Duration) {
-	s.Helper()
-	near(s.T, "TTL of the lock", s.client.PTTL(context.Background(), "foo").Val(), want)
-}
-
-func (s *shop) free() {
-	s.Helper()
-	if s.client.Exists(context.Background(), "foo").Val() != 0 {
-		s.Errorf("not free: %v", s.client.HGetAll(context.Background(), "foo").Val())
+		return nil
 	}
 }
 
@@ -222,184 +309,4 @@ func TestRedissonNames(t *testing.T) {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
-}
-
-func TestWritersExcludeWithRedisson(t *testing.T) {
-	s := newShop(t)
-	woken := make(chan bool, 10)
-	defer s.n.Watch("foo", node.Read, func() { woken <- true })()
-	<-woken
-	s.is("Java writes", s.j1.write(30*time.Second), null)
-	s.refused(node.Read, 30*time.Second)
-	s.refused(node.Write, 30*time.Second)
-	s.refused(node.Exclusive, 30*time.Second)
-	s.is("Java ends", s.j1.writeUnlock(), 1)
-	<-woken
-	s.heard("1:rw")
-
-	s.acquire(node.Write, "go", 30*time.Second)
-	s.blocked("Java reads", s.j1.read(time.Second), 30*time.Second)
-	s.blocked("Java writes", s.j1.write(time.Second), 30*time.Second)
-	s.blocked("Java locks", s.j1.run(javaPlain, []string{"foo"}, 1000, s.j1.owner), 30*time.Second)
-	s.is("Java ends what is not its", s.j1.writeUnlock(), null)
-	s.is("Java renews what is not its", s.j1.run(javaRenew, []string{"foo"}, 99999, s.j1.owner+":write"), 0)
-	s.ttl(30 * time.Second)
-	s.release(node.Write, "go")
-	s.heard("1:rw")
-	s.is("Java writes", s.j1.write(time.Second), null)
-}
-
-func TestDowngradeLetsRedissonIn(t *testing.T) {
-	s := newShop(t)
-	s.acquire(node.Write, "go", 30*time.Second)
-	if r := s.want(node.Done, node.Read, node.Command{Kind: node.Downgrade, Claims: claim("foo", "go", 0)}); !r.Kept[0] {
-		t.Fatal("not kept")
-	}
-	s.heard("1:rw")
-	s.is("Java reads", s.j1.read(60*time.Second), null)
-	s.blocked("Java writes", s.j2.write(time.Second), 60*time.Second)
-	s.is("Java ends", s.j1.readUnlock(), 0)
-	s.ttl(30 * time.Second)
-	s.release(node.Read, "go")
-	s.heard("0:rw")
-	s.free()
-}
-
-// No TTL is lost, whichever side renews or ends first.
-func TestLivesOfReadersWithRedisson(t *testing.T) {
-	s := newShop(t)
-	s.is("Java reads", s.j1.read(10*time.Minute), null)
-	s.acquire(node.Read, "go", 30*time.Second)
-	s.extend(node.Read, "go", 30*time.Second, true)
-	s.ttl(10 * time.Minute)
-	s.release(node.Read, "go")
-	s.ttl(10 * time.Minute)
-	s.is("Java ends", s.j1.readUnlock(), 1)
-	s.heard("0:rw")
-
-	// Redisson's watchdog shortens the whole lock to its own lease. So a Go reader
-	// with a longer one has to renew more often than that; or Java has to end.
-	s.acquire(node.Read, "go", 10*time.Minute)
-	s.is("Java reads", s.j1.read(30*time.Second), null)
-	s.is("Java renews", s.j1.readRenew(30*time.Second), 1)
-	s.ttl(30 * time.Second)
-	s.extend(node.Read, "go", 10*time.Minute, true)
-	s.ttl(10 * time.Minute)
-	s.is("Java renews", s.j1.readRenew(30*time.Second), 1)
-	s.is("Java ends", s.j1.readUnlock(), 0)
-	s.ttl(10 * time.Minute)
-	s.is("Java renews what is not its", s.j1.readRenew(time.Second), 0)
-	s.ttl(10 * time.Minute)
-	s.release(node.Read, "go")
-	s.free()
-}
-
-// Redisson counts a reader's holds, each with a life of its own.
-func TestReadersOfRedissonWithSeveralHolds(t *testing.T) {
-	s := newShop(t)
-	s.is("Java reads", s.j1.read(30*time.Second), null)
-	s.is("Java reads again", s.j1.read(10*time.Minute), null)
-	s.acquire(node.Read, "go", time.Minute)
-	s.release(node.Read, "go")
-	s.ttl(10 * time.Minute)
-	s.client.Del(context.Background(), "{foo}:"+s.j1.owner+":rwlock_timeout:1") // as if it had expired
-	s.refused(node.Write, 10*time.Minute)
-	s.acquire(node.Read, "go", time.Minute)
-	s.release(node.Read, "go")
-	s.ttl(10 * time.Minute)
-	s.is("Java ends one", s.j1.readUnlock(), 1) // the second hold was all that lived
-	s.free()
-}
-
-func TestDeadReadersWithRedisson(t *testing.T) {
-	s := newShop(t)
-	ctx := context.Background()
-	s.is("Java reads", s.j1.read(30*time.Second), null)
-	s.acquire(node.Read, "go", time.Minute)
-	s.client.Del(ctx, "{foo}:"+s.j1.owner+":rwlock_timeout:1") // as if it had expired
-	s.release(node.Read, "go")
-	s.heard("0:rw")
-	s.free()
-
-	s.acquire(node.Read, "go", time.Minute)
-	s.is("Java reads", s.j1.read(30*time.Second), null)
-	s.client.Del(ctx, node.HoldKey("foo", "go"))
-	s.extend(node.Read, "go", time.Minute, false)
-	s.is("Java ends", s.j1.readUnlock(), 1)
-	s.heard("0:rw")
-	s.free()
-
-	// Java dies. Its field stays as long as Go renews, and keeps no writer out then.
-	s.is("Java reads", s.j1.read(30*time.Second), null)
-	s.client.Del(ctx, "{foo}:"+s.j1.owner+":rwlock_timeout:1")
-	s.acquire(node.Write, "go", time.Minute)
-	s.ttl(time.Minute)
-	s.is("Java ends what it lost", s.j1.readUnlock(), null)
-	s.release(node.Write, "go")
-	s.heard("1:rw")
-}
-
-func TestBreakOfRedisson(t *testing.T) {
-	s := newShop(t)
-	for mode := node.Read; mode <= node.Write; mode++ {
-		s.acquire(mode, "go", time.Minute)
-		s.client.Del(context.Background(), "foo")
-		s.extend(mode, "go", time.Minute, false)
-		s.want(node.Absent, mode, release("foo", "go", s.highest))
-	}
-	s.is("Java reads", s.j1.read(30*time.Second), null)
-	s.want(node.Released, node.Exclusive, breakLock("foo", s.highest))
-	s.heard("1:rw")
-	s.is("Java ends what it lost", s.j1.readUnlock(), null)
-}
-
-// Redisson differs in these cases.
-func TestWhatRedissonDoesNotHeed(t *testing.T) {
-	s := newShop(t)
-	// A writer's place in the queue keeps Go's readers out, not Java's.
-	s.is("Java reads", s.j1.read(30*time.Second), null)
-	waiting := acquire("foo", "go", 0)
-	waiting.Wait = &node.Wait{Ticket: 1, Waiter: node.NewWaiter("me", 1, node.Write), PlaceTTL: 10 * time.Second}
-	s.want(node.Refused, node.Write, waiting)
-	s.refused(node.Read, 10*time.Second)
-	s.is("Java reads, too", s.j2.read(30*time.Second), null)
-	s.is("Java ends", s.j1.readUnlock(), 0)
-	s.is("Java ends, too", s.j2.readUnlock(), 1)
-	s.heard("0:rw")
-	s.want(node.Granted, node.Write, waiting)
-	s.release(node.Write, "go")
-	s.heard("1:rw")
-
-	// A plain lock keeps Go's readers and writers out. Java's do not see it: they
-	// look for a mode. So a name is one or the other.
-	s.acquire(node.Exclusive, "plain", 30*time.Second)
-	s.refused(node.Read, 30*time.Second)
-	s.refused(node.Write, 30*time.Second)
-	s.is("Java reads over a plain lock", s.j1.read(30*time.Second), null)
-}
-
-// With a ticket the lock is a plain one.
-func TestTicketsWithRedisson(t *testing.T) {
-	s := newShop(t)
-	woken := make(chan bool, 10)
-	defer s.n.Watch("foo", node.Exclusive, func() { woken <- true })()
-	<-woken
-	in := func(owner string) node.Command {
-		cmd := acquire("foo", owner, 0)
-		cmd.Wait = &node.Wait{Ticket: 7, Waiter: "me", PlaceTTL: time.Minute}
-		return cmd
-	}
-	s.is("Java locks", s.j1.run(javaPlain, []string{"foo"}, 30000, s.j1.owner), null)
-	near(t, "TTL told", s.want(node.Refused, node.Exclusive, in("go1")).TTL, 30*time.Second)
-	s.j1.run(javaPlainUnlock, []string{"foo", "redisson_lock__channel:{foo}"}, 0)
-	<-woken
-	s.is("Java does not look at the queue", s.j2.run(javaPlain, []string{"foo"}, 30000, s.j2.owner), null)
-	s.want(node.Refused, node.Exclusive, in("go2"))
-	s.j2.run(javaPlainUnlock, []string{"foo", "redisson_lock__channel:{foo}"}, 0)
-	s.want(node.Granted, node.Exclusive, in("go3"))
-	s.blocked("Java locks", s.j1.run(javaPlain, []string{"foo"}, 1000, s.j1.owner), 10*time.Second)
-	s.heard("0:plain", "0:plain")
-	s.release(node.Exclusive, "go3")
-	s.heard("0:plain")
-	s.free()
 }
