@@ -194,7 +194,7 @@ func (p pubSub) Unsubscribe(channels ...string) error {
 func (p pubSub) Ping() error { return p.redis.Ping(within(courier.AskFor)) }
 
 // Close implements courier.Subscription.
-func (p pubSub) Close() { p.redis.Close() }
+func (p pubSub) Close() error { return p.redis.Close() }
 
 // Receive implements courier.Subscription. It also ends when go-redis panics, which that does when it
 // has read a list of other elements than a message has.

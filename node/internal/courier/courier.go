@@ -4,6 +4,7 @@
 package courier
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -102,36 +103,22 @@ type Options struct {
 	Replicas int // only of one server
 }
 
-func (o Options) withDefaults() Options {
-	if o.Clock == nil {
-		o.Clock = clock.System()
-	}
-	if o.Queue <= 0 {
-		o.Queue = 4096
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	return o
-}
-
 // ToServer returns a node for one server, to which it makes connections of its own.
 func ToServer(t Target, o Options) node.Node { return start(newDirect(t), o) }
 
 // Through returns a node for all servers to which a client leads. Ask has so much time. renews is as
 // in a Target.
 func Through(c Client, timeout time.Duration, renews bool, o Options) node.Node {
-	return start(shared{c, timeout, renews}, o)
+	return start(&shared{Client: c, timeout: timeout, others: renews}, o)
 }
 
 func start(r route, o Options) *server {
-	o = o.withDefaults()
 	s := &server{
 		name:     o.Name,
-		clock:    o.Clock,
-		log:      o.Logger.With("node", o.Name),
+		clock:    cmp.Or(o.Clock, clock.System()),
+		log:      cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("node", o.Name),
 		route:    r,
-		limit:    o.Queue,
+		limit:    cmp.Or(max(0, o.Queue), 4096),
 		replicas: o.Replicas,
 		wake:     make(chan struct{}, 1),
 		armed:    clock.Never,
@@ -316,7 +303,7 @@ func (s *server) converse() (met bool, err error) {
 	if err != nil {
 		return false, handshakeError(err, s.route.renews())
 	}
-	defer l.close()
+	defer l.drop()
 	life, err := s.handshake(texts)
 	if err != nil {
 		return false, err
@@ -369,7 +356,7 @@ func (s *server) restore(l link, r *replication) {
 	failed := s.failed
 	s.down, s.failed, s.link, s.replication, s.heard = nil, false, l, r, s.clock.Now()
 	s.mu.Unlock()
-	s.watch.poke()
+	poke(s.watch.kick)
 	if failed {
 		s.log.Info("node is up again")
 	}
@@ -409,14 +396,6 @@ func (s *server) sleep(d time.Duration) {
 	}
 }
 
-type event uint8
-
-const (
-	work event = iota
-	idle
-	over
-)
-
 // stalled reports whether the link has been silent for too long to take an acquire. s.mu is held.
 func (s *server) stalled(now clock.Instant) bool {
 	return s.flight.len() > 0 && now >= max(s.flight.calls()[0].sent, s.heard).Add(stallAfter)
@@ -427,25 +406,24 @@ func (s *server) sendable() bool {
 	return s.queue.len() > 0 && (!s.stalled(s.clock.Now()) || slices.ContainsFunc(s.queue.calls(), func(c *call) bool { return c.kind != node.Acquire }))
 }
 
-// await waits for calls in the queue, until a tick, or until the link's end.
-func (s *server) await(tick <-chan time.Time, ended <-chan struct{}) event {
+// await waits for calls in the queue, until a tick, or until the link's end. It reports whether there
+// may be calls, or whether it is over.
+func (s *server) await(tick <-chan time.Time, ended <-chan struct{}) (work, over bool) {
 	s.mu.Lock()
 	if s.sendable() {
 		s.mu.Unlock()
-		return work
+		return true, false
 	}
 	s.asleep = true
 	s.mu.Unlock()
-	e := work
 	select {
 	case <-s.wake:
-		return e
+		return true, false
 	case <-s.ctx.Done():
-		e = over
+		over = true
 	case <-ended:
-		e = over
+		over = true
 	case <-tick:
-		e = idle
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -453,7 +431,7 @@ func (s *server) await(tick <-chan time.Time, ended <-chan struct{}) event {
 		<-s.wake
 	}
 	s.asleep = false
-	return e
+	return false, over
 }
 
 // take moves calls from the queue into flight, except those that are too late, and returns

@@ -28,19 +28,16 @@ const (
 	apartFor = time.Second
 )
 
-// alike are the commands that one script can execute: of one kind, each of one name, with
-// the same lives.
-type alike struct {
-	kind           node.Kind
-	ttl, retention int64
+// groups reports whether c can be in a group. Names like those of fences or queues are excluded:
+// they may be keys of another lock of the group.
+func (c *call) groups() bool {
+	return (c.kind == node.Acquire || c.kind == node.Release) && c.mode == node.Exclusive && !c.wait.Queued() &&
+		len(c.claims) == 1 && !c.apart && len(c.claims[0].Name) <= eachName && !strings.HasPrefix(c.claims[0].Name, "redquorum_")
 }
 
-// alike reports with which calls c can be in a group, if with any. Names like those of fences
-// or queues are excluded: they may be keys of another lock of the group.
-func (c *call) alike() (like alike, ok bool) {
-	ok = (c.kind == node.Acquire || c.kind == node.Release) && c.mode == node.Exclusive && !c.wait.Queued() &&
-		len(c.claims) == 1 && !c.apart && len(c.claims[0].Name) <= eachName && !strings.HasPrefix(c.claims[0].Name, "redquorum_")
-	return alike{c.kind, c.ttl, c.retention}, ok
+// alike reports whether one script can execute both calls, which can each be in a group.
+func (c *call) alike(other *call) bool {
+	return c.kind == other.kind && c.ttl == other.ttl && c.retention == other.retention
 }
 
 // gather puts calls that can be a group next to each other, and sets the size of the group in
@@ -49,15 +46,14 @@ func (s *server) gather(batch []*call) {
 	for len(batch) > 0 {
 		n := s.distinct(batch)
 		for rest := batch[:n]; len(rest) > 0; {
-			like, ok := rest[0].alike()
 			n := 1
 			for i, c := range rest {
-				if other, _ := c.alike(); i > 0 && other == like {
+				if i > 0 && c.alike(rest[0]) {
 					rest[n], rest[i] = c, rest[n]
 					n++
 				}
 			}
-			if ok && n >= s.least {
+			if n >= s.least && rest[0].groups() {
 				rest[0].together = n
 			}
 			rest = rest[n:]
@@ -71,7 +67,7 @@ func (s *server) gather(batch []*call) {
 func (s *server) distinct(batch []*call) int {
 	clear(s.names)
 	for i, c := range batch[:min(len(batch), eachMost)] {
-		if _, ok := c.alike(); !ok {
+		if !c.groups() {
 			return max(i, 1)
 		}
 		if s.names[c.claims[0].Name] = struct{}{}; len(s.names) == i {
@@ -111,16 +107,14 @@ func (r result) part(i, n int) result {
 	return result{val: list[i]}
 }
 
-// appendEach appends the Redis command of a group, as append does for one call. given are the
-// scripts that the server has.
-func appendEach(w *words, calls []*call, given scriptSet, life string) {
-	n := len(calls)
-	one := calls[0]
+// appendEach appends the Redis command of a group to out, as append does for one call.
+func (t *stream) appendEach(calls []*call, life string) {
+	w, n, one := &t.out, len(calls), calls[0]
 	script, keys, args := acquireEachScript, 2*n, 2+2*n
 	if one.kind == node.Release {
 		script, keys, args = releaseEachScript, 3*n, 2+4*n
 	}
-	w.run(script, given.add(script) || slices.ContainsFunc(calls, func(c *call) bool { return c.asText }), keys, args)
+	w.run(script, t.lacks(script) || slices.ContainsFunc(calls, func(c *call) bool { return c.asText }), keys, args)
 	for _, c := range calls {
 		w.text(c.claims[0].Name)
 	}

@@ -18,6 +18,34 @@ func gatherer(c clock.Clock) *server {
 	return &server{clock: c, log: slog.New(slog.DiscardHandler), limit: 1000, armed: clock.Never, timer: time.NewTimer(time.Hour), least: 2, names: make(map[string]struct{})}
 }
 
+// submits has a server that is not connected take commands, and returns the list to which their answers come.
+func submits(t *testing.T, s *server, cmds ...node.Command) *[]node.Reply {
+	t.Helper()
+	answers := new([]node.Reply)
+	for _, cmd := range cmds {
+		if cmd.Deadline == 0 {
+			cmd.Deadline = s.clock.Now().Add(time.Second)
+		}
+		if err := s.enqueue(cmd, func(r node.Reply) { *answers = append(*answers, r) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return answers
+}
+
+// three are acquires of three names.
+func three(owner string, token node.Token) (cmds []node.Command) {
+	for i := range 3 {
+		cmd := plain(node.Acquire, owner, token)
+		cmd.Claims[0].Name = fmt.Sprint(i)
+		cmds = append(cmds, cmd)
+	}
+	return cmds
+}
+
+// refuses is an answer of a server that refuses something.
+func refuses(text string) result { return result{err: refusal{error: errors.New(text)}} }
+
 // Calls are put together that one script can execute, and change places only where all
 // between are of other names, and are such calls.
 func TestGather(t *testing.T) {
@@ -42,7 +70,7 @@ func TestGather(t *testing.T) {
 		s := gatherer(c)
 		for _, word := range strings.Fields(tt.in) {
 			cmd := node.Command{Kind: node.Acquire, TTL: time.Second, Retention: time.Hour, Deadline: clock.Never,
-				Claims: []node.Claim{{Name: word[1:], Owner: "me", Token: 1}}}
+				Claims: []node.Claim{{Name: word[1:], Owner: word[:1], Token: 1}}}
 			switch word[0] {
 			case 'r':
 				cmd.Kind, cmd.TTL = node.Release, 0
@@ -55,24 +83,13 @@ func TestGather(t *testing.T) {
 			case 's':
 				cmd.Claims = append(cmd.Claims, node.Claim{Name: "other", Owner: "me", Token: 1})
 			}
-			if err := s.enqueue(cmd, nil); err != nil {
-				t.Fatal(err)
-			}
+			submits(t, s, cmd)
 		}
 		got := ""
 		for rest := s.take(nil); len(rest) > 0; rest = rest[rest[0].size():] {
 			var group []string
 			for _, call := range rest[:rest[0].size()] {
-				letter := map[node.Kind]string{node.Acquire: "a", node.Release: "r", node.Inspect: "i"}[call.kind]
-				switch {
-				case call.wait.Queued():
-					letter = "f"
-				case call.ttl == 60_000:
-					letter = "l"
-				case len(call.claims) > 1:
-					letter = "s"
-				}
-				group = append(group, letter+call.claims[0].Name)
+				group = append(group, call.claims[0].Owner+call.claims[0].Name)
 			}
 			if len(group) > 1 {
 				got += "(" + strings.Join(group, " ") + ") "
@@ -95,34 +112,27 @@ func TestApart(t *testing.T) {
 		err   error // of what has its answer
 		pause bool
 	}{
-		{whole: result{err: serverReply{errors.New("NOPERM this user has no permissions")}}, again: 3, pause: true},
-		{whole: result{err: serverReply{errors.New("CROSSSLOT Keys in request don't hash to the same slot")}}, again: 3, pause: true},
-		{whole: result{err: serverReply{errors.New("OOM command not allowed when used memory > 'maxmemory'.")}}, again: 3},
-		{whole: result{err: serverReply{errors.New("NOSCRIPT No matching script.")}}, again: 3},
-		{whole: result{err: serverReply{errors.New("READONLY You can't write against a read only replica.")}}, err: node.ErrReadOnly},
-		{whole: result{val: []any{int64(1), serverReply{errors.New("WRONGTYPE")}, []any{int64(0), int64(5), int64(7)}}}, err: node.ErrWrongType},
+		{whole: refuses("NOPERM this user has no permissions"), again: 3, pause: true},
+		{whole: refuses("CROSSSLOT Keys in request don't hash to the same slot"), again: 3, pause: true},
+		{whole: refuses("OOM command not allowed when used memory > 'maxmemory'."), again: 3},
+		{whole: refuses("NOSCRIPT No matching script."), again: 3},
+		{whole: refuses("READONLY You can't write against a read only replica."), err: node.ErrReadOnly},
+		{whole: result{val: []any{int64(1), refusal{error: errors.New("WRONGTYPE")}, []any{int64(0), int64(5), int64(7)}}}, err: node.ErrWrongType},
 		{whole: result{val: []any{int64(1), int64(1)}}, err: node.ErrServer},
 		{whole: result{val: int64(1)}, err: node.ErrServer},
 	} {
 		c := &standing{now: clock.Instant(time.Hour)}
 		s := gatherer(c)
-		var answers []node.Reply
-		for i := range 3 {
-			cmd := node.Command{Kind: node.Acquire, TTL: time.Second, Deadline: c.now.Add(time.Second),
-				Claims: []node.Claim{{Name: fmt.Sprint(i), Owner: "me", Token: 1}}}
-			if err := s.enqueue(cmd, func(r node.Reply) { answers = append(answers, r) }); err != nil {
-				t.Fatal(err)
-			}
-		}
+		answers := submits(t, s, three("me", 1)...)
 		if batch := s.take(nil); batch[0].together != 3 {
 			t.Fatalf("%d are together", batch[0].together)
 		}
 		s.settle([]result{tt.whole}, nil)
-		if s.flight.len() != 0 || s.queue.len() != tt.again || len(answers) != 3-tt.again {
-			t.Errorf("%v: %d in flight, %d queued, %d answered", tt.whole, s.flight.len(), s.queue.len(), len(answers))
+		if s.flight.len() != 0 || s.queue.len() != tt.again || len(*answers) != 3-tt.again {
+			t.Errorf("%v: %d in flight, %d queued, %d answered", tt.whole, s.flight.len(), s.queue.len(), len(*answers))
 		}
-		if !slices.ContainsFunc(answers, func(r node.Reply) bool { return errors.Is(r.Err, tt.err) }) && tt.again == 0 {
-			t.Errorf("%v: %+v", tt.whole, answers)
+		if !slices.ContainsFunc(*answers, func(r node.Reply) bool { return errors.Is(r.Err, tt.err) }) && tt.again == 0 {
+			t.Errorf("%v: %+v", tt.whole, *answers)
 		}
 		if paused := s.apart > c.now; paused != tt.pause {
 			t.Errorf("%v: groups are made again: %t", tt.whole, !paused)
@@ -137,20 +147,14 @@ func TestApart(t *testing.T) {
 		}
 		s.giveBack(3)
 		s.fail(io.EOF)
-		for _, r := range answers {
+		for _, r := range *answers {
 			if r.Unsent {
 				t.Errorf("%v: was sent, and is said to be unsent", tt.whole)
 			}
 		}
 		s.restore(nil, nil)
 		for _, want := range map[bool][]int{true: {0, 3}, false: {3, 3}}[tt.pause] {
-			for i := range 3 {
-				cmd := node.Command{Kind: node.Acquire, TTL: time.Second, Deadline: clock.Never,
-					Claims: []node.Claim{{Name: fmt.Sprint(i), Owner: "you", Token: 2}}}
-				if err := s.enqueue(cmd, func(node.Reply) {}); err != nil {
-					t.Fatal(err)
-				}
-			}
+			submits(t, s, three("you", 2)...)
 			if batch := s.take(nil); batch[0].together != want {
 				t.Errorf("%v: %v later %d are together, want %d", tt.whole, time.Duration(c.now)-time.Hour, batch[0].together, want)
 			}
@@ -166,9 +170,9 @@ func TestHandsOverNothingWithoutALife(t *testing.T) {
 		return &call{kind: node.Release, claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, handover: 7, together: 1}
 	}
 	for life, want := range map[string]string{"": "0", "abc": "7"} {
-		var w words
-		appendEach(&w, []*call{one(), one()}, make(scriptSet), life)
-		if list := w.list(); list[len(list)-1] != want {
+		to := stream{wire: new(wire), given: make(map[*script]bool)}
+		to.appendEach([]*call{one(), one()}, life)
+		if list := to.out.list(); list[len(list)-1] != want {
 			t.Errorf("life %q: next is %s, want %s", life, list[len(list)-1], want)
 		}
 	}
@@ -189,6 +193,63 @@ func TestPartsOfAnExtendThatWereSent(t *testing.T) {
 		s.fail(node.ErrUnreachable)
 		if !errors.Is(got.Err, node.ErrUnreachable) || got.Unsent != (sent == 0) {
 			t.Errorf("%d of 2 parts were sent: %+v", sent, got)
+		}
+	}
+}
+
+// inspects queues an Inspect for each of some names.
+func inspects(t *testing.T, s *server, names ...string) {
+	t.Helper()
+	for i, name := range names {
+		submits(t, s, node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: name}}, Deadline: s.clock.Now().Add(time.Duration(i+1) * time.Second)})
+	}
+}
+
+func queued(s *server) string {
+	var names []string
+	for _, c := range s.queue.calls() {
+		names = append(names, c.claims[0].Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// A command that has its answer is not sent any more: its caller may have gone on to
+// something else.
+func TestWhatIsAnsweredIsNotSentAgain(t *testing.T) {
+	c := &standing{now: clock.Instant(time.Hour)}
+	s := gatherer(c)
+	inspects(t, s, "a", "b", "c")
+	s.take(nil)
+	s.link = &stream{} // not to be given up: its silence may last
+	c.now = c.now.Add(time.Second)
+	s.heard = c.now
+	s.expire()
+	s.giveBack(3)
+	if got := queued(s); got != "b c" {
+		t.Errorf("queued again: %s; want b and c, as a is answered", got)
+	}
+}
+
+// Commands that are sent again keep their order, and go before those that were never
+// sent, whether the answers came at once or one by one.
+func TestWhatIsSentAgainKeepsItsOrder(t *testing.T) {
+	lacks := refuses("NOSCRIPT No matching script.")
+	for what, answers := range map[string][][]result{
+		"at once":    {{lacks, lacks, lacks}},
+		"one by one": {{lacks}, {lacks}, {lacks}},
+	} {
+		s := gatherer(&standing{now: clock.Instant(time.Hour)})
+		s.least = 0
+		inspects(t, s, "a", "b", "c")
+		s.take(nil)
+		inspects(t, s, "d")
+		for _, results := range answers {
+			if !s.settle(results, nil) {
+				t.Fatal("the link is of no more use")
+			}
+		}
+		if got := queued(s); got != "a b c d" {
+			t.Errorf("answered %s: the order is %s", what, got)
 		}
 	}
 }

@@ -51,7 +51,7 @@ var phrases = []struct {
 	{"max number of clients", node.ErrUnreachable},
 }
 
-// fromServer reports whether the server sent err: it is a serverReply, or go-redis says so.
+// fromServer reports whether the server sent err: it is a refusal, or go-redis says so.
 func fromServer(err error) bool {
 	if err == nil { // As allocates also then
 		return false
@@ -76,7 +76,7 @@ var noNumber = regexp.MustCompile(`compare (nil with number|number with nil)|ari
 var errDemoted = fmt.Errorf("%w: it was a replica a moment ago", node.ErrUnreachable)
 
 // ErrNotAsked is a Client's answer to a command for a server that it was not asked about by Ask.
-var ErrNotAsked error = serverReply{errors.New("MOVED to a master that has not answered INFO yet")}
+var ErrNotAsked error = refusal{error: errors.New("MOVED to a master that has not answered INFO yet")}
 
 // redirected reports whether a member of a cluster answered that another has the name, or may
 // have it. Then it has executed nothing.
@@ -86,16 +86,19 @@ func redirected(err error) bool {
 
 var errNoToken = fmt.Errorf("%w: its fence, at redquorum_fence:{NAME} or redquorum_readers:{NAME}, is not a token", node.ErrWrongType)
 
-// A refusal is an error that a server sent, and what it means.
+// A refusal is an error that a server sent.
 type refusal struct {
-	serverReply
-	means error
+	error
+	means error // nil: nobody has looked yet
 }
 
-// refused makes a refusal of err, if the server sent it.
+// RedisError is the method by which go-redis marks these.
+func (refusal) RedisError() {}
+
+// refused makes a refusal of err that says what it means, if the server sent it.
 func refused(err error) error {
 	if fromServer(err) {
-		return refusal{serverReply{err}, serverError(err)}
+		return refusal{err, serverError(err)}
 	}
 	return err
 }
@@ -103,7 +106,7 @@ func refused(err error) error {
 // serverError gives an error that the server sent its meaning.
 func serverError(err error) error {
 	var known refusal
-	if errors.As(err, &known) {
+	if errors.As(err, &known) && known.means != nil {
 		return known.means
 	}
 	text := inScript.ReplaceAllString(clip(err.Error()), "")
@@ -186,8 +189,10 @@ func unreachable(err error) error {
 	if ofCertificate(err) {
 		why = node.ErrCertificate
 	}
-	return fmt.Errorf("%w: %w", why, show(err))
+	return because(why, err)
 }
+
+func because(why, err error) error { return fmt.Errorf("%w: %w", why, show(err)) }
 
 // ofCertificate reports whether err is that of a certificate that does not verify: by package
 // tls, or by a function of the caller's that returns what package x509 says.
@@ -208,11 +213,11 @@ func handshakeError(err error, renews bool) error {
 	means := connectError(err)
 	switch {
 	case errors.Is(means, node.ErrServer) && !passes.MatchString(err.Error()):
-		means = refusing(node.ErrUnsupported, err)
+		means = because(node.ErrUnsupported, err)
 	case ofTLS(err):
-		means = refusing(node.ErrUnsupported, err)
+		means = because(node.ErrUnsupported, err)
 		if aboutClient.MatchString(err.Error()) {
-			means = refusing(node.ErrAuth, err)
+			means = because(node.ErrAuth, err)
 		}
 	}
 	if renews && errors.Is(means, node.ErrAuth) {
@@ -226,10 +231,6 @@ var passes = regexp.MustCompile(`^(CLUSTERDOWN|TRYAGAIN|MOVED|ASK) `)
 
 // aboutClient are the alerts of TLS about the client's certificate.
 var aboutClient = regexp.MustCompile(`remote error: tls: .*(certificate|access denied)`)
-
-func refusing(why, err error) error {
-	return fmt.Errorf("%w: %w", why, show(err))
-}
 
 // ofTLS reports whether err says that the two ends do not agree on TLS: an alert of the server's, or what
 // package tls has against its first messages.

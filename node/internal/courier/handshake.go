@@ -28,7 +28,7 @@ func introduced(answers []result) (text string, err error) {
 		case !ok && means == nil:
 			return "", ErrProtocol
 		case i < 2 && errors.Is(means, node.ErrAuth):
-			return "", refusal{serverReply{a.err}, fmt.Errorf("%w (the restart guard needs INFO)", means)}
+			return "", refusal{a.err, fmt.Errorf("%w (the restart guard needs INFO)", means)}
 		case i == 0 && errors.Is(means, node.ErrUnsupported):
 			return "", nil
 		case means != nil && (i == 0 || !fromServer(a.err)):

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -121,14 +120,12 @@ func TestNothingIsSentBeforeTheGreeting(t *testing.T) {
 			return ""
 		}
 		synctest.Test(t, func(t *testing.T) {
-			s := &wireServer{heard: make(map[string]int), answer: answer}
+			s := &wireServer{answer: answer}
 			s.late.Store(int64(900 * time.Millisecond))
 			if refused != "" && want == node.ErrUnreachable {
 				s.late.Store(int64(1100 * time.Millisecond))
 			}
-			defer time.Sleep(time.Second) // the server wakes up
-			n := start(newDirect(target(s.dial, "secret")), Options{Clock: clock.Runtime()})
-			defer n.Close()
+			n := s.node(t, target(s.dial, "secret"), 0)
 			r := asks(n, 2*time.Second, plain(node.Acquire, "me", 1))
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -158,7 +155,7 @@ func TestExchange(t *testing.T) {
 		"+OK\r\n":                   io.EOF,
 		"":                          io.EOF,
 	} {
-		replies, err := exchange(playing([]byte(said)), time.Time{}, greeting, first)
+		replies, err := newWire(playing(strings.NewReader(said)), nil).exchange(time.Time{}, greeting, first)
 		if !errors.Is(connectError(err), want) || (len(replies) == 1) != (want == nil) {
 			t.Errorf("of %q: %v, %v, want %v", said, replies, err, want)
 		}
@@ -168,7 +165,7 @@ func TestExchange(t *testing.T) {
 // Several errors make a link useless, but only that of a replica makes its servers'
 // lives begin again. After it, until the next link, nothing is granted or handed over.
 func TestOnlyAReplicaIsDistrusted(t *testing.T) {
-	readOnly := serverReply{errors.New("READONLY You can't write against a read only replica.")}
+	readOnly := refusal{error: errors.New("READONLY You can't write against a read only replica.")}
 	for _, tt := range []struct {
 		what    string
 		results [][]result // as they come
@@ -181,7 +178,8 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 		{"a replica, and later a master", [][]result{{{err: readOnly}}, {{val: int64(1)}}}, errDemoted, true},
 	} {
 		c := &standing{now: clock.Instant(time.Hour)}
-		s := &server{clock: c, log: slog.New(slog.DiscardHandler), limit: 10, armed: clock.Never, timer: time.NewTimer(time.Hour)}
+		s := gatherer(c)
+		s.least = 0
 		meet := func() *node.Life {
 			life, err := s.handshake([]string{"run_id:a\r\nuptime_in_seconds:60\r\n"})
 			if err != nil {
@@ -194,14 +192,7 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 			return ok && turn.Life != nil
 		}
 		life := meet()
-		var last node.Reply
-		for range 2 {
-			cmd := plain(node.Acquire, "me", 1)
-			cmd.Deadline = c.now.Add(time.Second)
-			if err := s.enqueue(cmd, func(r node.Reply) { last = r }); err != nil {
-				t.Fatal(err)
-			}
-		}
+		answers := submits(t, s, plain(node.Acquire, "me", 1), plain(node.Acquire, "me", 1))
 		s.take(nil)
 		good := true
 		for _, results := range tt.results {
@@ -210,7 +201,7 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 		if good {
 			t.Errorf("%s: the link is still good", tt.what)
 		}
-		if last.Err != tt.after || tt.after == nil && last.Status != node.Granted {
+		if last := (*answers)[1]; last.Err != tt.after || tt.after == nil && last.Status != node.Granted {
 			t.Errorf("%s: the next is answered %+v", tt.what, last)
 		}
 		if handsOver() == tt.newLife {
@@ -229,7 +220,7 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 // A lock that a server granted in its former life does not count: a restart may have
 // lost it.
 func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
-	s := &server{clock: &standing{now: clock.Instant(time.Hour)}, log: slog.New(slog.DiscardHandler)}
+	s := gatherer(&standing{now: clock.Instant(time.Hour)})
 	told := func() *node.Life {
 		turn, ok := s.turn("grant me 7 old name")
 		if !ok || turn.Owner != "me" || turn.Token != 7 || turn.Name != "name" {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -30,7 +31,7 @@ var bombs = []string{
 
 // Replies that no server sends are refused at the first line, whatever may follow.
 func TestBombsAreRefused(t *testing.T) {
-	for _, text := range bombs[:17] {
+	for _, text := range append(bombs[:17:17], "HTTP/1.1 400 Bad Request\r\n", ":\r\n", ":1\n", ":1x\r\n", "\r\n", "\n") {
 		var p parser
 		if got, n, err := p.parse([]byte(text)); !errors.Is(err, ErrProtocol) || cap(p.lists) > 0 {
 			t.Errorf("%.40q: %v, %d bytes, %v, room for %d", text, got, n, err, cap(p.lists))
@@ -49,23 +50,18 @@ type tape struct {
 	net.Conn
 }
 
-func (t tape) Read(b []byte) (int, error)     { return t.Reader.Read(b) }
-func (t tape) Write(b []byte) (int, error)    { return len(b), nil }
-func (tape) Close() error                     { return nil }
-func (tape) SetDeadline(time.Time) error      { return nil }
-func (tape) SetReadDeadline(time.Time) error  { return nil }
-func (tape) SetWriteDeadline(time.Time) error { return nil }
-func (tape) LocalAddr() (none net.Addr)       { return &net.TCPAddr{} }
-func (tape) RemoteAddr() (none net.Addr)      { return &net.TCPAddr{} }
-func playing(said []byte) net.Conn            { return tape{Reader: bytes.NewReader(said)} }
-func playingSlowly(said []byte) (conn net.Conn) {
-	return tape{Reader: iotest.OneByteReader(bytes.NewReader(said))}
+func (t tape) Read(b []byte) (int, error)  { return t.Reader.Read(b) }
+func (t tape) Write(b []byte) (int, error) { return len(b), nil }
+
+func playing(said io.Reader) net.Conn {
+	conn, _ := net.Pipe()
+	return tape{said, conn}
 }
 
 // go-redis reads whole replies, and of those that come before one that is none.
 func TestCheckedConnection(t *testing.T) {
 	const good = "+OK\r\n*2\r\n$3\r\nabc\r\n:1\r\n"
-	for _, play := range []func([]byte) net.Conn{playing, playingSlowly} {
+	for _, slowly := range []bool{false, true} {
 		for _, tt := range []struct {
 			said, read string
 			err        error
@@ -77,7 +73,7 @@ func TestCheckedConnection(t *testing.T) {
 			{"$1048576\r\n" + strings.Repeat("x", 1<<20), "", errTooLong},
 			{"*2\r\n$1000000\r\n" + strings.Repeat("x", 1000000) + "\r\n$1000000\r\n" + strings.Repeat("x", 1000000), "", errTooLong},
 		} {
-			read, err := io.ReadAll(newChecked(play([]byte(tt.said)), maxReply))
+			read, err := readChecked([]byte(tt.said), slowly)
 			if err == nil {
 				err = io.EOF
 			}
@@ -86,6 +82,15 @@ func TestCheckedConnection(t *testing.T) {
 			}
 		}
 	}
+}
+
+// readChecked reads what a server says, perhaps in pieces, as go-redis reads it.
+func readChecked(said []byte, slowly bool) ([]byte, error) {
+	r := io.Reader(bytes.NewReader(said))
+	if slowly {
+		r = iotest.OneByteReader(r)
+	}
+	return io.ReadAll(newChecked(playing(r), maxReply))
 }
 
 // Only the reply to an Inspect, which has all owners and waiters, may be longer than others.
@@ -115,30 +120,37 @@ func TestOnlyAnInspectIsLong(t *testing.T) {
 // A reply that a script cannot give is no answer.
 func TestImpossibleReplies(t *testing.T) {
 	const many = math.MaxInt64
-	list := func(of ...any) []any { return of }
+	list := func(of ...any) []any { // a number is an int64
+		for i := range of {
+			if n, ok := of[i].(int); ok {
+				of[i] = int64(n)
+			}
+		}
+		return of
+	}
 	for _, tt := range []struct {
 		kind node.Kind
 		val  any
 	}{
-		{node.Acquire, list(int64(0), int64(-3), int64(1))},
-		{node.Acquire, list(int64(0), "100", int64(1))},
-		{node.Acquire, list(int64(0), int64(100), nil)},
-		{node.Acquire, list(int64(0), int64(100), int64(1), int64(-1), int64(0), int64(0))},
-		{node.Acquire, list(int64(0), int64(100), int64(1), int64(1), int64(3), int64(0))},
-		{node.Acquire, list(int64(0), int64(100), int64(1), int64(1), int64(-1), int64(0))},
-		{node.Acquire, list(int64(0), int64(100), int64(1), int64(1), int64(0), int64(many))},
-		{node.Acquire, list(int64(0), int64(100), int64(1), int64(1), int64(0), int64(-1))},
-		{node.Acquire, list(int64(2), "1")},
-		{node.Acquire, list(int64(2), int64(1), int64(1), int64(1), int64(1), int64(1), int64(1), int64(1))},
+		{node.Acquire, list(0, -3, 1)},
+		{node.Acquire, list(0, "100", 1)},
+		{node.Acquire, list(0, 100, nil)},
+		{node.Acquire, list(0, 100, 1, -1, 0, 0)},
+		{node.Acquire, list(0, 100, 1, 1, 3, 0)},
+		{node.Acquire, list(0, 100, 1, 1, -1, 0)},
+		{node.Acquire, list(0, 100, 1, 1, 0, many)},
+		{node.Acquire, list(0, 100, 1, 1, 0, -1)},
+		{node.Acquire, list(2, "1")},
+		{node.Acquire, list(2, 1, 1, 1, 1, 1, 1, 1)},
 		{node.Acquire, int64(7)},
 		{node.Release, int64(5)},
 		{node.Extend, "2"},
 		{node.Extend, "\x00"},
 		{node.Downgrade, "11"},
-		{node.Inspect, list("hash", int64(-3), int64(0), int64(0), list(), list(), list())},
-		{node.Inspect, list("hash", int64(1), int64(0), int64(0), list("waiter", "1"), list(), list())},
-		{node.Inspect, list("hash", int64(1), int64(0), int64(0), list(), list("waiter", int64(1), int64(-9)), list())},
-		{node.Inspect, list("hash", int64(1), int64(0), int64(0), list(), list("waiter", "1", int64(1)), list())},
+		{node.Inspect, list("hash", -3, 0, 0, list(), list(), list())},
+		{node.Inspect, list("hash", 1, 0, 0, list("waiter", "1"), list(), list())},
+		{node.Inspect, list("hash", 1, 0, 0, list(), list("waiter", 1, -9), list())},
+		{node.Inspect, list("hash", 1, 0, 0, list(), list("waiter", "1", 1), list())},
 		{node.Inspect, int64(1)},
 	} {
 		var c call
@@ -191,14 +203,9 @@ func isShown(text string) bool {
 
 // A server whose INFO is no text has no life, and no vote.
 func TestInfoIsText(t *testing.T) {
-	answer := func(command string, _ []string) string {
-		if command == "info" {
-			return ":1\r\n"
-		}
-		return ""
-	}
-	restOn(t, answer, func(t *testing.T, _ *wireServer, n node.Node) {
-		if r := acquires(n); !errors.Is(r.Err, ErrProtocol) {
+	synctest.Test(t, func(t *testing.T) {
+		s := wireServer{answer: func(command string, _ []string) string { return map[string]string{"info": ":1\r\n"}[command] }}
+		if r := acquires(s.node(t, target(s.dial, ""), 0)); !errors.Is(r.Err, ErrProtocol) {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -251,8 +258,8 @@ func FuzzChecked(f *testing.F) {
 		f.Add([]byte("+OK\r\n"+text), byte(i))
 	}
 	f.Fuzz(func(t *testing.T, said []byte, _ byte) {
-		fast, _ := io.ReadAll(newChecked(playing(said), maxReply))
-		slow, err := io.ReadAll(newChecked(playingSlowly(said), maxReply))
+		fast, _ := readChecked(said, false)
+		slow, err := readChecked(said, true)
 		if !bytes.HasPrefix(said, slow) || err == nil && !bytes.Equal(slow, fast) {
 			t.Fatalf("%q is read of %q, or slowly %q", fast, said, slow)
 		}
@@ -268,7 +275,7 @@ func FuzzChecked(f *testing.F) {
 
 // played returns a route to a server that says no more than this, to whomever connects.
 func played(said []byte, password string) *direct {
-	return newDirect(target(func(context.Context) (net.Conn, error) { return playing(said), nil }, password))
+	return newDirect(target(func(context.Context) (net.Conn, error) { return playing(bytes.NewReader(said)), nil }, password))
 }
 
 // FuzzHello has a server say anything as a connection begins.
@@ -292,7 +299,7 @@ func FuzzHello(f *testing.F) {
 			t.Fatalf("%q is shown", connectError(err))
 		}
 		if l != nil {
-			l.close()
+			l.drop()
 		}
 		d.close()
 	})

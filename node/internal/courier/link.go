@@ -46,7 +46,8 @@ type link interface {
 	// block.
 	abort()
 
-	close()
+	// drop ends a link for good, also one that carries nothing.
+	drop()
 }
 
 // A Target is one server, and how to begin a connection to it.
@@ -73,8 +74,68 @@ func newDirect(t Target) *direct {
 	return &direct{Target: t, dials: make(chan struct{}, 2), wires: map[*wire]bool{}} // 2: the courier's and the steward's
 }
 
-// A wire is a network connection, identified by its address in memory.
-type wire struct{ net.Conn }
+// A wire is a network connection of a direct route, with what goes over it next, and what has come and is not
+// settled yet. It is the Subscription, too, where it is for that.
+type wire struct {
+	net.Conn
+	route *direct
+	out   words
+
+	buf     []byte
+	have    int // bytes in buf
+	used    int // of these, that are in results
+	replies parser
+	results []result
+
+	came []result // of a subscription: not yet received
+	err  error    // what follows them
+}
+
+func newWire(conn net.Conn, d *direct) *wire {
+	return &wire{Conn: conn, route: d, buf: make([]byte, readAtOnce)}
+}
+
+// Close closes the connection, which is no longer in use.
+func (w *wire) Close() error {
+	w.route.mu.Lock()
+	delete(w.route.wires, w)
+	w.route.mu.Unlock()
+	return w.Conn.Close()
+}
+
+// send sends what is in out.
+func (w *wire) send() error {
+	_, err := w.Write(w.out)
+	w.out = w.out[:0]
+	return err
+}
+
+// read reads once, and returns what the replies say that are whole by now.
+func (w *wire) read() ([]result, error) {
+	n, err := w.Read(w.buf[w.have:])
+	w.have += n
+	var bad error
+	if w.results, w.used, bad = w.replies.results(w.buf[:w.have], w.results[:0]); bad != nil {
+		err = bad
+	}
+	return w.results, err
+}
+
+// makeRoom makes room for more of a reply that is not whole, unless it is too long. inspects reports
+// whether it is to an Inspect; nil: it is not.
+func (w *wire) makeRoom(inspects func() bool) error {
+	w.have = copy(w.buf, w.buf[w.used:w.have])
+	if w.have >= maxReply && (w.have >= maxInspect || inspects == nil || !inspects()) {
+		return errTooLong
+	}
+	if w.have == 0 {
+		w.buf = w.buf[:readAtOnce]
+	}
+	if w.have == len(w.buf) {
+		w.buf = append(w.buf, make([]byte, len(w.buf))...)
+	}
+	return nil
+}
 
 var (
 	errRouteClosed = errors.New("closed")
@@ -85,47 +146,42 @@ var (
 func (d *direct) oneServer() bool { return true }
 func (d *direct) renews() bool    { return d.Renews }
 
-// A dialed connection comes with the credentials for it.
-type dialed struct {
-	conn           net.Conn
-	user, password string
-	err            error
-}
-
-// connect calls the caller's functions. It does not wait for one that ignores the end of ctx; the
-// connection that comes later is closed.
-func (d *direct) connect(ctx context.Context) dialed {
+// connect calls the caller's functions, and returns how to greet the server. It does not wait for one that
+// ignores the end of ctx; the connection that comes later is closed.
+func (d *direct) connect(ctx context.Context) (w *wire, greeting [][]string, err error) {
 	select {
 	case d.dials <- struct{}{}:
 	default:
-		return dialed{err: errDialing}
+		return nil, nil, errDialing
 	}
-	done := make(chan dialed)
+	var made *wire
+	var commands [][]string
+	done := make(chan error)
 	go func() {
-		var c dialed
-		switch conn, err := d.Dial(ctx); {
-		case err != nil:
-			c.err = err // conn may be a nil pointer of some type
+		conn, err := d.Dial(ctx)
+		switch {
+		case err != nil: // conn may be a nil pointer of some type
 		case conn == nil:
-			c.err = errNoConn
+			err = errNoConn
 		default:
-			c.conn = conn
-			c.user, c.password, c.err = d.Credentials(ctx)
+			var user, password string
+			user, password, err = d.Credentials(ctx)
+			made, commands = newWire(conn, d), d.greeting(user, password)
 		}
 		<-d.dials
 		select {
-		case done <- c:
+		case done <- err:
 		case <-ctx.Done():
-			if c.conn != nil {
-				c.conn.Close()
+			if made != nil {
+				made.Close()
 			}
 		}
 	}()
 	select {
-	case c := <-done:
-		return c
+	case err := <-done:
+		return made, commands, err
 	case <-ctx.Done():
-		return dialed{err: ctx.Err()}
+		return nil, nil, ctx.Err()
 	}
 }
 
@@ -146,40 +202,34 @@ const listenFor = 200 * time.Millisecond
 
 // try is one attempt of begin. With listen nothing is sent at first.
 func (d *direct) try(ctx context.Context, listen bool, first [][]string) (*wire, []result, error) {
-	c := d.connect(ctx)
-	if c.conn == nil {
-		return nil, nil, c.err
+	w, greeting, err := d.connect(ctx)
+	if w == nil {
+		return nil, nil, err
 	}
-	w := &wire{c.conn}
 	d.mu.Lock()
-	closed := d.closed
-	d.wires[w] = true
+	if d.wires[w] = true; d.closed {
+		err = errRouteClosed
+	}
 	d.mu.Unlock()
-	if closed {
-		c.err = errRouteClosed
+	if err == nil && listen {
+		err = w.objection()
 	}
 	var replies []result
-	if c.err == nil {
+	if err == nil {
 		end, _ := ctx.Deadline()
-		if listen {
-			c.err = said(w)
-		}
-		if c.err == nil {
-			replies, c.err = exchange(w, end, d.greeting(c.user, c.password), first)
-		}
+		replies, err = w.exchange(end, greeting, first)
 	}
-	if c.err != nil {
-		d.drop(w)
-		return nil, nil, c.err
+	if err != nil {
+		w.Close()
+		return nil, nil, err
 	}
 	return w, replies, nil
 }
 
-// said is what a server has against a connection over which nothing was sent.
-func said(conn net.Conn) error {
-	conn.SetReadDeadline(time.Now().Add(listenFor))
-	in := newIncoming()
-	replies, err := in.read(conn)
+// objection is what a server has against a connection over which nothing was sent.
+func (w *wire) objection() error {
+	w.SetReadDeadline(time.Now().Add(listenFor))
+	replies, err := w.read()
 	switch {
 	case len(replies) > 0:
 		return cmp.Or(replies[0].err, ErrProtocol)
@@ -205,27 +255,26 @@ func (d *direct) greeting(user, password string) (commands [][]string) {
 }
 
 // exchange sends a greeting and the first commands at once, and returns the replies to these.
-func exchange(conn net.Conn, end time.Time, greeting, first [][]string) ([]result, error) {
+func (w *wire) exchange(end time.Time, greeting, first [][]string) ([]result, error) {
 	commands := slices.Concat(greeting, first)
 	if len(commands) == 0 {
 		return nil, nil
 	}
-	var out words
 	for _, one := range commands {
-		out.command(one...)
+		w.out.command(one...)
 	}
-	conn.SetDeadline(end)
-	_, unsent := conn.Write(out) // the server may have said why it reads no more
+	w.SetDeadline(end)
+	unsent := w.send() // the server may have said why it reads no more
 	var replies []result
 	var err error
-	for in := newIncoming(); err == nil && len(replies) < len(commands); {
+	for err == nil && len(replies) < len(commands) {
 		var came []result
-		came, err = in.read(conn)
+		came, err = w.read()
 		replies = append(replies, came...)
 		if err == nil {
-			err = in.makeRoom(nil)
+			err = w.makeRoom(nil)
 		}
-		if len(replies) > len(commands) || len(replies) == len(commands) && in.have > 0 {
+		if len(replies) > len(commands) || len(replies) == len(commands) && w.have > 0 {
 			err = ErrProtocol
 		}
 	}
@@ -239,7 +288,7 @@ func exchange(conn net.Conn, end time.Time, greeting, first [][]string) ([]resul
 	}
 	switch last := len(replies) - 1; {
 	case err == nil:
-		conn.SetDeadline(time.Time{})
+		w.SetDeadline(time.Time{})
 		return replies[len(greeting):], nil
 	case last >= 0 && replies[last].err != nil: // why it has ended the connection
 		return nil, replies[last].err
@@ -247,19 +296,12 @@ func exchange(conn net.Conn, end time.Time, greeting, first [][]string) ([]resul
 	return nil, cmp.Or(unsent, err)
 }
 
-func (d *direct) drop(w *wire) {
-	d.mu.Lock()
-	delete(d.wires, w)
-	d.mu.Unlock()
-	w.Close()
-}
-
 func (d *direct) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
 	for w := range d.wires {
-		w.Close()
+		w.Conn.Close()
 	}
 }
 
@@ -270,10 +312,10 @@ func (d *direct) open(ctx context.Context) (link, []string, error) {
 	}
 	text, err := introduced(answers)
 	if err != nil {
-		d.drop(w)
+		w.Close()
 		return nil, nil, err
 	}
-	return &stream{route: d, conn: w}, []string{text}, nil
+	return &stream{wire: w, given: make(map[*script]bool)}, []string{text}, nil
 }
 
 func (d *direct) subscribe(ctx context.Context, channels []string) (Subscription, error) {
@@ -281,10 +323,9 @@ func (d *direct) subscribe(ctx context.Context, channels []string) (Subscription
 	if err != nil {
 		return nil, err
 	}
-	l := &listener{route: d, conn: w, in: newIncoming()}
-	if err := l.Subscribe(channels...); err != nil {
-		l.Close()
+	if err := w.Subscribe(channels...); err != nil {
+		w.Close()
 		return nil, err
 	}
-	return l, nil
+	return w, nil
 }

@@ -17,49 +17,42 @@ type Subscription interface {
 	// subscription goes on. Without a channel it is of no interest.
 	Receive() (channel, message string, err error)
 
-	Close() // ends Receive
-}
-
-// A listener is the subscription of a direct route.
-type listener struct {
-	route *direct
-	conn  *wire
-	out   words
-	in    incoming
-	came  []result // not yet received
-	err   error    // what follows them
+	Close() error // ends Receive
 }
 
 // AskFor is how long a request over a subscription may take to be sent.
 const AskFor = time.Second
 
-func (l *listener) Subscribe(channels ...string) error   { return l.send("subscribe", channels...) }
-func (l *listener) Unsubscribe(channels ...string) error { return l.send("unsubscribe", channels...) }
-func (l *listener) Ping() error                          { return l.send("ping") }
-func (l *listener) Close()                               { l.route.drop(l.conn) }
+// Subscribe implements Subscription.
+func (w *wire) Subscribe(channels ...string) error { return w.ask("subscribe", channels...) }
 
-func (l *listener) send(command string, channels ...string) error {
-	l.out = l.out[:0]
-	l.out.command(append([]string{command}, channels...)...)
-	l.conn.SetWriteDeadline(time.Now().Add(AskFor))
-	_, err := l.conn.Write(l.out)
-	return err
+// Unsubscribe implements Subscription.
+func (w *wire) Unsubscribe(channels ...string) error { return w.ask("unsubscribe", channels...) }
+
+// Ping implements Subscription.
+func (w *wire) Ping() error { return w.ask("ping") }
+
+func (w *wire) ask(command string, channels ...string) error {
+	w.out.command(append([]string{command}, channels...)...)
+	w.SetWriteDeadline(time.Now().Add(AskFor))
+	return w.send()
 }
 
-func (l *listener) Receive() (channel, message string, err error) {
-	if len(l.came) == 0 {
-		l.conn.SetReadDeadline(time.Now().Add(QuietLimit))
+// Receive implements Subscription.
+func (w *wire) Receive() (channel, message string, err error) {
+	if len(w.came) == 0 {
+		w.SetReadDeadline(time.Now().Add(QuietLimit))
 	}
-	for len(l.came) == 0 {
-		if l.err != nil {
-			return "", "", l.err
+	for len(w.came) == 0 {
+		if w.err != nil {
+			return "", "", w.err
 		}
-		if l.came, l.err = l.in.read(l.conn); l.err == nil {
-			l.err = l.in.makeRoom(nil)
+		if w.came, w.err = w.read(); w.err == nil {
+			w.err = w.makeRoom(nil)
 		}
 	}
-	got := l.came[0]
-	l.came = l.came[1:]
+	got := w.came[0]
+	w.came = w.came[1:]
 	if got.err != nil {
 		return "", "", got.err
 	}

@@ -55,8 +55,6 @@ type replication struct {
 	server *server
 	link   *stream
 	conn   *wire
-	in     incoming
-	out    words
 	kick   chan struct{} // there is something to do
 	life   *node.Life    // as of the handshake
 	replid string        // likewise
@@ -73,7 +71,7 @@ type replication struct {
 	left  error                    // why the link is left
 	quick bool                     // the last round was
 	lone  *call                    // the round that is in flight over the link
-	said  replies                  // to that
+	found round                    // by that
 	since map[string]clock.Instant // by the ID of a replica's connection: since when it follows, at the latest
 	young bool                     // a round should wait for all replicas
 	retry clock.Instant            // but not before
@@ -103,7 +101,7 @@ func needsReplicas(kind node.Kind, r node.Reply) bool {
 
 // replicate begins the replication of a link to a server that has said text.
 func (t *stream) replicate(ctx context.Context, s *server, life *node.Life, text string) (*replication, error) {
-	r := &replication{server: s, link: t, in: newIncoming(), kick: make(chan struct{}, 1), life: life, yes: life,
+	r := &replication{server: s, link: t, kick: make(chan struct{}, 1), life: life, yes: life,
 		replid: field(text, "master_replid"), count: s.replicas, need: needed(s.replicas), size: 4, began: s.clock.Now()}
 	if r.aged() {
 		r.size = 7
@@ -116,12 +114,12 @@ func (t *stream) replicate(ctx context.Context, s *server, life *node.Life, text
 		return nil, handshakeError(err, s.route.renews())
 	}
 	r.conn = w
-	found, err := r.round(0, 0)
+	found, err := r.ask(0, 0)
 	if said, _ := answers[0].val.(string); field(said, "run_id") != life.ID {
 		err = errMoved
 	}
 	if err != nil {
-		t.route.drop(w)
+		w.Close()
 		return nil, err
 	}
 	r.conclude(found, 0, quick, all)
@@ -138,14 +136,7 @@ func (r *replication) hold(h held) {
 	r.held = append(r.held, h)
 	r.server.arm(h.deadline)
 	if h.turn || r.lone == nil {
-		r.poke()
-	}
-}
-
-func (r *replication) poke() {
-	select {
-	case r.kick <- struct{}{}:
-	default:
+		poke(r.kick)
 	}
 }
 
@@ -195,7 +186,7 @@ func (r *replication) run(ended <-chan struct{}) error {
 			}
 			rested = false
 			began := time.Now()
-			found, err := r.round(want, wait)
+			found, err := r.ask(want, wait)
 			if err != nil {
 				return err
 			}
@@ -232,7 +223,7 @@ func (r *replication) plan() (want int, wait time.Duration, last int, holds bool
 func (r *replication) patient(now clock.Instant) bool { return r.young && now >= r.retry }
 
 // conclude answers held replies by what a round has found that waited for so many replicas.
-func (r *replication) conclude(found tally, want int, took time.Duration, of func(*held) bool) {
+func (r *replication) conclude(found round, want int, took time.Duration, of func(*held) bool) {
 	s := r.server
 	s.mu.Lock()
 	open, was := r.decide(found, want, took, of), s.away
@@ -256,7 +247,7 @@ func (r *replication) conclude(found tally, want int, took time.Duration, of fun
 }
 
 // decide returns the replies that are to be given after a round. The server's mu is held.
-func (r *replication) decide(found tally, want int, took time.Duration, of func(*held) bool) (open []unanswered) {
+func (r *replication) decide(found round, want int, took time.Duration, of func(*held) bool) (open []unanswered) {
 	switch {
 	case found.have >= r.need:
 		r.short, r.quick = nil, took < quick
@@ -276,7 +267,7 @@ func (r *replication) decide(found tally, want int, took time.Duration, of func(
 // ages learns since when the replicas follow that are needed, if so many have what a round was for. CLIENT LIST
 // tells the ages of their connections, but not which is whose. Of the oldest i at least i-(all-have) are
 // those of different replicas that have it. So the one that counts is number need+all-have. The server's mu is held.
-func (r *replication) ages(found tally) {
+func (r *replication) ages(found round) {
 	if !r.aged() {
 		return
 	}
@@ -317,7 +308,7 @@ func (r *replication) join(batch []*call) []*call {
 	}
 	switch batch[len(batch)-1].kind {
 	case node.Acquire, node.Extend, node.Downgrade:
-		r.lone, r.said = &call{kind: awaitsReplicas, round: r, answered: true, sent: now, deadline: now.Add(loneWait)}, replies{}
+		r.lone, r.found = &call{kind: awaitsReplicas, round: r, answered: true, sent: now, deadline: now.Add(loneWait)}, round{}
 		return append(batch, r.lone)
 	}
 	return batch
@@ -325,18 +316,17 @@ func (r *replication) join(batch []*call) []*call {
 
 // settle takes one reply to a round over the link, and decides when it was the last. The server's mu is held.
 func (r *replication) settle(got result, to *settlement) {
-	err := r.said.add(got)
-	if r.said.n < r.size {
+	err := r.found.add(got)
+	if r.found.replies < r.size {
 		return
 	}
 	r.server.flight.pop()
 	r.lone, r.quick = nil, false
-	found, bad := r.judge(r.said)
-	if err == nil && bad == nil {
-		to.open = append(to.open, r.decide(found, r.need, 0, func(h *held) bool { return !h.turn })...)
+	if err == nil && r.judge(&r.found) == nil {
+		to.open = append(to.open, r.decide(r.found, r.need, 0, func(h *held) bool { return !h.turn })...)
 	}
 	if !r.quick {
-		r.poke() // the next round finds out why
+		poke(r.kick) // the next round finds out why
 	}
 }
 
@@ -358,7 +348,7 @@ func (r *replication) during(carry func() error) error {
 	}()
 	err := carry()
 	close(ended)
-	r.link.route.drop(r.conn)
+	r.conn.Close()
 	why := <-done
 	return cmp.Or(why, r.left, err)
 }
@@ -382,13 +372,19 @@ func (r *replication) appendRound(w *words, want int, wait time.Duration) {
 	w.command("exec")
 }
 
-// replies are those to a round that have come.
-type replies struct {
-	n             int
+// A round is the replies that have come to it, and what it has found of the replicas, each address counted once.
+type round struct {
+	replies       int
 	before, after string // the first and the last
+
+	listed  int
+	present int                      // have acknowledged something in the last seconds
+	have    int                      // have acknowledged the offset
+	ages    map[string]time.Duration // of their connections, by ID, in whole seconds
 }
 
-func (p *replies) add(got result) error {
+// add takes one reply.
+func (p *round) add(got result) error {
 	text, _ := got.val.(string)
 	list, _ := got.val.([]any) // of EXEC
 	for _, part := range list {
@@ -398,68 +394,58 @@ func (p *replies) add(got result) error {
 		one, _ := part.(string)
 		text += one
 	}
-	if p.n == 0 {
+	if p.replies == 0 {
 		p.before = text
 	}
 	p.after = text
-	p.n++
+	p.replies++
 	return got.err
 }
 
-// round makes one round over the replication's own connection.
-func (r *replication) round(want int, wait time.Duration) (found tally, err error) {
-	r.out = r.out[:0]
-	r.appendRound(&r.out, want, wait)
+// ask makes one round over the replication's own connection.
+func (r *replication) ask(want int, wait time.Duration) (found round, err error) {
+	r.appendRound(&r.conn.out, want, wait)
 	r.conn.SetDeadline(time.Now().Add(wait + r.link.route.Timeout))
-	_, err = r.conn.Write(r.out)
-	var said replies
-	for err == nil && said.n < r.size {
+	err = r.conn.send()
+	for err == nil && found.replies < r.size {
 		var came []result
-		came, err = r.in.read(r.conn)
+		came, err = r.conn.read()
 		for _, got := range came {
-			err = cmp.Or(said.add(got), err)
+			err = cmp.Or(found.add(got), err)
 		}
 		if err == nil {
-			err = r.in.makeRoom(nil)
+			err = r.conn.makeRoom(nil)
 		}
 	}
 	if err != nil {
 		return found, connectError(err)
 	}
-	return r.judge(said)
+	return found, r.judge(&found)
 }
 
-// judge says what a round has found, or why the server's answers no longer count.
-func (r *replication) judge(said replies) (tally, error) {
-	at, err := strconv.ParseInt(field(said.before, "master_repl_offset"), 10, 64)
-	found := tallyOf(said.after, at)
+// judge learns what a round has found, or says why the server's answers no longer count.
+func (r *replication) judge(found *round) error {
+	at, err := strconv.ParseInt(field(found.before, "master_repl_offset"), 10, 64)
+	found.count(at)
 	switch {
 	case err != nil:
-		return found, connectError(ErrProtocol)
-	case field(said.after, "role") != "master" || field(said.after, "master_replid") != r.replid:
-		return found, errMoved
+		return connectError(ErrProtocol)
+	case field(found.after, "role") != "master" || field(found.after, "master_replid") != r.replid:
+		return errMoved
 	case found.listed > r.count:
-		return found, fmt.Errorf("%w: it has %d replicas, and Replicas is %d", node.ErrUnsupported, found.listed, r.count)
+		return fmt.Errorf("%w: it has %d replicas, and Replicas is %d", node.ErrUnsupported, found.listed, r.count)
 	}
-	return found, nil
+	return nil
 }
 
-// A tally is what a round has found of the replicas, each address counted once.
-type tally struct {
-	listed  int
-	present int                      // have acknowledged something in the last seconds
-	have    int                      // have acknowledged the offset
-	ages    map[string]time.Duration // of their connections, by ID, in whole seconds
-}
-
-// tallyOf reads INFO replication, and CLIENT LIST.
-func tallyOf(text string, offset int64) (found tally) {
+// count reads the last reply: INFO replication, and CLIENT LIST.
+func (p *round) count(offset int64) {
 	present, have, listed := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	found.ages = map[string]time.Duration{}
-	for line := range strings.Lines(text) {
+	p.ages = map[string]time.Duration{}
+	for line := range strings.Lines(p.after) {
 		if rest, ok := strings.CutPrefix(line, "id="); ok {
 			id, _, _ := strings.Cut(rest, " ")
-			found.ages[id] = connectedFor(line)
+			p.ages[id] = connectedFor(line)
 		}
 		key, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if !strings.HasPrefix(key, "slave") || !strings.HasPrefix(rest, "ip=") {
@@ -482,8 +468,7 @@ func tallyOf(text string, offset int64) (found tally) {
 			have[addr] = true
 		}
 	}
-	found.listed, found.present, found.have = len(listed), len(present), len(have)
-	return found
+	p.listed, p.present, p.have = len(listed), len(present), len(have)
 }
 
 // field is the value of a line of INFO.

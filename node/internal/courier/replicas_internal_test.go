@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -39,14 +38,12 @@ type primary struct {
 func primaryOf(t *testing.T, replicas int, f func(t *testing.T, p *primary)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := &primary{wireServer: &wireServer{heard: make(map[string]int)}, role: "master", replid: "a1", waited: func() {}}
+		p := &primary{wireServer: new(wireServer), role: "master", replid: "a1", waited: func() {}}
 		for i := range replicas {
 			p.followers = append(p.followers, &follower{addr: fmt.Sprintf("ip=10.0.0.%d,port=6379", i), since: time.Now().Add(time.Duration(i) - time.Minute)})
 		}
 		p.answer = p.says
-		p.n = ToServer(target(p.dial, ""), Options{Clock: clock.Runtime(), Replicas: replicas})
-		defer time.Sleep(time.Minute) // the server may be about to answer
-		defer p.n.Close()
+		p.n = p.node(t, target(p.dial, ""), replicas)
 		f(t, p)
 	})
 }
@@ -463,12 +460,12 @@ func TestTheSecondConnectionLeadsToTheSameServer(t *testing.T) {
 
 // Each reply to a round counts as one, whatever it says: the next one is that to another command.
 func TestEveryReplyToARoundIsCounted(t *testing.T) {
-	no := serverReply{errors.New("NOPERM")}
-	var said replies
+	no := refusal{error: errors.New("NOPERM")}
+	var said round
 	for i, got := range []result{{val: "text"}, {err: no}, {val: nil}, {val: int64(3)}, {val: []any{"a", no}}, {val: []any{}}} {
 		bad := i == 1 || i == 4
-		if err := said.add(got); said.n != i+1 || (err != nil) != bad {
-			t.Errorf("reply %d: %v, %d are counted", i+1, err, said.n)
+		if err := said.add(got); said.replies != i+1 || (err != nil) != bad {
+			t.Errorf("reply %d: %v, %d are counted", i+1, err, said.replies)
 		}
 	}
 }

@@ -70,11 +70,6 @@ func (w words) list() (list []string) {
 	return list
 }
 
-// A serverReply is an error that a server sent, with the method by which go-redis marks these.
-type serverReply struct{ error }
-
-func (serverReply) RedisError() {}
-
 // ErrProtocol says that a server answers nonsense.
 var ErrProtocol = errors.New("what came is no reply of a Redis server")
 
@@ -118,7 +113,7 @@ func (p *parser) list(n int) []any {
 
 // parse reads the reply at the beginning of b and returns how many bytes it has: 0
 // if it is not whole. A reply is an int64, a string, nil, a list of these
-// as []any, or a serverReply. err is ErrProtocol, with what was found. After a 0
+// as []any, or a refusal. err is ErrProtocol, with what was found. After a 0
 // the next b begins with this one.
 func (p *parser) parse(b []byte) (reply any, n int, err error) {
 	if len(p.open) == 0 {
@@ -191,7 +186,7 @@ func (p *parser) build(b []byte) (reply any, size int) {
 	case '+':
 		return string(line), size
 	case '-':
-		return serverReply{errors.New(string(line))}, size
+		return refusal{error: errors.New(string(line))}, size
 	}
 	num, _ := integer(line)
 	switch {

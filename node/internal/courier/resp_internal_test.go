@@ -1,7 +1,6 @@
 package courier
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"reflect"
@@ -38,19 +37,8 @@ func TestParse(t *testing.T) {
 		}
 	}
 	got, _, _ := new(parser).parse([]byte("-NOSCRIPT No matching script.\r\n"))
-	if e, ok := got.(serverReply); !ok || !lacksScript(e) || !fromServer(e) {
+	if e, ok := got.(refusal); !ok || !lacksScript(e) || !fromServer(e) {
 		t.Errorf("an error is %#v", got)
-	}
-}
-
-func TestParseRefuses(t *testing.T) {
-	for _, text := range []string{
-		"HTTP/1.1 400 Bad Request\r\n", ":\r\n", ":1\n", ":1x\r\n", ":12345678901234567890\r\n", "\r\n", "\n",
-		"$-2\r\n", "$99999999999\r\n", "*99999999999\r\n", "%1\r\n", strings.Repeat("*1\r\n", 20),
-	} {
-		if got, n, err := new(parser).parse([]byte(text)); !errors.Is(err, ErrProtocol) {
-			t.Errorf("parse(%q): %v, %d, %v", text, got, n, err)
-		}
 	}
 }
 

@@ -25,6 +25,8 @@ type wireServer struct {
 	heard  map[string]int
 	answer func(command string, words []string) string // "": as usual
 	late   atomic.Int64                                // for so long the next answer is kept back
+
+	latency time.Duration // for so long each answer is on its way
 }
 
 func (f *wireServer) count(what string) int {
@@ -54,12 +56,16 @@ func (f *wireServer) dial(context.Context) (net.Conn, error) {
 
 // serve reads on while it writes, as a kernel does.
 func (f *wireServer) serve(conn net.Conn) {
-	answers, gone := make(chan string, 1000), make(chan bool)
+	type answer struct {
+		text string
+		due  time.Time
+	}
+	answers, gone := make(chan answer, 10_000), make(chan bool)
 	go func() {
 		defer close(gone)
-		for text := range answers {
-			time.Sleep(time.Duration(f.late.Swap(0)))
-			conn.Write([]byte(text))
+		for a := range answers {
+			time.Sleep(time.Until(a.due))
+			conn.Write([]byte(a.text))
 		}
 	}()
 	defer func() { close(answers); <-gone; conn.Close() }()
@@ -73,40 +79,44 @@ func (f *wireServer) serve(conn net.Conn) {
 			return
 		}
 		unread = append(unread, buf[:n]...)
+		f.mu.Lock()
+		f.heard[reads]++
+		f.mu.Unlock()
 		for {
-			val, n, _ := p.parse(unread)
+			_, n, _ := p.parse(unread)
 			if n == 0 {
 				break
 			}
+			list := words(unread).list()
 			unread = unread[n:]
-			var words []string
-			for _, word := range val.([]any) {
-				words = append(words, word.(string))
-			}
-			command := strings.ToLower(words[0])
+			command := strings.ToLower(list[0])
 			f.mu.Lock()
 			f.heard[command]++
 			text := ""
 			if queued = queued && command != "exec"; queued {
 				text = "+QUEUED\r\n"
 			} else if f.answer != nil {
-				text = f.answer(command, words)
+				text = f.answer(command, list)
 			}
 			queued = queued || command == "multi"
 			f.mu.Unlock()
 			if text == "" {
-				text = usual(command, words)
+				text = usual(command, list)
 			}
+			due := time.Now().Add(f.latency + time.Duration(f.late.Swap(0)))
 			if text != silence {
-				answers <- text
+				answers <- answer{text, due}
 			}
 			if text == nonsense {
-				answers <- " " // which is on its way until the other end is closed
+				answers <- answer{" ", due} // which is on its way until the other end is closed
 				return
 			}
 		}
 	}
 }
+
+// reads is among what is heard: how often a connection was read.
+const reads = "reads"
 
 // silence is no answer.
 const silence = "-"
@@ -143,17 +153,19 @@ func target(dial func(context.Context) (net.Conn, error), password string) Targe
 	return t
 }
 
-// rest runs f with a node of a server that can be looked at.
-func rest(t *testing.T, f func(t *testing.T, s *wireServer, n node.Node)) { restOn(t, nil, f) }
+// node returns a node that dials a server, and perhaps so many replicas of it. It connects before anybody asks it.
+func (f *wireServer) node(t *testing.T, to Target, replicas int) node.Node {
+	f.heard = make(map[string]int)
+	n := ToServer(to, Options{Clock: clock.Runtime(), Replicas: replicas})
+	t.Cleanup(func() { n.Close(); time.Sleep(time.Minute) }) // the server may be about to answer
+	return n
+}
 
-// restOn is rest with a server that gives answer from its first connection on: a node connects
-// before anybody asks it.
-func restOn(t *testing.T, answer func(command string, words []string) string, f func(t *testing.T, s *wireServer, n node.Node)) {
+// rest runs f with a node of a server that can be looked at.
+func rest(t *testing.T, f func(t *testing.T, s *wireServer, n node.Node)) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &wireServer{heard: make(map[string]int), answer: answer}
-		n := ToServer(target(s.dial, ""), Options{Clock: clock.Runtime()})
-		defer n.Close()
-		f(t, s, n)
+		var s wireServer
+		f(t, &s, s.node(t, target(s.dial, ""), 0))
 	})
 }
 
@@ -183,6 +195,42 @@ func granted(t *testing.T, n node.Node) {
 	if r := acquires(n); r.Status != node.Granted {
 		t.Errorf("answered %+v", r)
 	}
+}
+
+// Commands do not wait for others that are on their way, and share system calls.
+func TestManyInFlight(t *testing.T) {
+	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+		granted(t, n)
+		s.late.Store(int64(100 * time.Millisecond))
+		before := s.count(reads)
+		const many = 1000
+		var answered atomic.Int64
+		for range many {
+			cmd := plain(node.Extend, "me", 1)
+			cmd.Deadline = clock.Never
+			n.Submit(cmd, func(node.Reply) { answered.Add(1) })
+		}
+		time.Sleep(time.Millisecond)
+		if sent, took := s.count("evalsha"), s.count(reads)-before; answered.Load() > 0 || sent < many-1 || took > many/5 {
+			t.Errorf("%d of %d were sent, over %d reads, before the answers to %d", sent, many, took, answered.Load())
+		}
+		time.Sleep(time.Second)
+		if answered.Load() < many {
+			t.Errorf("%d of %d are answered", answered.Load(), many)
+		}
+	})
+}
+
+// A node that was just made needs two round trips to its first answer: for the introduction, and for the command.
+func TestFirstReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := wireServer{latency: 10 * time.Millisecond}
+		began := time.Now()
+		granted(t, s.node(t, target(s.dial, ""), 0))
+		if took := time.Since(began); took != 2*s.latency {
+			t.Errorf("%v, with %v for a round trip", took, s.latency)
+		}
+	})
 }
 
 // A connection that rests is kept, and is used so often that no middle box forgets it.
@@ -375,18 +423,17 @@ func TestAStallThatEnds(t *testing.T) {
 func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
 	for _, watched := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &wireServer{heard: make(map[string]int)}
+			var s wireServer
 			var dials atomic.Int64
 			var gone atomic.Bool
 			gone.Store(true)
-			n := ToServer(target(func(ctx context.Context) (net.Conn, error) {
+			n := s.node(t, target(func(ctx context.Context) (net.Conn, error) {
 				dials.Add(1)
 				if gone.Load() {
 					return nil, syscall.ECONNREFUSED
 				}
 				return s.dial(ctx)
-			}, ""), Options{Clock: clock.Runtime()})
-			defer n.Close()
+			}, ""), 0)
 			if watched {
 				defer n.Watch("a", node.Exclusive, func() {})()
 			}
@@ -403,8 +450,8 @@ func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
 			dials.Store(0)
 			for range 3000 { // it is asked, and answers at once
 				began := time.Now()
-				if r := acquires(n); !errors.Is(r.Err, node.ErrUnreachable) || time.Since(began) > 0 {
-					t.Fatalf("%v after %v", r.Err, time.Since(began))
+				if r := acquires(n); !errors.Is(r.Err, node.ErrUnreachable) || !r.Unsent || time.Since(began) > 0 {
+					t.Fatalf("%+v after %v", r, time.Since(began))
 				}
 				time.Sleep(time.Millisecond)
 			}
@@ -420,4 +467,108 @@ func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server may have become a replica that takes writes: it says so when it is asked, and nowhere else.
+func TestAReplicaThatTakesWritesHasNoVote(t *testing.T) {
+	role := func(s *wireServer, role string) {
+		s.answers(func(command string, words []string) string {
+			if command != "info" {
+				return ""
+			}
+			return bulk(infoText("abc", 1000) + "role:" + role + "\r\n")
+		})
+	}
+	for _, rests := range []time.Duration{0, roleEvery, time.Minute} {
+		rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+			role(s, "master")
+			granted(t, n)
+			role(s, "slave")
+			time.Sleep(rests)
+			began, conns := time.Now(), s.count("")
+			for time.Since(began) < 3*time.Second {
+				r := acquires(n)
+				if r.Err == nil && time.Since(began) >= roleEvery-rests {
+					t.Fatalf("after a rest of %v, %v later: %+v", rests, time.Since(began), r)
+				}
+				if r.Err != nil && !errors.Is(r.Err, node.ErrReadOnly) && !errors.Is(r.Err, node.ErrUnreachable) {
+					t.Fatal(r.Err)
+				}
+				time.Sleep(time.Millisecond)
+			}
+			if n := s.count("") - conns; n > 20 {
+				t.Errorf("%d connections in 3 s", n)
+			}
+			role(s, "master")
+			began = time.Now()
+			for r := acquires(n); r.Err != nil; r = acquires(n) {
+				time.Sleep(time.Millisecond)
+			}
+			if time.Since(began) > maxPause {
+				t.Errorf("it is a master for %v", time.Since(began))
+			}
+			if born := n.(*server).lives.Life().Born; n.(*server).clock.Now().Sub(born) > time.Since(began) {
+				t.Errorf("its life goes back to before it was a replica")
+			}
+		})
+	}
+}
+
+// A server that took over while its connection was open may lack the newest locks. It is as young as the last
+// answer of the server before it.
+func TestEachAnswerIsTheLastWordOfALife(t *testing.T) {
+	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+		granted(t, n)
+		time.Sleep(time.Hour)
+		granted(t, n)
+		answered := n.(*server).clock.Now()
+		once := true
+		s.answers(func(command string, words []string) string {
+			switch {
+			case command == "info":
+				return bulk(infoText("def", 1800)) // younger than the connection
+			case once:
+				once = false
+				return nonsense // which ends the connection
+			}
+			return ""
+		})
+		acquires(n)
+		time.Sleep(time.Second)
+		if r := acquires(n); r.Err != nil || r.Life.ID != "def" || r.Life.Born < answered {
+			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// A full queue refuses what adds to it. Leases are kept and given back all the same.
+func TestAFullQueueTakesRenewalsAndReleases(t *testing.T) {
+	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
+		granted(t, n)
+		s.late.Store(int64(time.Second))
+		var open atomic.Int64
+		submit := func(kind node.Kind) bool {
+			cmd := plain(kind, "me", 1)
+			cmd.Deadline = n.(*server).clock.Now().Add(time.Minute)
+			open.Add(1)
+			var refused atomic.Bool
+			n.Submit(cmd, func(r node.Reply) { open.Add(-1); refused.Store(errors.Is(r.Err, node.ErrOverloaded)) })
+			return refused.Load()
+		}
+		for range n.(*server).limit {
+			if submit(node.Inspect) {
+				t.Fatal("it is not full yet")
+			}
+		}
+		for kind, refused := range map[node.Kind]bool{node.Acquire: true, node.Inspect: true, node.Break: true,
+			node.Extend: false, node.Release: false, node.Downgrade: false} {
+			if got := submit(kind); got != refused {
+				t.Errorf("%v: refused %v", kind, got)
+			}
+		}
+		time.Sleep(time.Minute)
+		if n := open.Load(); n > 0 {
+			t.Errorf("%d are open", n)
+		}
+	})
 }

@@ -15,9 +15,9 @@ import (
 // arguments. The head of the script names them in the same order.
 type row struct {
 	kind   node.Kind
-	modes  []node.Mode // none: any, the command does not use it
-	queued bool        // its waiter has a ticket
-	names  count
+	modes  []node.Mode      // none: any, the command does not use it
+	queued bool             // its waiter has a ticket
+	names  func(n int) bool // whether it may have so many
 
 	script *script
 	keys   []word // of each claim
@@ -26,16 +26,9 @@ type row struct {
 	hands  bool   // may hand its locks over: then two more arguments follow
 }
 
-// A count is how many names a command may have.
-type count uint8
-
-const (
-	one count = iota
-	several
-	oneOrMore
-)
-
-func (c count) has(n int) bool { return n == 1 && c != several || n > 1 && c != one }
+func one(n int) bool       { return n == 1 }
+func several(n int) bool   { return n > 1 }
+func oneOrMore(n int) bool { return n >= 1 }
 
 var (
 	exclusive = []node.Mode{node.Exclusive}
@@ -104,7 +97,7 @@ func rowOf(cmd *node.Command) *row {
 	queued := cmd.Waiting().Queued()
 	for i := range rows {
 		r := &rows[i]
-		if r.kind == cmd.Kind && r.queued == queued && r.names.has(len(cmd.Claims)) &&
+		if r.kind == cmd.Kind && r.queued == queued && r.names(len(cmd.Claims)) &&
 			(slices.Contains(r.modes, cmd.Mode) || r.modes == nil && cmd.Mode <= node.Write) {
 			return r
 		}
@@ -263,16 +256,6 @@ func (w *words) run(s *script, asText bool, keys, args int) {
 
 // A script is what a server executes, in the two forms in which it takes it.
 type script struct{ text, sha string }
-
-// A scriptSet holds the scripts that a server was given.
-type scriptSet map[*script]bool
-
-// add reports whether the script is new in the set.
-func (s scriptSet) add(one *script) bool {
-	isNew := !s[one]
-	s[one] = true
-	return isNew
-}
 
 var (
 	acquireScript     = newScript("", "acquire")

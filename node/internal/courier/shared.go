@@ -26,21 +26,27 @@ type Client interface {
 // new connections without notice.
 const lifeKnownFor = time.Second
 
-// shared is the route through a Client.
+// shared is the route through a Client, and its own link, which sends what is queued as one pipeline
+// after the other.
 type shared struct {
 	Client
 	timeout time.Duration // for Ask
 	others  bool          // see Target.Renews
+	opened  time.Time     // when the present link was
 }
 
-func (r shared) oneServer() bool { return false }
-func (r shared) renews() bool    { return r.others }
-func (r shared) close()          { r.Close() }
+func (r *shared) oneServer() bool { return false }
+func (r *shared) renews() bool    { return r.others }
+func (r *shared) close()          { r.Close() }
 
-func (r shared) open(ctx context.Context) (link, []string, error) {
+// As a link it has nothing to end: each Send has a bound.
+func (r *shared) abort() {}
+func (r *shared) drop()  {}
+
+func (r *shared) open(ctx context.Context) (link, []string, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	opened := time.Now()
+	r.opened = time.Now()
 	servers, err := r.Ask(ctx, introduction)
 	if err != nil {
 		return nil, nil, err
@@ -57,41 +63,31 @@ func (r shared) open(ctx context.Context) (link, []string, error) {
 		}
 		texts = append(texts, text)
 	}
-	return &lane{client: r.Client, opened: opened}, texts, nil
+	return r, texts, nil
 }
 
-func (r shared) subscribe(_ context.Context, channels []string) (Subscription, error) {
+func (r *shared) subscribe(_ context.Context, channels []string) (Subscription, error) {
 	return r.Subscribe(channels), nil
 }
 
-// A lane is the link of a shared route.
-type lane struct {
-	client Client
-	opened time.Time
-}
-
-// carry sends what is queued as one pipeline after the other, and waits for
-// each.
-func (l *lane) carry(s *server, life *node.Life) error {
+func (r *shared) carry(s *server, life *node.Life) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var batch []*call
 	var results []result
 	for {
-		switch s.await(ticker.C, nil) {
+		switch work, over := s.await(ticker.C, nil); {
 		case over:
 			return nil
-		case idle:
+		case !work:
 			continue
-		}
-		if time.Since(l.opened) >= lifeKnownFor {
+		case time.Since(r.opened) >= lifeKnownFor:
 			return nil
 		}
-		batch = s.take(batch)
-		if len(batch) == 0 {
+		if batch = s.take(batch); len(batch) == 0 {
 			continue
 		}
-		results = l.send(s, batch, results[:0])
+		results = r.send(s, batch, results[:0])
 		clear(batch)
 		if !s.settle(results, life) {
 			return nil
@@ -99,7 +95,7 @@ func (l *lane) carry(s *server, life *node.Life) error {
 	}
 }
 
-func (l *lane) send(s *server, batch []*call, results []result) []result {
+func (r *shared) send(s *server, batch []*call, results []result) []result {
 	var commands [][]string
 	latest := batch[0].deadline
 	for _, c := range batch {
@@ -108,16 +104,11 @@ func (l *lane) send(s *server, batch []*call, results []result) []result {
 		commands = append(commands, w.list())
 		latest = max(latest, c.deadline)
 	}
-	for _, reply := range l.client.Send(commands, min(latest.Sub(s.clock.Now()), maxSilence)) {
+	for _, reply := range r.Send(commands, min(latest.Sub(s.clock.Now()), maxSilence)) {
 		results = append(results, understand(reply))
 	}
 	return results
 }
-
-// abort has nothing to do: each Send has a bound.
-func (l *lane) abort() {}
-
-func (l *lane) close() {}
 
 // submitEach sends an Extend of many claims as one command for each: a script
 // cannot touch keys on different servers. A claim without an answer makes the

@@ -26,16 +26,17 @@ const readAtOnce = 16 << 10
 // and read by a goroutine of its own. Replies come in the order of the commands. It is never
 // used again after an error.
 type stream struct {
-	route *direct
-	conn  *wire
+	*wire
+	begins []int            // where in out each call begins
+	given  map[*script]bool // that the server has, once all is sent
 
 	// leaving: no more is sent, and the stream ends when nothing is in flight.
 	leaving atomic.Bool
 }
 
-func (t *stream) abort() { t.conn.SetReadDeadline(time.Unix(1, 0)) }
+func (t *stream) abort() { t.SetReadDeadline(time.Unix(1, 0)) }
 
-func (t *stream) close() { t.route.drop(t.conn) }
+func (t *stream) drop() { t.Close() }
 
 // leave ends the sending. Calls in flight may still be answered.
 func (t *stream) leave(s *server) {
@@ -49,8 +50,8 @@ func (t *stream) leave(s *server) {
 func (t *stream) carry(s *server, life *node.Life) (err error) {
 	ended := make(chan struct{})
 	go func() {
-		err = t.read(s, life)
-		t.conn.Close() // ends a Write
+		err = t.readAll(s, life)
+		t.Close() // ends a Write
 		close(ended)
 	}()
 	t.write(s, life, ended)
@@ -63,17 +64,14 @@ func (t *stream) write(s *server, life *node.Life, ended <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var batch []*call
-	out := outgoing{given: make(scriptSet)}
 	asked := time.Now()
 	for {
-		switch s.await(ticker.C, ended) {
+		switch work, over := s.await(ticker.C, ended); {
 		case over:
 			t.abort()
 			return
-		case idle:
-			if time.Since(asked) < restAfter && s.watch.idle() {
-				continue
-			}
+		case !work && time.Since(asked) < restAfter && s.watch.idle():
+			continue
 		}
 		if t.leaving.Load() {
 			return
@@ -88,27 +86,19 @@ func (t *stream) write(s *server, life *node.Life, ended <-chan struct{}) {
 		if batch = s.take(batch); len(batch) == 0 {
 			continue
 		}
-		out.encode(batch, life)
+		t.encode(batch, life)
 		clear(batch) // they may be settled and used again as soon as they are sent
-		if n, err := t.conn.Write(out.words); err != nil {
-			s.giveBack(out.unsent(n))
+		if n, err := t.Write(t.out); err != nil {
+			s.giveBack(t.unsent(n))
 			t.leave(s)
 			return
 		}
 	}
 }
 
-// An outgoing batch is what goes over a stream at once.
-type outgoing struct {
-	words words
-	begin []int     // where in words each call begins
-	given scriptSet // the scripts that the server has, once all is sent
-}
-
-// encode replaces what o has by the commands of batch. life is the server's, nil if it is
-// not known.
-func (o *outgoing) encode(batch []*call, life *node.Life) {
-	o.words, o.begin = o.words[:0], o.begin[:0]
+// encode makes out the commands of batch. life is the server's, nil if it is not known.
+func (t *stream) encode(batch []*call, life *node.Life) {
+	t.out, t.begins = t.out[:0], t.begins[:0]
 	id := ""
 	if life != nil {
 		id = life.ID
@@ -116,19 +106,26 @@ func (o *outgoing) encode(batch []*call, life *node.Life) {
 	for rest := batch; len(rest) > 0; rest = rest[rest[0].size():] {
 		first, calls := rest[0], rest[:rest[0].size()]
 		for range calls {
-			o.begin = append(o.begin, len(o.words))
+			t.begins = append(t.begins, len(t.out))
 		}
 		if first.together > 0 {
-			appendEach(&o.words, calls, o.given, id)
+			t.appendEach(calls, id)
 		} else {
-			first.append(&o.words, first.asText || first.row != nil && o.given.add(first.row.script), id)
+			first.append(&t.out, first.asText || first.row != nil && t.lacks(first.row.script), id)
 		}
 	}
 }
 
+// lacks reports whether the server was not given a script yet. It gets it now.
+func (t *stream) lacks(one *script) bool {
+	lacks := !t.given[one]
+	t.given[one] = true
+	return lacks
+}
+
 // unsent is how many calls are not among the first n bytes, not even in part.
-func (o *outgoing) unsent(n int) (calls int) {
-	for _, at := range o.begin {
+func (t *stream) unsent(n int) (calls int) {
+	for _, at := range t.begins {
 		if at >= n {
 			calls++
 		}
@@ -136,11 +133,10 @@ func (o *outgoing) unsent(n int) (calls int) {
 	return calls
 }
 
-// read settles what comes back until the stream ends, and says why it does.
-func (t *stream) read(s *server, life *node.Life) error {
-	in := newIncoming()
+// readAll settles what comes back until the stream ends, and says why it does.
+func (t *stream) readAll(s *server, life *node.Life) error {
 	for {
-		results, err := in.read(t.conn)
+		results, err := t.read()
 		if len(results) > 0 && !s.settle(results, life) {
 			t.leave(s)
 		}
@@ -149,50 +145,12 @@ func (t *stream) read(s *server, life *node.Life) error {
 			err = io.EOF
 		}
 		if err == nil {
-			err = in.makeRoom(s.inspects)
+			err = t.makeRoom(s.inspects)
 		}
 		if err != nil {
 			return networkError(err)
 		}
 	}
-}
-
-// Incoming is what has come over a stream and is not settled yet.
-type incoming struct {
-	buf     []byte
-	have    int // bytes in buf
-	used    int // of these, that are in results
-	replies parser
-	results []result
-}
-
-func newIncoming() incoming { return incoming{buf: make([]byte, readAtOnce)} }
-
-// read reads once, and returns what the replies say that are whole by now.
-func (in *incoming) read(conn io.Reader) ([]result, error) {
-	n, err := conn.Read(in.buf[in.have:])
-	in.have += n
-	var bad error
-	if in.results, in.used, bad = in.replies.results(in.buf[:in.have], in.results[:0]); bad != nil {
-		err = bad
-	}
-	return in.results, err
-}
-
-// makeRoom makes room for more of a reply that is not whole, unless it is too long. inspects reports
-// whether it is to an Inspect; nil: it is not.
-func (in *incoming) makeRoom(inspects func() bool) error {
-	in.have = copy(in.buf, in.buf[in.used:in.have])
-	if in.have >= maxReply && (in.have >= maxInspect || inspects == nil || !inspects()) {
-		return errTooLong
-	}
-	if in.have == 0 {
-		in.buf = in.buf[:readAtOnce]
-	}
-	if in.have == len(in.buf) {
-		in.buf = append(in.buf, make([]byte, len(in.buf))...)
-	}
-	return nil
 }
 
 // results appends what the replies in b say that are whole. They have so many bytes.

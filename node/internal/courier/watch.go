@@ -171,7 +171,7 @@ func (w *watcher) add(channel string, one *watch) (stop func()) {
 	if t == nil {
 		t = &topic{watches: map[*watch]struct{}{}}
 		w.topics[channel] = t
-		w.poke()
+		poke(w.kick)
 	}
 	t.watches[one] = struct{}{}
 	confirmed := t.confirmed
@@ -194,10 +194,11 @@ func (w *watcher) remove(t *topic, one *watch) {
 	}
 }
 
-func (w *watcher) poke() {
+// poke puts something into a channel with room for one, if it is empty.
+func poke(kick chan<- struct{}) {
 	select {
-	case w.kick <- struct{}{}:
-	default: // kicked already
+	case kick <- struct{}{}:
+	default:
 	}
 }
 
