@@ -11,7 +11,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
-	"log/slog"
+	"fmt"
 	"math/big"
 	"net"
 	"os"
@@ -35,13 +35,8 @@ import (
 // works goes through the life of a lock.
 func works(t *testing.T, n node.Node) {
 	t.Helper()
-	woken := make(chan bool, 100)
-	defer n.Watch("a", node.Exclusive, func() { woken <- true })()
-	select {
-	case <-woken:
-	case <-time.After(5 * time.Second):
-		t.Fatal("not subscribed")
-	}
+	l := listen(t, n, "a")
+	defer l.stop()
 	r := expect(t, "acquire", ask(t, n, acquire("a", "me", 1)), node.Granted)
 	if r.Life == nil || r.Life.ID == "" {
 		t.Errorf("life %+v", r.Life)
@@ -49,18 +44,15 @@ func works(t *testing.T, n node.Node) {
 	expect(t, "refused", ask(t, n, acquire("a", "you", 2)), node.Refused)
 	expect(t, "extend", ask(t, n, extend(time.Minute, claim("a", "me", 0)...)), node.Done)
 	expect(t, "inspect", ask(t, n, inspect("a")), node.Done)
+	before := l.wakes.Load()
 	expect(t, "release", ask(t, n, release("a", "me", 1)), node.Released)
-	select {
-	case <-woken:
-	case <-time.After(5 * time.Second):
-		t.Fatal("not woken")
-	}
+	l.next(t, "woken", before)
 	expect(t, "break", ask(t, n, breakLock("a", 3)), node.Absent)
 	var cmds []node.Command
 	for i := range 100 {
 		cmds = append(cmds, acquire(name(i), "me", 5), release(name(i), "me", 5))
 	}
-	for _, r := range submitAll(n, cmds) {
+	for _, r := range submit(n, cmds...)() {
 		if r.Err != nil {
 			t.Fatal(r.Err)
 		}
@@ -97,7 +89,7 @@ func newTLSServer(t *testing.T, args ...string) (p *process, addr string, pool *
 	t.Helper()
 	tests.NeedServer(t)
 	dir, port := t.TempDir(), freePort(t)
-	pool = certificate(t, dir)
+	pool, _ = certificate(t, dir)
 	file := func(name string) string { return filepath.Join(dir, name) }
 	args = append(args, "--tls-port", port, "--tls-cert-file", file("cert"), "--tls-key-file", file("key"), "--tls-ca-cert-file", file("cert"))
 	if s, err := redisserver.Start(redisserver.Config{Args: args}); err == nil {
@@ -146,12 +138,7 @@ func TestTLS(t *testing.T) {
 // Somebody has to change a certificate that does not verify, whatever client connects and
 // whatever is wrong with it.
 func TestCertificateIsPermanent(t *testing.T) {
-	dir := t.TempDir()
-	pool := certificate(t, dir)
-	pair, err := tls.LoadX509KeyPair(filepath.Join(dir, "cert"), filepath.Join(dir, "key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool, pair := certificate(t, t.TempDir())
 	addr := serveTCP(t, func(conn net.Conn) {
 		defer conn.Close()
 		tls.Server(conn, &tls.Config{Certificates: []tls.Certificate{pair}}).Handshake()
@@ -180,34 +167,26 @@ func TestCertificateIsPermanent(t *testing.T) {
 }
 
 // certificate writes a certificate for 127.0.0.1 that signs itself.
-func certificate(t *testing.T, dir string) *x509.CertPool {
+func certificate(t *testing.T, dir string) (pool *x509.CertPool, pair tls.Certificate) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key, err1 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
+	der, err2 := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	secret, err3 := x509.MarshalECPrivateKey(key)
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})
+	pair, err4 := tls.X509KeyPair(certPEM, keyPEM)
+	if err := errors.Join(err1, err2, err3, err4, os.WriteFile(filepath.Join(dir, "cert"), certPEM, 0o600),
+		os.WriteFile(filepath.Join(dir, "key"), keyPEM, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	secret, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	for name, data := range map[string][]byte{"cert": cert, "key": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})} {
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(cert)
-	return pool
+	pool = x509.NewCertPool()
+	pool.AppendCertsFromPEM(certPEM)
+	return pool, pair
 }
 
 func newCluster(t testing.TB, masters int) *process {
@@ -228,11 +207,16 @@ func newCluster(t testing.TB, masters int) *process {
 		all = append(all, p)
 	}
 	for _, p := range all {
-		eventually(t, "the cluster is up", func() bool {
-			return strings.Contains(p.do("cluster", "info").(string), "cluster_state:ok")
-		})
+		clusterUp(t, p)
 	}
 	return all[0]
+}
+
+func clusterUp(t testing.TB, p *process) {
+	t.Helper()
+	eventually(t, "the cluster is up", func() bool {
+		return strings.Contains(p.do("cluster", "info").(string), "cluster_state:ok")
+	})
 }
 
 func TestCluster(t *testing.T) {
@@ -272,9 +256,7 @@ func TestCluster(t *testing.T) {
 	}
 	down := after(0)
 	p.restart()
-	eventually(t, "the cluster is up", func() bool {
-		return strings.Contains(p.do("cluster", "info").(string), "cluster_state:ok")
-	})
+	clusterUp(t, p)
 	eventually(t, "the node is up", func() bool { r = ask(t, n, acquire("z", "me", 1)); return r.Err == nil })
 	if r.Life.ID == first.ID || r.Life.Born < down {
 		t.Errorf("life %+v after a restart, was %+v", r.Life, first)
@@ -313,7 +295,7 @@ func TestWrappedCluster(t *testing.T) {
 // does.
 func TestCredentials(t *testing.T) {
 	p := newServer(t)
-	p.allow("on", ">s3cret", "~*", "&*", "+@all")
+	p.locker("~*", "&*", "+@all")
 	p.do("acl", "setuser", "default", "resetpass", ">s3cret")
 	admin := redis.NewClient(&redis.Options{Addr: p.addr, Password: "s3cret"})
 	defer admin.Close()
@@ -326,8 +308,6 @@ func TestCredentials(t *testing.T) {
 		"provider with a context": {CredentialsProvider: func() (string, string) { return "nobody", "" },
 			CredentialsProviderContext: func(context.Context) (string, string, error) { user, password := pair(); return user, password, nil }},
 		"streaming provider": {Username: "nobody", Password: "nothing", StreamingCredentialsProvider: stream{pair}},
-		"wrong password":     {Username: "locker", Password: "other"},
-		"no password":        {},
 		"no credentials": {CredentialsProviderContext: func(context.Context) (string, string, error) {
 			return "", "", errors.New("the vault is closed")
 		}},
@@ -335,11 +315,7 @@ func TestCredentials(t *testing.T) {
 		o.Addr = p.addr
 		before := asked.Load()
 		n := wrap(t, redis.NewClient(o), redisnode.Options{})
-		switch what {
-		case "wrong password", "no password":
-			expectErr(t, what, ask(t, n, inspect("a")), node.ErrAuth)
-			continue
-		case "no credentials":
+		if what == "no credentials" {
 			if r := expectErr(t, what, ask(t, n, inspect("a")), node.ErrUnreachable); !strings.Contains(r.Err.Error(), "vault") {
 				t.Errorf("unhelpful: %v", r.Err)
 			}
@@ -453,36 +429,6 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
-	for url, want := range map[string]string{
-		"10.0.0.1:7000":                    "10.0.0.1:7000",
-		"redis:7000":                       "redis:7000",
-		"[::1]:7000":                       "[::1]:7000",
-		"redis://u:s3cret@10.0.0.1:7000":   "10.0.0.1:7000",
-		"redis://u:s3cret@10.0.0.1:7000/3": "10.0.0.1:7000/3",
-		"redis://[::1]":                    "[::1]:6379",
-		"rediss://u:s3cret@127.0.0.1":      "127.0.0.1:6379",
-	} {
-		if got := dial(t, url).Name(); got != want {
-			t.Errorf("%s: %q, want %q", url, got, want)
-		}
-	}
-}
-
-func TestLog(t *testing.T) {
-	p := newServer(t)
-	out := new(safeBuffer)
-	n := wrap(t, p.client(t), redisnode.Options{Logger: slog.New(slog.NewTextHandler(out, nil))})
-	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
-	p.Kill()
-	eventually(t, "the node is down", func() bool { ask(t, n, inspect("a")); return strings.Contains(out.String(), "node is down") })
-	p.restart()
-	eventually(t, "the node is up", func() bool { return strings.Contains(out.String(), "node is up again") })
-	if !strings.Contains(out.String(), "server restarted") || !strings.Contains(out.String(), p.addr) {
-		t.Errorf("log: %s", out.String())
-	}
-}
-
 // A safeBuffer may be written and read at the same time.
 type safeBuffer struct {
 	mu  sync.Mutex
@@ -506,4 +452,83 @@ func TestNewRefusesNil(t *testing.T) {
 	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
 		refuses(t, client, "no client")
 	}
+}
+
+// refusal is a server that refuses a client's handshake with an error like want that says so, and forever; where says is
+// empty it refuses nothing, where want is nil any error will do.
+type refusal struct {
+	options redis.Options
+	cluster bool
+	want    error
+	says    string
+}
+
+func (f refusal) test(t *testing.T, what string) {
+	t.Helper()
+	var client redis.UniversalClient = redis.NewClient(&f.options)
+	if f.cluster {
+		o := f.options
+		client = redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{o.Addr}, Password: o.Password, TLSConfig: o.TLSConfig})
+	}
+	r := ask(t, wrap(t, client, redisnode.Options{}), inspect("a"))
+	if f.says == "" {
+		expect(t, what, r, node.Done)
+	} else if text := fmt.Sprint(r.Err); strings.Contains(text, "s3cret") || strings.Contains(text, "pa55") {
+		t.Errorf("%s: a password in %q", what, text)
+	} else if !errors.Is(r.Err, f.want) && f.want != nil || !node.Permanent(r.Err) || !strings.Contains(r.Err.Error(), f.says) {
+		t.Errorf("%s: %v, permanent %v", what, r.Err, node.Permanent(r.Err))
+	}
+}
+
+// A server that refuses the handshake is not what the program was configured for, and waiting does not help.
+// The error has the reason in the words of the server.
+func TestARefusedHandshakeIsPermanent(t *testing.T) {
+	t.Parallel()
+	plain := newServer(t)
+	closed := newServer(t, "--requirepass", "pa55word")
+	for what, f := range map[string]refusal{
+		"a database too many":          {redis.Options{Addr: plain.addr, DB: 99}, false, node.ErrUnsupported, "DB index is out of range"},
+		"another user":                 {redis.Options{Addr: plain.addr, Username: "nobody", Password: "s3cret"}, false, node.ErrAuth, "WRONGPASS"},
+		"a password too many":          {redis.Options{Addr: plain.addr, Password: "s3cret"}, false, nil, ""}, // Redis takes any
+		"no password":                  {redis.Options{Addr: closed.addr}, false, node.ErrAuth, "NOAUTH"},
+		"the password":                 {redis.Options{Addr: closed.addr, Password: "pa55word"}, false, nil, ""},
+		"a wrong password":             {redis.Options{Addr: closed.addr, Password: "s3cret"}, false, node.ErrAuth, "WRONGPASS"},
+		"a user with a wrong password": {redis.Options{Addr: closed.addr, Username: "u", Password: "s3cret"}, false, node.ErrAuth, "WRONGPASS"},
+		"a cluster's client":           {redis.Options{Addr: plain.addr}, true, node.ErrUnsupported, "cluster support disabled"},
+		"a cluster's client, password": {redis.Options{Addr: closed.addr, Password: "s3cret"}, true, node.ErrAuth, "WRONGPASS"},
+	} {
+		f.test(t, what)
+	}
+}
+
+func TestARefusedTLSHandshakeIsPermanent(t *testing.T) {
+	t.Parallel()
+	_, addr, pool := newTLSServer(t)
+	_, pair := certificate(t, t.TempDir())
+	older := &tls.Config{RootCAs: pool, MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10}
+	for what, f := range map[string]refusal{
+		"no client certificate": {redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: pool}}, false, node.ErrAuth, "certificate required"},
+		"none, by TLS 1.2":      {redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: pool, MaxVersion: tls.VersionTLS12}}, false, nil, "remote error: tls: "},
+		"a stranger's":          {redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}, false, node.ErrAuth, "certificate"},
+		"an old version of TLS": {redis.Options{Addr: addr, TLSConfig: older}, false, node.ErrUnsupported, "protocol version"},
+	} {
+		f.test(t, what)
+	}
+}
+
+// Somebody who gives credentials to each connection may have others for the next one.
+func TestCredentialsOfAProviderMayChange(t *testing.T) {
+	t.Parallel()
+	p := newServer(t, "--requirepass", "new")
+	var password atomic.Value
+	password.Store("old")
+	n := wrap(t, redis.NewClient(&redis.Options{Addr: p.addr, CredentialsProvider: func() (string, string) {
+		return "", password.Load().(string)
+	}}), redisnode.Options{})
+	r := expectErr(t, "the old password", ask(t, n, inspect("a")), node.ErrAuth)
+	if node.Permanent(r.Err) {
+		t.Errorf("permanent: %v", r.Err)
+	}
+	password.Store("new")
+	eventually(t, "the new password", func() bool { return ask(t, n, inspect("a")).Err == nil })
 }

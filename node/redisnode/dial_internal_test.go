@@ -24,26 +24,3 @@ func FuzzParseURL(f *testing.F) {
 		}
 	})
 }
-
-// An address of a link has a zone, as text and in a URL, where its percent sign is encoded.
-func TestAddressesWithAZone(t *testing.T) {
-	for u, want := range map[string]string{
-		"[fe80::1%lo]:6379":             "[fe80::1%lo]:6379",
-		"redis://[fe80::1%25lo]:6379":   "[fe80::1%lo]:6379",
-		"redis://[fe80::1%25lo]:6379/2": "[fe80::1%lo]:6379",
-		"[::1]:6379":                    "[::1]:6379",
-		"host%lo:6379":                  "",
-		"127.0.0.1%lo:6379":             "",
-		"[fe80::1%a@b]:6379":            "",
-		"[fe80::1%a/b]:6379":            "",
-		"[fe80::1%a%b]:6379":            "",
-		"[fe80::1%]:6379":               "",
-	} {
-		switch o, err := ParseURL(u); {
-		case err != nil && want != "":
-			t.Errorf("%s: %v", u, err)
-		case err == nil && o.Addr != want:
-			t.Errorf("%s: %s, want %q", u, o.Addr, want)
-		}
-	}
-}

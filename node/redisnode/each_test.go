@@ -48,8 +48,20 @@ func crowd(t testing.TB, p *process, least int, cmds []node.Command) []node.Repl
 	n := connect(t, p)
 	defer n.Close()
 	redisnode.Together(n, least)
-	return submitAll(n, cmds)
+	return submit(n, cmds...)()
 }
+
+// everyKey returns all keys, with their values and about their lives.
+const everyKey = `
+local all = {}
+for _, key in ipairs(redis.call('KEYS', '*')) do
+	local kind, value = redis.call('TYPE', key)['ok'], ''
+	if kind == 'hash' then value = table.concat(redis.call('HGETALL', key), ' ') end
+	if kind == 'string' then value = redis.call('GET', key) end
+	all[#all + 1] = key .. ' ' .. value .. ' ' .. math.floor((redis.call('PTTL', key) + 5000) / 10000)
+end
+table.sort(all)
+return table.concat(all, '\n')`
 
 // On two servers in the same state the same commands do the same, on one of them together.
 func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
@@ -65,32 +77,27 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 		var cmds []node.Command
 		for _, i := range names {
 			name := name(i)
+			oneIn := func(n int, what string) bool { return rapid.IntRange(1, n).Draw(rt, what) == 1 }
 			before := func(args ...any) {
 				apart.do(args...)
 				together.do(args...)
 			}
-			owner := rapid.SampledFrom([]string{"", "me", "you"}).Draw(rt, "owner")
-			if owner != "" {
+			if owner := rapid.SampledFrom([]string{"", "me", "you"}).Draw(rt, "owner"); owner != "" {
 				before("hset", name, owner, 1)
-				if rapid.IntRange(0, 4).Draw(rt, "shared") == 0 {
+				if oneIn(5, "shared") {
 					before("hset", name, "another make's", 1)
 				}
-				if rapid.Bool().Draw(rt, "expires") {
+				if oneIn(2, "expires") {
 					before("pexpire", name, 100_000)
 				}
 			}
-			switch fence := rapid.SampledFrom([]string{"", "5", "20", "rubbish", "list"}).Draw(rt, "fence"); fence {
-			case "":
-			case "list":
-				if rapid.IntRange(0, 9).Draw(rt, "rare") == 0 {
-					before("rpush", "redquorum_fence:{"+name+"}", 1)
-				}
-			case "rubbish":
-				if rapid.IntRange(0, 9).Draw(rt, "rare") == 0 {
-					before("set", "redquorum_fence:{"+name+"}", fence)
-				}
-			default:
-				before("set", "redquorum_fence:{"+name+"}", fence)
+			switch fence := rapid.SampledFrom([]string{"", "5", "20"}).Draw(rt, "fence"); {
+			case oneIn(50, "list"):
+				before("rpush", node.FenceKey(name), 1)
+			case oneIn(50, "rubbish"):
+				before("set", node.FenceKey(name), "rubbish")
+			case fence != "":
+				before("set", node.FenceKey(name), fence)
 			}
 			switch rapid.IntRange(0, 9).Draw(rt, "odd") {
 			case 0:
@@ -103,10 +110,10 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 			}
 			command := rapid.SampledFrom([]func(string, string, node.Token) node.Command{acquire, release}).Draw(rt, "command")
 			cmd := command(name, "me", node.Token(rapid.IntRange(4, 21).Draw(rt, "token")))
-			if cmd.Kind == node.Release && rapid.Bool().Draw(rt, "next") {
+			if cmd.Kind == node.Release && oneIn(2, "next") {
 				cmd.HandOver = 30
 			}
-			if rapid.IntRange(0, 4).Draw(rt, "lives") == 0 {
+			if oneIn(5, "lives") {
 				cmd.TTL *= 3
 			}
 			cmds = append(cmds, cmd)
@@ -120,22 +127,7 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 				rt.Errorf("%v of %v:\ntogether: %+v\n   apart: %+v", cmds[i].Kind, cmds[i].Claims, g, w)
 			}
 		}
-		left := func(p *process) string {
-			keys := p.do("keys", "*").([]any)
-			all := make([]string, len(keys))
-			for i, key := range keys {
-				k := key.(string)
-				all[i] = fmt.Sprintf("%s %v", k, p.do("eval", `
-					local kind = redis.call('TYPE', KEYS[1])['ok']
-					local value = ''
-					if kind == 'hash' then value = table.concat(redis.call('HGETALL', KEYS[1]), ' ') end
-					if kind == 'string' then value = redis.call('GET', KEYS[1]) end
-					return value .. ' ' .. math.floor((redis.call('PTTL', KEYS[1]) + 5000) / 10000)`, 1, k))
-			}
-			slices.Sort(all)
-			return fmt.Sprint(all)
-		}
-		if a, b := left(apart), left(together); a != b {
+		if a, b := apart.do("eval", everyKey, 0), together.do("eval", everyKey, 0); a != b {
 			rt.Errorf("left together:\n%s\napart:\n%s", b, a)
 		}
 	})
@@ -150,33 +142,8 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 	}
 }
 
-// A name that a user may not touch, or a server that takes no groups at all, keeps nobody
-// from the other names.
-func TestRefusedTogether(t *testing.T) {
-	p := newServer(t)
-	p.allow(append([]any{"on", ">s3cret"}, minimalACL...)...)
-	var cmds []node.Command
-	for i := range 20 {
-		cmds = append(cmds, acquire(fmt.Sprint("nightly", i), "me", 1))
-	}
-	cmds[7] = acquire("daily", "me", 1)
-	for _, without := range []string{"", "-mget"} {
-		p.do("flushall")
-		if without != "" {
-			p.allow(without)
-		}
-		for i, r := range submitAll(dial(t, "redis://locker:s3cret@"+p.addr), cmds) {
-			if i == 7 {
-				expectErr(t, "another name", r, node.ErrAuth)
-			} else {
-				expect(t, fmt.Sprint(cmds[i].Claims[0].Name, without), r, node.Granted)
-			}
-		}
-	}
-}
-
 // Whatever right a user lacks, and whenever it shows: together each is answered as it is
-// apart, and as many hear of what was released.
+// apart, and as many hear of what was released. A name that a user may not touch keeps nobody from the others.
 func TestLackOfARightTogether(t *testing.T) {
 	apart, together := newServer(t), newServer(t)
 	for _, rule := range minimalACL {
@@ -187,29 +154,29 @@ func TestLackOfARightTogether(t *testing.T) {
 		var cmds []node.Command
 		outcome := func(p *process, least int) (replies []node.Reply, heard int) {
 			p.do("flushall")
-			p.allow(append([]any{"on", ">s3cret"}, minimalACL...)...)
+			url := p.locker(minimalACL...)
 			p.allow("-" + lacks)
-			cmds = nil
+			cmds = []node.Command{acquire("daily", "me", 1)} // another name
 			for i := range 4 {
 				held, free, taken := fmt.Sprint("nightly/held", i), fmt.Sprint("nightly/free", i), fmt.Sprint("nightly/taken", i)
 				p.do("hset", held, "me", 1)
 				p.do("pexpire", held, 100_000)
-				p.do("set", "redquorum_fence:{"+held+"}", 1)
+				p.do("set", node.FenceKey(held), 1)
 				p.do("hset", taken, "you", 1)
 				cmds = append(cmds, release(held, "me", 1), acquire(free, "me", 1), acquire(taken, "me", 1))
 			}
 			p.do("zadd", node.QueueKey("nightly/held0"), 7, "waiter")
 			p.do("set", node.PlaceKey("nightly/held0", "waiter"), "one:offer", "px", 100_000)
-			cmds[0].HandOver = 30
+			cmds[1].HandOver = 30
 			listener := p.client(t).PSubscribe(t.Context(), "*")
 			defer listener.Close()
 			if _, err := listener.Receive(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			n := dial(t, "redis://locker:s3cret@"+p.addr)
+			n := dial(t, url)
 			defer n.Close()
 			redisnode.Together(n, least)
-			replies = submitAll(n, cmds)
+			replies = submit(n, cmds...)()
 			p.do("publish", "end", "")
 			for message := range listener.Channel() {
 				if message.Channel == "end" {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,9 +23,7 @@ import (
 func everyWrite(t *testing.T, n node.Node, want error) {
 	t.Helper()
 	for _, cmd := range []node.Command{acquire("new", "me", 9), release("held", "me", 9), breakLock("held", 9), extend(time.Minute, claim("held", "me", 0)...)} {
-		if r := ask(t, n, cmd); !errors.Is(r.Err, want) {
-			t.Errorf("%v: %v, %q, want %q", cmd.Kind, r.Status, r.Err, want)
-		}
+		expectErr(t, cmd.Kind.String(), ask(t, n, cmd), want)
 	}
 }
 
@@ -51,96 +48,6 @@ func TestOutOfMemory(t *testing.T) {
 	expect(t, "release", ask(t, n, release("held", "me", 1)), node.Released)
 }
 
-// A lock can be given back to a server that is out of memory, and be broken there, also
-// where its fence has to be raised, and a late copy of its acquire is refused. But what
-// frees nothing does not fill such a server.
-func TestOutOfMemoryFrees(t *testing.T) {
-	p, n := serve(t, "--maxmemory-policy", "noeviction")
-	in := func(patience time.Duration, cmd node.Command) node.Command {
-		cmd.Wait = &node.Wait{Ticket: 1, Waiter: "waiter", PlaceTTL: patience}
-		return cmd
-	}
-	const minute = time.Minute
-	for _, tt := range []struct {
-		what   string
-		first  []node.Command
-		meddle []any // done to the server then
-		full   node.Command
-		want   node.Status
-		err    error
-		left   string // "", or the field that is not to go
-	}{
-		{"release", []node.Command{acquire("x", "me", 1)}, nil, release("x", "me", 2), node.Released, nil, ""},
-		{"release without a fence", []node.Command{acquire("x", "me", 1)}, []any{"del", node.FenceKey("x")}, release("x", "me", 2), node.Released, nil, ""},
-		{"several", []node.Command{both(acquire("x", "me", 1))}, nil, both(release("x", "me", 2)), node.Released, nil, ""},
-		{"the second of several", []node.Command{both(acquire("x", "me", 1))}, []any{"del", "x"}, both(release("x", "me", 2)), node.Absent, nil, ""},
-		{"next to no lock", []node.Command{acquire("x2", "me", 1)}, []any{"set", "x", "text"}, both(release("x", "me", 2)), node.Unknown, node.ErrWrongType, "text"},
-		{"in line", []node.Command{in(minute, acquire("x", "me", 1))}, nil, in(0, release("x", "me", 2)), node.Released, nil, ""},
-		{"back to the line", []node.Command{in(minute, acquire("x", "me", 1))}, nil, in(minute, release("x", "me", 2)), node.Released, nil, ""},
-		{"several in line", []node.Command{in(minute, both(acquire("x", "me", 1)))}, []any{"del", "x"}, in(0, both(release("x", "me", 2))), node.Absent, nil, ""},
-		{"the offer", nil, []any{"hset", "x", node.Offer("me"), "1"}, in(0, release("x", "me", 2)), node.Released, nil, ""},
-		{"a place", []node.Command{acquire("x", "you", 1), in(minute, acquire("x", "me", 2))}, nil, in(0, release("x", "me", 2)), node.Absent, nil, "you"},
-		{"a reader", []node.Command{of(node.Read, acquire("x", "me", 1))}, nil, of(node.Read, release("x", "me", 2)), node.Released, nil, ""},
-		{"a writer", []node.Command{of(node.Write, acquire("x", "me", 1))}, nil, of(node.Write, release("x", "me", 2)), node.Released, nil, ""},
-		{"break", []node.Command{acquire("x", "you", 1)}, nil, breakLock("x", 2), node.Released, nil, ""},
-		{"break readers", []node.Command{of(node.Read, acquire("x", "you", 1))}, nil, breakLock("x", 2), node.Released, nil, ""},
-		{"break nothing", nil, nil, breakLock("x", 2), node.Absent, nil, ""},
-		{"break no lock", nil, []any{"set", "x", "text"}, breakLock("x", 2), node.Unknown, node.ErrWrongType, "text"},
-		{"release another's", []node.Command{acquire("x", "you", 1)}, nil, release("x", "me", 2), node.Unknown, node.ErrOutOfMemory, "you"},
-		{"release nothing", nil, nil, release("x", "me", 2), node.Unknown, node.ErrOutOfMemory, ""},
-		{"release no lock", nil, []any{"set", "x", "text"}, release("x", "me", 2), node.Unknown, node.ErrOutOfMemory, "text"},
-	} {
-		p.do("flushall")
-		for _, cmd := range tt.first {
-			if r := ask(t, n, cmd); r.Err != nil {
-				t.Fatalf("%s: first: %v", tt.what, r.Err)
-			}
-		}
-		if tt.meddle != nil {
-			p.do(tt.meddle...)
-		}
-		p.do("config", "set", "maxmemory", "1")
-		r := ask(t, n, tt.full)
-		p.do("config", "set", "maxmemory", "0")
-		if r.Status != tt.want || !errors.Is(r.Err, tt.err) {
-			t.Errorf("%s: %v, %v, want %v, %v", tt.what, r.Status, r.Err, tt.want, tt.err)
-		}
-		for _, c := range tt.full.Claims {
-			s, left := ask(t, n, inspect(c.Name)).State, tt.left
-			if c.Name != "x" {
-				left = ""
-			}
-			if len(s.Fields) > 1 || left == "" && s.Type != "none" || left != "" && s.Value != left && (len(s.Fields) == 0 || s.Fields[0].Name != left) {
-				t.Errorf("%s: %s has %+v, want %q", tt.what, c.Name, s, left)
-			}
-			if tt.err == node.ErrOutOfMemory {
-				if s.Fence > 1 {
-					t.Errorf("%s: %s has a fence of %d now", tt.what, c.Name, s.Fence)
-				}
-			} else if s.Fence != 2 && tt.what != "break no lock" {
-				t.Errorf("%s: %s has a fence of %d", tt.what, c.Name, s.Fence)
-			}
-			if waits := len(s.Queue) > 0; waits != (tt.what == "back to the line") {
-				t.Errorf("%s: %s has the queue %v", tt.what, c.Name, s.Queue)
-			}
-		}
-		if tt.left == "" && tt.err == nil {
-			if r := ask(t, n, acquire("x", "me", 2)); r.Status != node.Stale {
-				t.Errorf("%s: its acquire comes late: %v, %v", tt.what, r.Status, r.Err)
-			}
-		}
-	}
-}
-
-func TestReadOnly(t *testing.T) {
-	p, n := serve(t)
-	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
-	p.do("replicaof", "127.0.0.1", "1")
-	everyWrite(t, n, node.ErrReadOnly)
-	p.do("replicaof", "no", "one")
-	expect(t, "again a master", askMaster(t, n, acquire("new", "me", 2)), node.Granted)
-}
-
 // askMaster is ask, until the node has noticed that its server is a master again.
 func askMaster(t *testing.T, n node.Node, cmd node.Command) (r node.Reply) {
 	t.Helper()
@@ -161,8 +68,8 @@ func TestDemotedMasterHasANewLife(t *testing.T) {
 			before := expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted).Life
 			began := clock.System().Now() // from then on it grants nothing
 			p.do("replicaof", "127.0.0.1", "1")
-			for range 2 { // the second on a new connection
-				expectErr(t, "a replica", ask(t, n, acquire("new", "me", 2)), node.ErrReadOnly)
+			for range 2 { // at first on the old connection
+				everyWrite(t, n, node.ErrReadOnly)
 			}
 			p.do("replicaof", "no", "one")
 			after := expect(t, "again a master", askMaster(t, n, acquire("new", "me", 3)), node.Granted).Life
@@ -190,22 +97,16 @@ func TestYesAfterTheWordOfAReplica(t *testing.T) {
 	if err := way.Set(faults.Conduct{Delay: faults.Range{Min: 200 * time.Millisecond, Max: 200 * time.Millisecond}}); err != nil {
 		t.Fatal(err)
 	}
-	replies := make(chan node.Reply, 2)
-	submit := func(name string) {
-		cmd := acquire(name, "me", 2)
-		cmd.Deadline = after(5 * time.Second)
-		n.Submit(cmd, func(r node.Reply) { replies <- r })
-	}
 	p.do("replicaof", "127.0.0.1", "1")
-	submit("a")
+	first := submit(n, acquire("a", "me", 2))
 	eventually(t, "the replica has refused", func() bool { // the first command was an EVAL
 		text, _ := p.do("info", "commandstats").(string)
 		return strings.Contains(text, "cmdstat_evalsha:")
 	})
 	p.do("replicaof", "no", "one")
-	submit("b")
-	expectErr(t, "a replica", <-replies, node.ErrReadOnly)
-	expectErr(t, "a master, in the life from before", <-replies, node.ErrUnreachable)
+	second := submit(n, acquire("b", "me", 2))
+	expectErr(t, "a replica", first()[0], node.ErrReadOnly)
+	expectErr(t, "a master, in the life from before", second()[0], node.ErrUnreachable)
 }
 
 // A replica that has a lock by replication says yes to nothing: all that it has is its
@@ -290,34 +191,6 @@ func TestReadOnlyIsNotHurried(t *testing.T) {
 	}
 }
 
-func TestMisconf(t *testing.T) {
-	p, n := serve(t)
-	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
-	p.do("config", "set", "save", "1 1")
-	dir := p.do("config", "get", "dir").(map[any]any)["dir"].(string)
-	if err := os.Mkdir(filepath.Join(dir, "dump.rdb"), 0o700); err != nil { // a directory, so no file can be renamed onto it
-		t.Fatal(err)
-	}
-	p.do("bgsave")
-	eventually(t, "saving fails", func() bool { return infoField(p, "persistence", "rdb_last_bgsave_status") == "err" })
-	everyWrite(t, n, node.ErrMisconf)
-}
-
-func TestBusy(t *testing.T) {
-	p, n := serve(t, "--lua-time-limit", "50")
-	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
-	c := p.client(t)
-	go c.Eval(context.Background(), "while true do end", nil)
-	var r node.Reply
-	eventually(t, "the server is busy", func() bool {
-		r = ask(t, n, within(200*time.Millisecond, inspect("a")))
-		return !errors.Is(r.Err, node.ErrTimeout) && r.Err != nil
-	})
-	expectErr(t, "busy", r, node.ErrBusy)
-	p.do("script", "kill")
-	eventually(t, "the script is gone", func() bool { return ask(t, n, inspect("a")).Err == nil })
-}
-
 func TestTooManyClients(t *testing.T) {
 	p := newServer(t, "--maxclients", "3")
 	var held []net.Conn
@@ -338,24 +211,6 @@ func TestTooManyClients(t *testing.T) {
 		conn.Close()
 	}
 	eventually(t, "there is room", func() bool { return ask(t, n, inspect("a")).Err == nil })
-}
-
-// TestBusyFromTheStart connects to a server that answers nothing but BUSY.
-func TestBusyFromTheStart(t *testing.T) {
-	p := newServer(t, "--lua-time-limit", "10")
-	c := p.client(t)
-	go c.Eval(context.Background(), "while true do end", nil)
-	eventually(t, "the server is busy", func() bool {
-		err := p.client(t).Get(context.Background(), "a").Err()
-		return err != nil && strings.HasPrefix(err.Error(), "BUSY")
-	})
-	n := connect(t, p)
-	expectErr(t, "busy", ask(t, n, inspect("a")), node.ErrBusy)
-	if r := expectErr(t, "still busy", ask(t, n, inspect("a")), node.ErrBusy); !r.Unsent {
-		t.Error("sent to a server that does not say whose life it has")
-	}
-	p.do("script", "kill")
-	eventually(t, "the script is gone", func() bool { return ask(t, n, inspect("a")).Err == nil })
 }
 
 func TestLoading(t *testing.T) {
@@ -380,50 +235,30 @@ func TestLoading(t *testing.T) {
 	eventually(t, "the data is loaded", func() bool { return ask(t, n, inspect("a")).Err == nil })
 }
 
-func TestPasswords(t *testing.T) {
-	p := newServer(t)
-	p.do("config", "set", "requirepass", "pa55word")
-	for url, want := range map[string]error{
-		"redis://:pa55word@" + p.addr: nil,
-		"redis://" + p.addr:           node.ErrAuth,
-		"redis://:s3cret@" + p.addr:   node.ErrAuth,
-		"redis://u:s3cret@" + p.addr:  node.ErrAuth,
-	} {
-		n := dial(t, url)
-		r := ask(t, n, inspect("a"))
-		if !errors.Is(r.Err, want) {
-			t.Errorf("%s: %v", url, r.Err)
-		}
-		if text := fmt.Sprint(r.Err, n.Name()); strings.Contains(text, "s3cret") || strings.Contains(text, "pa55") {
-			t.Errorf("a password in %q", text)
-		}
-		if want != nil && !node.Permanent(r.Err) {
-			t.Errorf("%v is not permanent", r.Err)
+var (
+	minimalACL = documented("an ACL user needs no more than")
+	bracesACL  = documented("For names with an opening brace")
+	askACL     = documented("To ask holders to finish")
+)
+
+// documented returns the rules that the package documentation lists next after a text.
+func documented(after string) (rules []any) {
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		panic(err)
+	}
+	_, rest, is := strings.Cut(string(doc), after)
+	_, rest, lists := strings.Cut(rest, "\n//\n")
+	if !is || !lists {
+		panic("doc.go lists no rules after " + after)
+	}
+	list, _, _ := strings.Cut(rest, "\n//\n")
+	for _, rule := range strings.Fields(list) {
+		if strings.ContainsAny(rule[:1], "~&+-") || strings.HasPrefix(rule, "reset") {
+			rules = append(rules, rule)
 		}
 	}
-}
-
-// minimalACL is what the package documentation says that a user needs.
-var minimalACL = rules(`resetkeys resetchannels -@all
-	~nightly* ~{nightly*
-	~redquorum_fence:{nightly* ~redquorum_readers:{nightly* ~redquorum_next:{nightly*
-	~redquorum_waitqueue:{nightly* ~redquorum_waitplace:{nightly*
-	&redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_turn:*
-	+info +ping +eval +evalsha +subscribe +unsubscribe +publish
-	+exists +get +mget +set +del +type +pttl +pexpire
-	+hset +hget +hexists +hdel +hgetall +hlen +hscan
-	+zadd +zrem +zrange +zrank +zcount +zcard`)
-
-// bracesACL is what it needs more for names with a brace.
-var bracesACL = rules(`~redquorum_fence::nightly* ~redquorum_readers::nightly* ~redquorum_next::nightly*
-	~redquorum_waitqueue::nightly* ~redquorum_waitplace::nightly*
-	&redisson_lock__channel:nightly* &redisson_rwlock:nightly*`)
-
-func rules(text string) (all []any) {
-	for _, rule := range strings.Fields(text) {
-		all = append(all, rule)
-	}
-	return all
+	return rules
 }
 
 // Two users of one server, each with the documented rules for its own names, have all of
@@ -464,7 +299,7 @@ func hasAll(t *testing.T, n node.Node, name string) {
 		<-woken
 		stop()
 	}
-	for _, cmd := range append(shared(name, 5), inLine(name, 20)...) {
+	for _, cmd := range everything(name, 5) {
 		expect(t, fmt.Sprint(name, cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), cmd.want)
 	}
 	several := both(acquire(name, "me", 40))
@@ -476,7 +311,7 @@ func hasAll(t *testing.T, n node.Node, name string) {
 // hasNothing requires that a user is refused whatever there is of a name.
 func hasNothing(t *testing.T, n node.Node, user *redis.Client, name string) {
 	t.Helper()
-	for _, cmd := range append(shared(name, 50), inLine(name, 60)...) {
+	for _, cmd := range everything(name, 50) {
 		expectErr(t, fmt.Sprint(name, cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), node.ErrAuth)
 	}
 	var errs []error
@@ -496,195 +331,6 @@ func hasNothing(t *testing.T, n node.Node, user *redis.Client, name string) {
 	}
 }
 
-// A user with the documented rules can ask holders to finish, and be asked.
-func TestAskACL(t *testing.T) {
-	p := newServer(t)
-	more := rules("~redquorum_ask:* ~redquorum_fence:{redquorum_ask:* ~redquorum_readers:{redquorum_ask:*" +
-		" ~redquorum_waitqueue:{redquorum_ask:* &redisson_lock__channel:{redquorum_ask:*")
-	p.allow(append([]any{"on", ">s3cret"}, slices.Concat(minimalACL, more)...)...)
-	n := dial(t, "redis://locker:s3cret@"+p.addr)
-	woken := make(chan bool, 100)
-	name := node.AskName("me")
-	defer n.Watch(name, node.Exclusive, func() { woken <- true })()
-	<-woken
-	expect(t, "acquire", ask(t, n, acquire(name, "you", 1)), node.Granted)
-	expect(t, "release", ask(t, n, release(name, "you", 1)), node.Released)
-	<-woken
-	expect(t, "inspect", ask(t, n, inspect(name)), node.Done)
-}
-
-func TestMinimalACL(t *testing.T) {
-	p := newServer(t)
-	p.allow(append([]any{"on", ">s3cret"}, minimalACL...)...)
-	n := dial(t, "redis://locker:s3cret@"+p.addr)
-
-	woken := make(chan bool, 100)
-	defer n.Watch("nightly", node.Exclusive, func() { woken <- true })()
-	<-woken
-	hasAll(t, n, "nightly")
-	<-woken
-	expectErr(t, "another name", ask(t, n, acquire("daily", "me", 1)), node.ErrAuth)
-	expectErr(t, "extend another name", ask(t, n, extend(time.Minute, claim("daily", "me", 0)...)), node.ErrAuth)
-
-	// Each of the commands is needed; these only for watching, idling, and many together.
-	idle := []string{"ping", "subscribe", "unsubscribe", "mget"}
-	for _, rule := range minimalACL {
-		if command, ok := strings.CutPrefix(rule.(string), "+"); ok && !slices.Contains(idle, command) {
-			p.allow("-" + command)
-			if !fails(t, "redis://locker:s3cret@"+p.addr) {
-				t.Errorf("works without %s", command)
-			}
-			p.allow("+" + command)
-		}
-	}
-	if fails(t, "redis://locker:s3cret@"+p.addr) {
-		t.Error("fails with all")
-	}
-	another := "redis://locker:s3cret@" + p.addr + "/1"
-	if !fails(t, another) {
-		t.Error("another database works without SELECT")
-	}
-	p.allow("+select")
-	if fails(t, another) {
-		t.Error("another database fails with SELECT")
-	}
-}
-
-// A user that may not publish still releases all names, and gets an error.
-func TestReleaseWithoutTheRightToPublish(t *testing.T) {
-	p := newServer(t)
-	p.needChannelRules()
-	p.allow(append([]any{"on", ">s3cret"}, minimalACL...)...)
-	n := dial(t, "redis://locker:s3cret@"+p.addr)
-	both := func(kind node.Kind, token, ticket node.Token) node.Command {
-		cmd := acquire("nightly/1", "me", token)
-		cmd.Kind, cmd.Claims = kind, append(cmd.Claims, claim("nightly/2", "me", token)...)
-		if ticket > 0 {
-			cmd.Wait = &node.Wait{Ticket: ticket, Waiter: "me"}
-		}
-		return cmd
-	}
-	for i, ticket := range []node.Token{0, 5} {
-		token := node.Token(10 * (i + 1))
-		expect(t, "acquire", ask(t, n, both(node.Acquire, token, ticket)), node.Granted)
-		p.allow("resetchannels")
-		expectErr(t, "release", ask(t, n, both(node.Release, token, ticket)), node.ErrAuth)
-		p.allow("&redisson_lock__channel:{nightly*", "&redquorum_turn:*")
-		for _, c := range both(node.Release, token, ticket).Claims {
-			if left := p.do("exists", c.Name); left != int64(0) {
-				t.Errorf("ticket %d: %s is left: %v", ticket, c.Name, left)
-			}
-		}
-	}
-}
-
-// fails reports whether anything that a lock does is not permitted.
-func fails(t *testing.T, url string) bool {
-	t.Helper()
-	n := dial(t, url)
-	defer n.Close()
-	refused := false
-	now := node.Token(time.Now().UnixMicro())
-	commands := []node.Command{
-		acquire("nightly", "me", now), acquire("nightly", "you", now+1), extend(time.Minute, claim("nightly", "me", 0)...),
-		inspect("nightly"), release("nightly", "me", now+1), acquire("nightly", "me", now+2), breakLock("nightly", now+3),
-		release("nightly", "me", now+4),
-	}
-	for _, cmd := range append(shared("nightly", now+5), inLine("nightly", now+20)...) {
-		commands = append(commands, cmd.Command)
-	}
-	for i, cmd := range commands {
-		r := ask(t, n, cmd)
-		if r.Err != nil && !errors.Is(r.Err, node.ErrAuth) {
-			t.Fatalf("step %d, %v: %v", i, cmd.Kind, r.Err)
-		}
-		refused = refused || r.Err != nil
-	}
-	return refused
-}
-
-func TestInfoIsNeeded(t *testing.T) {
-	p := newServer(t)
-	p.allow("on", ">s3cret", "~*", "&*", "+@all", "-info")
-	for _, what := range []string{"no INFO", "not all that is needed of INFO"} {
-		n := dial(t, "redis://locker:s3cret@"+p.addr)
-		r := expectErr(t, what, ask(t, n, inspect("a")), node.ErrAuth)
-		if !strings.Contains(r.Err.Error(), "restart guard needs INFO") {
-			t.Errorf("%s: unhelpful: %v", what, r.Err)
-		}
-		p.allow("+info|server")
-	}
-}
-
-// To a server that refuses INFO nothing is sent: it might execute it all the same.
-func TestWithoutInfoNoLockStays(t *testing.T) {
-	t.Parallel()
-	p := newServer(t)
-	p.allow("on", ">s3cret", "~*", "&*", "+@all", "-info")
-	n := dial(t, "redis://locker:s3cret@"+p.addr)
-	for range 2 {
-		if r := expectErr(t, "no INFO", ask(t, n, acquire("a", "me", 1)), node.ErrAuth); !r.Unsent {
-			t.Error("it was sent")
-		}
-	}
-	if left := p.do("exists", "a"); left != int64(0) {
-		t.Error("a lock is left that nobody holds")
-	}
-	p.allow("+info")
-	eventually(t, "the user may use INFO", func() bool { return ask(t, n, acquire("a", "me", 3)).Status == node.Granted })
-}
-
-// A lock that could not be given a TTL does not stay: nobody would ever get it.
-func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
-	p := newServer(t)
-	p.allow("on", ">s3cret", "~*", "&*", "+@all", "-pexpire")
-	locker, admin := dial(t, "redis://locker:s3cret@"+p.addr), dial(t, "redis://"+p.addr)
-	for mode := node.Exclusive; mode <= node.Write; mode++ {
-		cmd := acquire("a", "me", 1)
-		cmd.Mode = mode
-		expectErr(t, "no PEXPIRE", ask(t, locker, cmd), node.ErrAuth)
-		r := ask(t, admin, inspect("a"))
-		if r.State == nil || r.State.Type != "none" {
-			t.Errorf("%v: the node has %+v, %v", mode, r.State, r.Err)
-		}
-		if hold := p.do("exists", node.HoldKey("a", "me")); hold != int64(0) {
-			t.Errorf("%v: a hold is left", mode)
-		}
-		p.do("flushall")
-	}
-	// With another reader there the lock stays, with its TTL, and this one is not in it.
-	first, second := acquire("a", "other", 1), acquire("a", "me", 2)
-	first.Mode, second.Mode, second.TTL = node.Read, node.Read, 2*first.TTL
-	expect(t, "a reader with the right", ask(t, admin, first), node.Granted)
-	expectErr(t, "no PEXPIRE", ask(t, locker, second), node.ErrAuth)
-	if r := ask(t, admin, inspect("a")); r.State == nil || len(r.State.Fields) != 2 || r.State.TTL > first.TTL {
-		t.Errorf("the node has %+v, %v", r.State, r.Err)
-	}
-	if hold := p.do("exists", node.HoldKey("a", "me")); hold != int64(0) {
-		t.Error("the hold of one that does not read is left")
-	}
-}
-
-// Nor does a queue: nobody would ever remove it.
-func TestQueueWithoutExpiryDoesNotStay(t *testing.T) {
-	p := newServer(t)
-	admin := dial(t, "redis://"+p.addr)
-	p.allow("on", ">s3cret", "~*", "&*", "+@all", "-pexpire")
-	locker := dial(t, "redis://locker:s3cret@"+p.addr)
-	wait := acquire("a", "me", 2)
-	wait.Wait = &node.Wait{Ticket: 1, Waiter: "waiter", PlaceTTL: time.Minute}
-	again := release("a", "you", 1)
-	again.Wait = &node.Wait{Ticket: 1, Waiter: "other", PlaceTTL: time.Minute}
-	for _, cmd := range []node.Command{wait, again} {
-		expect(t, "held", ask(t, admin, acquire("a", "you", 1)), node.Granted)
-		expectErr(t, cmd.Kind.String(), ask(t, locker, cmd), node.ErrAuth)
-		if left := p.do("keys", "redquorum_[qp]*").([]any); len(left) > 0 {
-			t.Errorf("%v leaves %v", cmd.Kind, left)
-		}
-		p.do("flushall")
-	}
-}
-
 // A fence that is no token is reported, whether the lock is free or not.
 func TestFenceThatIsNoToken(t *testing.T) {
 	p, n := serve(t)
@@ -700,5 +346,250 @@ func TestFenceThatIsNoToken(t *testing.T) {
 				t.Errorf("%v, held: %t: %v", mode, held, r.Err)
 			}
 		}
+	}
+}
+
+// A lock can be given back to a server that is out of memory, and be broken there, also
+// where its fence has to be raised, so that a late copy of its acquire is refused. But what
+// frees nothing does not fill such a server.
+func TestOutOfMemoryFrees(t *testing.T) {
+	p, n := serve(t, "--maxmemory-policy", "noeviction")
+	in := func(patience time.Duration, cmd node.Command) node.Command {
+		cmd.Wait = &node.Wait{Ticket: 1, Waiter: "waiter", PlaceTTL: patience}
+		return cmd
+	}
+	const minute = time.Minute
+	for _, tt := range []struct {
+		what   string
+		first  []node.Command
+		meddle []any // done to the server then
+		full   node.Command
+		want   string // the answer, and for each name what there is, and its fence
+	}{
+		{"release", []node.Command{acquire("x", "me", 1)}, nil, release("x", "me", 2), "released: none 2"},
+		{"release without a fence", []node.Command{acquire("x", "me", 1)}, []any{"del", node.FenceKey("x")}, release("x", "me", 2), "released: none 2"},
+		{"several", []node.Command{both(acquire("x", "me", 1))}, nil, both(release("x", "me", 2)), "released: none 2, none 2"},
+		{"the second of several", []node.Command{both(acquire("x", "me", 1))}, []any{"del", "x"}, both(release("x", "me", 2)), "absent: none 2, none 2"},
+		{"next to no lock", []node.Command{acquire("x2", "me", 1)}, []any{"set", "x", "text"}, both(release("x", "me", 2)), "WRONGTYPE: text 2, none 2"},
+		{"in line", []node.Command{in(minute, acquire("x", "me", 1))}, nil, in(0, release("x", "me", 2)), "released: none 2"},
+		{"back to the line", []node.Command{in(minute, acquire("x", "me", 1))}, nil, in(minute, release("x", "me", 2)), "released: none 2 waiter"},
+		{"several in line", []node.Command{in(minute, both(acquire("x", "me", 1)))}, []any{"del", "x"}, in(0, both(release("x", "me", 2))), "absent: none 2, none 2"},
+		{"the offer", nil, []any{"hset", "x", node.Offer("me"), "1"}, in(0, release("x", "me", 2)), "released: none 2"},
+		{"a place", []node.Command{acquire("x", "you", 1), in(minute, acquire("x", "me", 2))}, nil, in(0, release("x", "me", 2)), "absent: you 2"},
+		{"a reader", []node.Command{of(node.Read, acquire("x", "me", 1))}, nil, of(node.Read, release("x", "me", 2)), "released: none 2"},
+		{"a writer", []node.Command{of(node.Write, acquire("x", "me", 1))}, nil, of(node.Write, release("x", "me", 2)), "released: none 2"},
+		{"break", []node.Command{acquire("x", "you", 1)}, nil, breakLock("x", 2), "released: none 2"},
+		{"break readers", []node.Command{of(node.Read, acquire("x", "you", 1))}, nil, breakLock("x", 2), "released: none 2"},
+		{"break nothing", nil, nil, breakLock("x", 2), "absent: none 2"},
+		{"break no lock", nil, []any{"set", "x", "text"}, breakLock("x", 2), "WRONGTYPE: text 0"},
+		{"release another's", []node.Command{acquire("x", "you", 1)}, nil, release("x", "me", 2), "OOM: you 1"},
+		{"release nothing", nil, nil, release("x", "me", 2), "OOM: none 0"},
+		{"release no lock", nil, []any{"set", "x", "text"}, release("x", "me", 2), "OOM: text 0"},
+	} {
+		p.do("flushall")
+		for _, cmd := range tt.first {
+			if r := ask(t, n, cmd); r.Err != nil {
+				t.Fatalf("%s: first: %v", tt.what, r.Err)
+			}
+		}
+		if tt.meddle != nil {
+			p.do(tt.meddle...)
+		}
+		p.do("config", "set", "maxmemory", "1")
+		r := ask(t, n, tt.full)
+		p.do("config", "set", "maxmemory", "0")
+		got := r.Status.String()
+		switch {
+		case errors.Is(r.Err, node.ErrWrongType):
+			got = "WRONGTYPE"
+		case errors.Is(r.Err, node.ErrOutOfMemory):
+			got = "OOM"
+		}
+		for i, c := range tt.full.Claims {
+			s := ask(t, n, inspect(c.Name)).State
+			is := s.Type + s.Value
+			for _, f := range s.Fields {
+				is += f.Name
+			}
+			got += fmt.Sprint([]string{": ", ", "}[i], strings.TrimPrefix(strings.TrimPrefix(is, "hash"), "string"), " ", s.Fence)
+			for _, place := range s.Queue {
+				got += " " + place.Waiter
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.what, got, tt.want)
+		}
+	}
+}
+
+// A server that runs a script for too long answers nothing but BUSY, to a node that is connected and to one that is not.
+func TestBusy(t *testing.T) {
+	p, n := serve(t, "--lua-time-limit", "50")
+	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
+	c := p.client(t)
+	go c.Eval(context.Background(), "while true do end", nil)
+	var r node.Reply
+	eventually(t, "the server is busy", func() bool {
+		r = ask(t, n, within(200*time.Millisecond, inspect("a")))
+		return !errors.Is(r.Err, node.ErrTimeout) && r.Err != nil
+	})
+	expectErr(t, "busy", r, node.ErrBusy)
+	late := connect(t, p)
+	expectErr(t, "busy", ask(t, late, inspect("a")), node.ErrBusy)
+	if r := expectErr(t, "still busy", ask(t, late, inspect("a")), node.ErrBusy); !r.Unsent {
+		t.Error("sent to a server that does not say whose life it has")
+	}
+	p.do("script", "kill")
+	for _, n := range []node.Node{n, late} {
+		eventually(t, "the script is gone", func() bool { return ask(t, n, inspect("a")).Err == nil })
+	}
+}
+
+func TestMinimalACL(t *testing.T) {
+	p := newServer(t)
+	url := p.locker(minimalACL...)
+	n := dial(t, url)
+	woken := make(chan bool, 100)
+	defer n.Watch("nightly", node.Exclusive, func() { woken <- true })()
+	<-woken
+	hasAll(t, n, "nightly")
+	<-woken
+	expectErr(t, "another name", ask(t, n, acquire("daily", "me", 1)), node.ErrAuth)
+	expectErr(t, "extend another name", ask(t, n, extend(time.Minute, claim("daily", "me", 0)...)), node.ErrAuth)
+
+	// Each of the commands is needed; these only for watching, idling, and many together.
+	idle := []string{"ping", "subscribe", "unsubscribe", "mget"}
+	for _, rule := range minimalACL {
+		if command, ok := strings.CutPrefix(rule.(string), "+"); ok && !slices.Contains(idle, command) {
+			p.allow("-" + command)
+			if !fails(t, url) {
+				t.Errorf("works without %s", command)
+			}
+			p.allow("+" + command)
+		}
+	}
+	if fails(t, url) {
+		t.Error("fails with all")
+	}
+	if !fails(t, url+"/1") {
+		t.Error("another database works without SELECT")
+	}
+	p.allow("+select")
+	if fails(t, url+"/1") {
+		t.Error("another database fails with SELECT")
+	}
+
+	// To ask holders to finish, and to be asked.
+	p.allow(askACL...)
+	name := node.AskName("me")
+	defer n.Watch(name, node.Exclusive, func() { woken <- true })()
+	<-woken
+	expect(t, "acquire", ask(t, n, acquire(name, "you", 1)), node.Granted)
+	expect(t, "release", ask(t, n, release(name, "you", 1)), node.Released)
+	<-woken
+	expect(t, "inspect", ask(t, n, inspect(name)), node.Done)
+}
+
+// fails reports whether anything that a lock does is not permitted.
+func fails(t *testing.T, url string) (refused bool) {
+	t.Helper()
+	n := dial(t, url)
+	defer n.Close()
+	now := node.Token(time.Now().UnixMicro())
+	commands := []node.Command{
+		acquire("nightly", "me", now), acquire("nightly", "you", now+1), extend(time.Minute, claim("nightly", "me", 0)...),
+		inspect("nightly"), release("nightly", "me", now+1), acquire("nightly", "me", now+2), breakLock("nightly", now+3),
+		release("nightly", "me", now+4),
+	}
+	for _, cmd := range everything("nightly", now+5) {
+		commands = append(commands, cmd.Command)
+	}
+	for i, cmd := range commands {
+		r := ask(t, n, cmd)
+		if r.Err != nil && !errors.Is(r.Err, node.ErrAuth) {
+			t.Fatalf("step %d, %v: %v", i, cmd.Kind, r.Err)
+		}
+		refused = refused || r.Err != nil
+	}
+	return refused
+}
+
+// A user that may not publish still releases all names, and gets an error.
+func TestReleaseWithoutTheRightToPublish(t *testing.T) {
+	p := newServer(t)
+	p.needChannelRules()
+	n := dial(t, p.locker(minimalACL...))
+	for _, wait := range []*node.Wait{nil, {Ticket: 5, Waiter: "me"}} {
+		get, end := both(acquire("nightly/", "me", 1)), both(release("nightly/", "me", 1))
+		get.Wait, end.Wait = wait, wait
+		expect(t, "acquire", ask(t, n, get), node.Granted)
+		p.allow("resetchannels")
+		expectErr(t, "release", ask(t, n, end), node.ErrAuth)
+		p.allow("&redisson_lock__channel:{nightly*", "&redquorum_turn:*")
+		if left := p.do("exists", "nightly/", "nightly/2"); left != int64(0) {
+			t.Errorf("%+v: %v of two names are left", wait, left)
+		}
+		p.do("flushall")
+	}
+}
+
+// To a server that refuses INFO nothing is sent: it might execute it all the same.
+func TestWithoutInfoNoLockStays(t *testing.T) {
+	t.Parallel()
+	p := newServer(t)
+	url := p.locker("~*", "&*", "+@all", "-info")
+	n := dial(t, url)
+	for range 2 {
+		if r := expectErr(t, "no INFO", ask(t, n, acquire("a", "me", 1)), node.ErrAuth); !r.Unsent || !strings.Contains(r.Err.Error(), "restart guard needs INFO") {
+			t.Errorf("it was sent, or this is unhelpful: %+v", r)
+		}
+	}
+	if left := p.do("exists", "a"); left != int64(0) {
+		t.Error("a lock is left that nobody holds")
+	}
+	p.allow("+info|server")
+	if r := expectErr(t, "not all that is needed of INFO", ask(t, dial(t, url), inspect("a")), node.ErrAuth); !strings.Contains(r.Err.Error(), "restart guard needs INFO") {
+		t.Errorf("unhelpful: %v", r.Err)
+	}
+	p.allow("+info")
+	eventually(t, "the user may use INFO", func() bool { return ask(t, n, acquire("a", "me", 3)).Status == node.Granted })
+}
+
+// A lock that could not be given a TTL does not stay: nobody would ever get it.
+func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
+	p, admin := serve(t)
+	locker := dial(t, p.locker("~*", "&*", "+@all", "-pexpire"))
+	for mode := node.Exclusive; mode <= node.Write; mode++ {
+		expectErr(t, "no PEXPIRE", ask(t, locker, of(mode, acquire("a", "me", 1))), node.ErrAuth)
+		if left := p.do("exists", "a", node.HoldKey("a", "me")); left != int64(0) {
+			t.Errorf("%v: a lock or a hold is left", mode)
+		}
+		p.do("flushall")
+	}
+	// With another reader there the lock stays, with its TTL, and this one is not in it.
+	first, second := of(node.Read, acquire("a", "other", 1)), of(node.Read, acquire("a", "me", 2))
+	second.TTL = 2 * first.TTL
+	expect(t, "a reader with the right", ask(t, admin, first), node.Granted)
+	expectErr(t, "no PEXPIRE", ask(t, locker, second), node.ErrAuth)
+	if r := ask(t, admin, inspect("a")); r.State == nil || len(r.State.Fields) != 2 || r.State.TTL > first.TTL {
+		t.Errorf("the node has %+v, %v", r.State, r.Err)
+	}
+	if hold := p.do("exists", node.HoldKey("a", "me")); hold != int64(0) {
+		t.Error("the hold of one that does not read is left")
+	}
+}
+
+// Nor does a queue: nobody would ever remove it.
+func TestQueueWithoutExpiryDoesNotStay(t *testing.T) {
+	p, admin := serve(t)
+	locker := dial(t, p.locker("~*", "&*", "+@all", "-pexpire"))
+	for _, cmd := range []node.Command{acquire("a", "me", 2), release("a", "you", 1)} {
+		cmd.Wait = &node.Wait{Ticket: 1, Waiter: "waiter", PlaceTTL: time.Minute}
+		expect(t, "held", ask(t, admin, acquire("a", "you", 1)), node.Granted)
+		expectErr(t, cmd.Kind.String(), ask(t, locker, cmd), node.ErrAuth)
+		if left := p.do("keys", "redquorum_wait*").([]any); len(left) > 0 {
+			t.Errorf("%v leaves %v", cmd.Kind, left)
+		}
+		p.do("flushall")
 	}
 }

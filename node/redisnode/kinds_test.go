@@ -1,7 +1,6 @@
 package redisnode_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,33 +42,6 @@ func both(cmd node.Command) node.Command {
 	return cmd
 }
 
-func near(t *testing.T, what string, got, want time.Duration) {
-	t.Helper()
-	if got > want || got < want-5*time.Second {
-		t.Errorf("%s: %v, want about %v", what, got, want)
-	}
-}
-
-// Calls are recycled: lists of all lengths, one after another. The rules of nodetest are about the rest of Extend.
-func TestExtendListsOfAllLengths(t *testing.T) {
-	n := connect(t, newServer(t))
-	for _, i := range []int{0, 3, 4} {
-		expect(t, "granted", ask(t, n, acquire(name(i), "me", 1)), node.Granted)
-	}
-	for _, count := range []int{5, 1, 3, 300, 2, 300} {
-		claims := make([]node.Claim, count)
-		for i := range claims {
-			claims[i] = node.Claim{Name: name(i), Owner: "me"}
-		}
-		r := expect(t, "many", ask(t, n, extend(time.Minute, claims...)), node.Done)
-		for i, kept := range r.Kept {
-			if want := i == 0 || i == 3 || i == 4; kept != want {
-				t.Fatalf("%d claims, claim %d: kept %v", count, i, kept)
-			}
-		}
-	}
-}
-
 // A wanted command has a status that it is to come to.
 type wanted struct {
 	node.Command
@@ -82,13 +54,20 @@ func handing(next node.Token, w wanted) wanted {
 	return w
 }
 
+// everything is all that can be done to a free name, with tokens from first on.
+func everything(name string, first node.Token) []wanted {
+	all := []wanted{
+		{acquire(name, "p", first), node.Granted},
+		{extend(time.Minute, claim(name, "p", 0)...), node.Done},
+		{release(name, "p", first), node.Released},
+	}
+	return slices.Concat(all, shared(name, first+1), inLine(name, first+15))
+}
+
 // shared is all that can be done to a free name of readers and writers, with
 // tokens from first on.
 func shared(name string, first node.Token) []wanted {
-	in := func(mode node.Mode, cmd node.Command, want node.Status) wanted {
-		cmd.Mode = mode
-		return wanted{cmd, want}
-	}
+	in := func(mode node.Mode, cmd node.Command, want node.Status) wanted { return wanted{of(mode, cmd), want} }
 	waits := func(patience time.Duration, mode node.Mode, cmd node.Command, want node.Status) wanted {
 		cmd.Wait = &node.Wait{Ticket: 1, Waiter: node.NewWaiter("waiter", 1, mode), PlaceTTL: patience}
 		return in(mode, cmd, want)
@@ -120,8 +99,7 @@ func shared(name string, first node.Token) []wanted {
 // look at a few readers each, remove the dead and are refused because of the living.
 func TestDeadReadersDoNotPileUp(t *testing.T) {
 	p, n := serve(t)
-	redis := p.client(t)
-	ctx := context.Background()
+	redis, ctx := p.client(t), t.Context()
 	const living, dead = 100, 900
 	for i := range living + dead {
 		owner := fmt.Sprint("r", i)
@@ -141,15 +119,6 @@ func TestDeadReadersDoNotPileUp(t *testing.T) {
 		redis.Del(ctx, node.HoldKey("a", fmt.Sprint("r", i)))
 	}
 	expect(t, "all are dead", ask(t, n, of(node.Write, acquire("a", "w", 2))), node.Granted)
-}
-
-// TestNoScriptOfSharedLocks flushes the scripts before each of them.
-func TestNoScriptOfOtherLocks(t *testing.T) {
-	p, n := serve(t)
-	for _, cmd := range append(shared("a", 5), inLine("b", 5)...) {
-		p.do("script", "flush")
-		expect(t, fmt.Sprint(cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), cmd.want)
-	}
 }
 
 // inLine is all that can be done to a free name with tickets, with tokens from
@@ -180,27 +149,25 @@ func inLine(name string, first node.Token) []wanted {
 // TestNothingIsLeftBehind but the fences, and nothing is ever without a TTL.
 func TestNothingIsLeftBehind(t *testing.T) {
 	p, n := serve(t)
-	for _, cmd := range append(shared("a", 5), inLine("b", 5)...) {
+	client := p.client(t)
+	var keys []string
+	for _, cmd := range everything("a", 5) {
 		expect(t, fmt.Sprint(cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), cmd.want)
+		keys = client.Keys(t.Context(), "*").Val()
 		if cmd.Waiting().Queued() && cmd.want == node.Granted {
-			if keys := p.client(t).Keys(t.Context(), node.PlaceKey("b", cmd.Wait.Waiter)).Val(); len(keys) > 0 {
-				t.Errorf("granted, and the place is still there: %v", keys)
-			}
-			if err := p.client(t).ZScore(t.Context(), node.QueueKey("b"), cmd.Wait.Waiter).Err(); err == nil {
-				t.Error("granted, and still in the queue")
+			if slices.Contains(keys, node.PlaceKey("a", cmd.Wait.Waiter)) || client.ZScore(t.Context(), node.QueueKey("a"), cmd.Wait.Waiter).Err() == nil {
+				t.Errorf("granted, and %s is still in the queue", cmd.Wait.Waiter)
 			}
 		}
-		for _, key := range p.client(t).Keys(t.Context(), "*").Val() {
-			if ttl := p.client(t).PTTL(t.Context(), key).Val(); ttl <= 0 {
+		for _, key := range keys {
+			if ttl := client.PTTL(t.Context(), key).Val(); ttl <= 0 {
 				t.Errorf("%q has a TTL of %v", key, ttl)
 			}
 		}
 	}
-	keys := p.client(t).Keys(t.Context(), "*").Val()
 	slices.Sort(keys)
 	// A break does not look for the readers' holds, which expire.
-	want := []string{node.FenceKey("a"), node.FenceKey("b"), node.ReadersKey("a"), node.HoldKey("a", "r")}
-	slices.Sort(want)
+	want := slices.Sorted(slices.Values([]string{node.FenceKey("a"), node.ReadersKey("a"), node.HoldKey("a", "r")}))
 	if !slices.Equal(keys, want) {
 		t.Errorf("left are %q, want %q", keys, want)
 	}
@@ -232,49 +199,35 @@ func TestImpossibleCommands(t *testing.T) {
 	}
 }
 
-// TestNoScript flushes the scripts under the node's feet, for single commands
-// and for pipelines.
+// A new server gets each script as text, once. Later the scripts are flushed under the node's feet, for single
+// commands and for pipelines.
 func TestNoScript(t *testing.T) {
 	p, n := serve(t)
-	token := node.Token(0)
+	token := node.Token(100)
+	for _, flush := range []bool{false, true} {
+		for _, cmd := range everything("a", token) {
+			if flush {
+				p.do("script", "flush")
+			}
+			expect(t, fmt.Sprint(cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), cmd.want)
+		}
+		if text, _ := p.do("info", "errorstats").(string); !flush && strings.Contains(text, "NOSCRIPT") {
+			t.Error(text)
+		}
+		token *= 2
+	}
 	for range 5 {
 		token++
-		expect(t, "acquire", ask(t, n, acquire("a", "me", token)), node.Granted)
-		p.do("script", "flush")
-		expect(t, "release", ask(t, n, release("a", "me", token)), node.Released)
-		expect(t, "inspect", ask(t, n, inspect("a")), node.Done)
-		for _, step := range []struct {
-			command func(name, owner string, token node.Token) node.Command
-			want    node.Status
-		}{{acquire, node.Granted}, {release, node.Released}} {
+		for _, cmd := range []wanted{{acquire("", "me", token), node.Granted}, {release("", "me", token), node.Released}} {
 			p.do("script", "flush")
 			var cmds []node.Command
 			for i := range 100 {
-				cmds = append(cmds, step.command(name(i), "me", token))
+				cmd.Claims = claim(name(i), "me", token)
+				cmds = append(cmds, cmd.Command)
 			}
-			for i, r := range submitAll(n, cmds) {
-				expect(t, name(i), r, step.want)
+			for i, r := range submit(n, cmds...)() {
+				expect(t, name(i), r, cmd.want)
 			}
 		}
-	}
-}
-
-func withDeadline(cmd node.Command) node.Command {
-	cmd.Deadline = after(10 * time.Second)
-	return cmd
-}
-
-// A new server gets each script as text, once.
-func TestNewServerIsGivenEachScript(t *testing.T) {
-	p, n := serve(t)
-	for i, cmd := range []node.Command{{}, {Mode: node.Read}, {Mode: node.Write}, {Wait: &node.Wait{Ticket: 1, Waiter: "w"}}} {
-		for _, kind := range []node.Kind{node.Acquire, node.Release} {
-			cmd.Kind, cmd.TTL, cmd.Claims = kind, time.Second, claim("x", "o", node.Token(10+i))
-			want := map[node.Kind]node.Status{node.Acquire: node.Granted, node.Release: node.Released}[kind]
-			expect(t, fmt.Sprint(kind, cmd.Mode), ask(t, n, cmd), want)
-		}
-	}
-	if text, _ := p.do("info", "errorstats").(string); strings.Contains(text, "NOSCRIPT") {
-		t.Error(text)
 	}
 }

@@ -2,6 +2,7 @@ package redisnode_test
 
 import (
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -69,27 +70,6 @@ func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
 	}
 }
 
-// A node must not count from what it cannot know.
-func TestAPromotedServerThatDoesNotListItsReplicas(t *testing.T) {
-	tests.NeedLong(t)
-	t.Parallel()
-	source, p, other := newReplicated(t), newReplicated(t), newReplicated(t)
-	p.allow("on", "nopass", "resetkeys", "~*", "resetchannels", "-@all", "+info", "+ping", "+eval", "+evalsha", "+exists",
-		"+get", "+type", "+pttl", "+zrange", "+hgetall", "+zcount")
-	follow(p, source)
-	p.do("replicaof", "no", "one")
-	follow(other, p)
-	eventually(t, "an old connection to a replica", func() bool {
-		list, _ := p.do("client", "list", "type", "replica").(string)
-		return connectedFor(list) >= 3
-	})
-	since := after(0)
-	r := ask(t, dial(t, "redis://locker:x@"+p.addr), acquire("a", "me", 1))
-	if r.Life == nil || r.Life.Born < since {
-		t.Errorf("answered %+v", r)
-	}
-}
-
 // newPair starts a cluster of one master and its replica.
 func newPair(t *testing.T) (master, replica *process) {
 	t.Helper()
@@ -130,11 +110,7 @@ func TestATakeoverInAClusterBeginsALife(t *testing.T) {
 	since := after(0)
 	takeOver(master, replica)
 	id := infoField(replica, "server", "run_id")
-	var f flood
-	for i := range 300 {
-		f.submit(n, i, withDeadline(inspect("a")))
-	}
-	for i, r := range f.wait() {
+	for i, r := range submit(n, slices.Repeat([]node.Command{inspect("a")}, 300)...)() {
 		if r.Err != nil || r.Life.ID != id || r.Life.Born < since {
 			t.Fatalf("reply %d is %+v, of %+v", i, r, r.Life)
 		}

@@ -73,6 +73,13 @@ func (p *process) allow(rules ...any) {
 	p.do(append([]any{"acl", "setuser", "locker"}, rules...)...)
 }
 
+// locker makes a user with these rules alone, and returns the URL with which it connects.
+func (p *process) locker(rules ...any) (url string) {
+	p.t.Helper()
+	p.allow(append([]any{"reset", "on", ">s3cret"}, rules...)...)
+	return "redis://locker:s3cret@" + p.addr
+}
+
 func (p *process) rulesChannels() bool {
 	return !strings.HasPrefix(infoField(p, "server", "redis_version"), "6.0.")
 }
@@ -162,29 +169,29 @@ var system = clock.System()
 
 func after(d time.Duration) clock.Instant { return system.Now().Add(d) }
 
-// ask submits a command and waits for its reply, which it demands to come once
-// and in time.
+// submit submits commands, those without a deadline with ten seconds, and returns what waits for their replies.
+func submit(n node.Node, cmds ...node.Command) (wait func() []node.Reply) {
+	replies := make([]node.Reply, len(cmds))
+	var open sync.WaitGroup
+	for i, cmd := range cmds {
+		if cmd.Deadline == 0 {
+			cmd.Deadline = after(10 * time.Second)
+		}
+		if cmd.Retention == 0 {
+			cmd.Retention = time.Hour
+		}
+		open.Add(1)
+		n.Submit(cmd, func(r node.Reply) { replies[i] = r; open.Done() })
+	}
+	return func() []node.Reply { open.Wait(); return replies }
+}
+
+// ask submits a command and waits for its reply, which it demands to be one.
 func ask(t testing.TB, n node.Node, cmd node.Command) node.Reply {
 	t.Helper()
-	if cmd.Deadline == 0 {
-		cmd.Deadline = after(5 * time.Second)
-	}
-	if cmd.Retention == 0 {
-		cmd.Retention = time.Hour
-	}
-	replies := make(chan node.Reply, 2)
-	n.Submit(cmd, func(r node.Reply) { replies <- r })
-	var r node.Reply
-	select {
-	case r = <-replies:
-	case <-time.After(cmd.Deadline.Sub(system.Now()) + 3*time.Second):
-		t.Fatalf("%v: no reply after the deadline", cmd.Kind)
-	}
+	r := submit(n, cmd)()[0]
 	if (r.Err != nil) != (r.Status == node.Unknown) {
 		t.Fatalf("%v: status %v with error %v", cmd.Kind, r.Status, r.Err)
-	}
-	if len(replies) > 0 {
-		t.Fatalf("%v: replied twice", cmd.Kind)
 	}
 	return r
 }
@@ -213,48 +220,7 @@ func extend(ttl time.Duration, claims ...node.Claim) node.Command {
 	return node.Command{Kind: node.Extend, Claims: claims, TTL: ttl}
 }
 
-// A flood submits many commands and collects what comes back.
-type flood struct {
-	wg      sync.WaitGroup
-	mu      sync.Mutex
-	replies []node.Reply
-	order   []int
-}
-
-func (f *flood) submit(n node.Node, i int, cmd node.Command) {
-	f.wg.Add(1)
-	if cmd.Retention == 0 {
-		cmd.Retention = time.Hour
-	}
-	n.Submit(cmd, func(r node.Reply) {
-		f.mu.Lock()
-		f.replies = append(f.replies, r)
-		f.order = append(f.order, i)
-		f.mu.Unlock()
-		f.wg.Done()
-	})
-}
-
-// wait waits for all replies, and returns them by the number of their submits.
-func (f *flood) wait() []node.Reply {
-	f.wg.Wait()
-	replies := make([]node.Reply, len(f.order))
-	for at, i := range f.order {
-		replies[i] = f.replies[at]
-	}
-	return replies
-}
-
 func name(i int) string { return fmt.Sprintf("name-%d", i) }
-
-// submitAll submits commands at once, and returns their replies.
-func submitAll(n node.Node, cmds []node.Command) []node.Reply {
-	var f flood
-	for i, cmd := range cmds {
-		f.submit(n, i, withDeadline(cmd))
-	}
-	return f.wait()
-}
 
 // infoField reads one field of INFO.
 func infoField(p *process, section, field string) string {

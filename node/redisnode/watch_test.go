@@ -57,37 +57,6 @@ func TestWatchSharesOneConnection(t *testing.T) {
 	}
 }
 
-func TestWatchOutlivesItsConnection(t *testing.T) {
-	p, n := serve(t)
-	a, b := listen(t, n, "a"), listen(t, n, "b")
-	for range 3 {
-		beforeA, beforeB := a.wakes.Load(), b.wakes.Load()
-		p.do("client", "kill", "type", "pubsub")
-		a.next(t, "a subscribed again", beforeA)
-		b.next(t, "b subscribed again", beforeB)
-		beforeA = a.wakes.Load()
-		p.do("publish", node.Channel("a"), "0")
-		a.next(t, "a woken by a message", beforeA)
-	}
-	before := a.wakes.Load()
-	p.restart()
-	a.next(t, "subscribed again after a restart", before)
-}
-
-// TestWatchHungServer has a connection that is open and dead: only its silence
-// tells.
-func TestWatchHungServer(t *testing.T) {
-	tests.NeedLong(t)
-	t.Parallel()
-	p, n := serve(t)
-	a := listen(t, n, "a")
-	p.freeze()
-	time.Sleep(6 * time.Second)
-	before := a.wakes.Load()
-	p.thaw()
-	a.next(t, "subscribed again after a hang", before)
-}
-
 func TestUnsubscribe(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -149,10 +118,12 @@ func TestStopIsFinal(t *testing.T) {
 func TestForbiddenChannel(t *testing.T) {
 	p := newServer(t)
 	p.needChannelRules()
-	p.allow("on", ">pw", "resetchannels", "~*", "+@all", "&redisson_lock__channel:{nightly*")
+	o, err := redisnode.ParseURL(p.locker("resetchannels", "~*", "+@all", "&redisson_lock__channel:{nightly*"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var said safeBuffer
-	n := wrap(t, redis.NewClient(&redis.Options{Addr: p.addr, Username: "locker", Password: "pw"}),
-		redisnode.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	n := wrap(t, redis.NewClient(o), redisnode.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	daily, nightly := make(chan bool, 1000), make(chan bool, 1000)
 	stop := n.Watch("daily", node.Exclusive, func() { daily <- true })
 	defer stop()
