@@ -8,6 +8,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/lives"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
@@ -28,7 +29,7 @@ type link struct {
 	conn    uint32 // counts connections
 	life    int    // of the server at the other end
 	first   int    // the first life of it that the client met
-	lives   node.LifeTracker
+	lives   lives.Tracker
 	scripts uint8 // kinds whose script this connection has sent as text
 	pending []*message
 	waiting []*message // until there is a connection
@@ -98,9 +99,9 @@ type message struct {
 	plain  textbook.Op
 	reply  func(node.Reply)
 
-	life     int         // of the server, when it was sent; in the answer to a handshake, its present one, or 0: refused
-	uptime   node.Uptime // in the answer to a handshake
-	replid   string      // likewise
+	life     int          // of the server, when it was sent; in the answer to a handshake, its present one, or 0: refused
+	uptime   lives.Uptime // in the answer to a handshake
+	replid   string       // likewise
 	result   node.Reply
 	noScript bool
 
@@ -383,7 +384,7 @@ func (l *link) connected(m *message) {
 	l.phase, l.refused, l.pause, l.dialAt = warm, false, 0, 0
 	l.life, l.warmed = m.life, l.w.now
 	l.meet()
-	l.lives.Handshake([]node.Uptime{m.uptime}, l.c.Now())
+	l.lives.Handshake([]lives.Uptime{m.uptime}, l.c.Now())
 	l.replid = m.replid
 	l.demoted = false
 	for _, m := range l.waiting {

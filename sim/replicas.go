@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
-	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/internal/lives"
 )
 
 // This file has servers that are a primary and its replicas; site.go has the client's side.
@@ -300,7 +300,7 @@ func (s *server) answers(m *message) {
 }
 
 // promotion adds to a server's run_id and uptime whether it was promoted, and how long ago at least.
-func (s *server) promotion(up *node.Uptime) {
+func (s *server) promotion(up *lives.Uptime) {
 	if !s.promoted || s.follows != nil {
 		return
 	}

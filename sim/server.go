@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/lives"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/sim/internal/textbook"
@@ -167,7 +168,7 @@ func (s *server) execute(m *message) {
 	case m.hello:
 		up := s.time()/1000 - s.wallAt/1000 // as Redis does: two times of day, each cut to seconds
 		s.scripts |= plainScripts           // that a textbook client sends when it connects
-		m.life, m.uptime = s.life, node.Uptime{ID: s.runID, Up: time.Duration(up) * time.Second}
+		m.life, m.uptime = s.life, lives.Uptime{ID: s.runID, Up: time.Duration(up) * time.Second}
 		m.replid = s.replid
 		s.promotion(&m.uptime)
 		l.carry(toClient, m, evReply)

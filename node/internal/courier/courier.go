@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/lives"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -88,9 +89,9 @@ type server struct {
 	replication *replication // of the present link, nil if there is none
 	away        bool         // too few replicas are there: it is not worth to wait for them
 
-	lives   node.LifeTracker // used only by the goroutine that handles replies
-	demoted bool             // likewise: a server has answered as a replica, since the handshake
-	answers []unanswered     // likewise
+	lives   lives.Tracker // used only by the goroutine that handles replies
+	demoted bool          // likewise: a server has answered as a replica, since the handshake
+	answers []unanswered  // likewise
 }
 
 // Options are those of redisnode.

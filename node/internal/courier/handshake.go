@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/lives"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -67,7 +68,7 @@ func (s *server) handshake(texts []string) (*node.Life, error) {
 
 // uptimes returns the uptimes in the INFO texts of all servers, or nothing if one has no
 // run_id.
-func uptimes(texts []string) (all []node.Uptime) {
+func uptimes(texts []string) (all []lives.Uptime) {
 	for _, text := range texts {
 		u := parseInfo(text)
 		if u.ID == "" || u.Up < 0 {
@@ -99,8 +100,8 @@ func isRunID(id string) bool {
 // and at its promotion it has drawn a replid and closed the connections to its own
 // replicas. So it has been a master for at least as long as the oldest of these has been
 // open. (Since Redis 7 a master that has restarted from a file has a replid2, too.)
-func parseInfo(text string) node.Uptime {
-	u := node.Uptime{Up: -1}
+func parseInfo(text string) lives.Uptime {
+	u := lives.Uptime{Up: -1}
 	replid, replid2 := "", ""
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)

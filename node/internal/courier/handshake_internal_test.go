@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/lives"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -33,7 +34,7 @@ func promotedText(id string, uptime int, replid, replid2 string, ages ...int) st
 
 // TestLifeTracker follows the lives behind a node through its handshakes.
 func TestLifeTracker(t *testing.T) {
-	var c node.LifeTracker
+	var c lives.Tracker
 	at := func(seconds float64) clock.Instant { return clock.Instant(seconds * float64(time.Second)) }
 	for _, step := range []struct {
 		what    string

@@ -1,4 +1,5 @@
-package node
+// Package lives learns from what servers say of themselves since when they live.
+package lives
 
 import (
 	"math"
@@ -7,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
 )
 
 // An Uptime is what a server says of its life: its run_id, and how long it has run, in
@@ -23,11 +25,11 @@ type Uptime struct {
 	Master time.Duration
 }
 
-// A LifeTracker knows the lives of the servers behind a node: of one server, or of all
-// masters of a cluster. The zero LifeTracker knows nothing. Its methods must not be called
+// A Tracker knows the lives of the servers behind a node: of one server, or of all
+// masters of a cluster. The zero Tracker knows nothing. Its methods must not be called
 // at the same time.
-type LifeTracker struct {
-	life    *Life
+type Tracker struct {
+	life    *node.Life
 	born    []origin      // those of the servers, as of the last handshake
 	contact clock.Instant // when a reply of life came last
 }
@@ -39,22 +41,22 @@ type origin struct {
 }
 
 // Life returns the present life, or nil.
-func (t *LifeTracker) Life() *Life { return t.life }
+func (t *Tracker) Life() *node.Life { return t.life }
 
 // Answered notes that the present life has answered a command.
-func (t *LifeTracker) Answered(now clock.Instant) { t.contact = now }
+func (t *Tracker) Answered(now clock.Instant) { t.contact = now }
 
 // Invalidate notes that a server behind the node is or was a replica. When it is a
 // master again it may have lost everything, with the same run_id. So at the next handshake
 // a new life begins.
-func (t *LifeTracker) Invalidate() { t.born = nil }
+func (t *Tracker) Invalidate() { t.born = nil }
 
 // Handshake takes what all servers said at now, and returns the life that they make
 // together, which is as old as the youngest. If they said nothing it forgets everything and
 // returns nil.
-func (t *LifeTracker) Handshake(servers []Uptime, now clock.Instant) *Life {
+func (t *Tracker) Handshake(servers []Uptime, now clock.Instant) *node.Life {
 	if len(servers) == 0 {
-		*t = LifeTracker{}
+		*t = Tracker{}
 		return nil
 	}
 	born := make([]origin, 0, len(servers))
@@ -67,7 +69,7 @@ func (t *LifeTracker) Handshake(servers []Uptime, now clock.Instant) *Life {
 		latest = max(latest, at)
 	}
 	slices.Sort(ids)
-	t.life = &Life{ID: strings.Join(ids, "+"), Born: latest}
+	t.life = &node.Life{ID: strings.Join(ids, "+"), Born: latest}
 	t.born = born
 	t.contact = now
 	return t.life
@@ -84,7 +86,7 @@ func (t *LifeTracker) Handshake(servers []Uptime, now clock.Instant) *Life {
 // If a life seems to begin before the last answer of the life before it, the server has not
 // restarted. Either another server has taken over, with a copy that may lack the newest
 // locks, or the server's clock was set. In both cases nothing older than now is trusted.
-func (t *LifeTracker) judge(s Uptime, now clock.Instant) clock.Instant {
+func (t *Tracker) judge(s Uptime, now clock.Instant) clock.Instant {
 	for _, before := range t.born {
 		if before.id == s.ID && (s.Promoted == "" || s.Promoted == before.promoted) {
 			return before.at
