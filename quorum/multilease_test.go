@@ -8,11 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -367,41 +365,6 @@ func TestBadParts(t *testing.T) {
 		}
 		equal(t, w.sent[0].Load(), 0, "commands were sent")
 	})
-}
-
-// Two deployments of real servers; one dies under the MultiLease.
-func TestRealJoint(t *testing.T) {
-	tests.NeedLong(t)
-	t.Parallel()
-	all := servers(t, 6)
-	o := quorum.Options{Lease: 3 * time.Second}
-	locker := func(from int) *quorum.Locker { return connect(t, all[from:from+3], o) }
-	parts := []quorum.Member{{Locker: locker(0), Name: "x"}, {Locker: locker(3), Name: "y"}}
-	others := []quorum.Member{{Locker: locker(3), Name: "y"}, {Locker: locker(0), Name: "x"}}
-	var wg sync.WaitGroup
-	var inside atomic.Int64
-	for _, p := range [][]quorum.Member{parts, others, parts, others} {
-		wg.Go(func() {
-			for range 25 {
-				err := quorum.DoAll(background, p, func(context.Context, *quorum.MultiLease) error {
-					equal(t, inside.Add(1), 1, "inside")
-					inside.Add(-1)
-					return nil
-				})
-				expect(t, err, nil)
-			}
-		})
-	}
-	wg.Wait()
-	j := must[*quorum.MultiLease](t)(quorum.LockAll(background, parts))
-	for _, s := range all[3:] {
-		s.Kill()
-	}
-	<-j.Context().Done()
-	matches(t, context.Cause(j.Context()), quorum.ErrLost, node.ErrUnreachable)
-	expect(t, errorOf(others[1].Locker.TryLock(background, "x")), quorum.ErrHeld, "the other deployment")
-	expect(t, j.Unlock(background), quorum.ErrNotHeld)
-	unlock(t, lock(t, others[1].Locker, "x"))
 }
 
 // Members are not waited for behind somebody who waits for one that is held.

@@ -270,24 +270,6 @@ func TestJointOfNames(t *testing.T) {
 	})
 }
 
-// Real servers: two names at a time, of three, by processes that disagree about
-// the order.
-func TestRealNames(t *testing.T) {
-	all := servers(t, 3)
-	c := newContest(t)
-	for task := range 4 {
-		l := connect(t, all, quorum.Options{})
-		i := 0
-		c.task(20, func() (held, error) {
-			x, y := (task+i)%3, (task+2*i+1)%3
-			i++
-			return l.Lock(background, fmt.Sprint("name", x), quorum.WithNames(fmt.Sprint("name", y)))
-		}, always(0))
-	}
-	c.wait(time.Minute)
-	eventually(t, "no key is left", func() bool { return keys(t, all, "name?") == 0 }) // before their leases are over
-}
-
 // A waiter for two names that others are busy with has its turns on real servers, too.
 func TestRealNamesHaveTheirTurns(t *testing.T) {
 	tests.NeedLong(t)

@@ -160,21 +160,3 @@ func TestNeedCountsAtUnlock(t *testing.T) {
 		unlock(t, tryLock(t, l, "x"))
 	})
 }
-
-// A real server that is killed keeps those who need all from the lock, and no
-// others.
-func TestRealNeed(t *testing.T) {
-	all := servers(t, 3)
-	most, every := connect(t, all, quorum.Options{}), connect(t, all, quorum.Options{Quorum: 3})
-	lease := lock(t, every, "x")
-	taken(t, most, "x")
-	unlock(t, lease)
-	all[2].Kill()
-	matches(t, errorOf(every.TryLock(background, "x")), quorum.ErrNoQuorum, node.ErrUnreachable)
-	unlock(t, lock(t, most, "x"))
-	succeed(t, all[2].Restart(true))
-	eventually(t, "a lock on all nodes", func() bool {
-		lease, err := every.TryLock(background, "x")
-		return err == nil && lease.Unlock(background) == nil
-	})
-}

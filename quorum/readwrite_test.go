@@ -231,33 +231,6 @@ func TestWriterThatGaveUpIsForgotten(t *testing.T) {
 	})
 }
 
-// Readers and writers of many processes, in random order: writers are alone, and
-// everybody is served.
-func TestReadersAndWritersAtRandom(t *testing.T) {
-	for seed := range uint64(8) {
-		inWorld(t, 5, func(w *world) {
-			w.delay(400*time.Microsecond, 400*time.Microsecond)
-			c := newContest(t)
-			for i := range uint64(5) {
-				l := w.locker(quorum.Options{})
-				for k := range uint64(3) {
-					rnd := rand.New(rand.NewPCG(seed, 10*i+k))
-					c.task(10, func() (held, error) {
-						mode := read
-						if rnd.IntN(3) == 0 {
-							mode = write
-						}
-						return l.Lock(background, "x", mode)
-					}, func() time.Duration { return time.Duration(rnd.IntN(5)) * time.Millisecond })
-				}
-			}
-			c.wait(50 * time.Millisecond)
-			atLeast(t, c.together, 3, "readers at once")
-			equal(t, w.locked("x"), 0, "nodes have the key")
-		})
-	}
-}
-
 // Readers who are near and come and go quickly do not outdate the tokens of those
 // who are far.
 func TestFarReadersAreServed(t *testing.T) {
@@ -356,45 +329,23 @@ func TestWriterBesideItsOwnReaderKeepsOthersOut(t *testing.T) {
 	})
 }
 
-// Real servers: readers and writers of several Lockers; some of them are cut off.
-func TestRealReadersAndWriters(t *testing.T) {
+// On real servers a downgrade lets in a reader that waits elsewhere, and is reported.
+func TestRealDowngrade(t *testing.T) {
 	all := servers(t, 3)
-	c := newContest(t)
-	for i := range 4 {
-		l := connect(t, all, quorum.Options{})
-		for k := range 3 {
-			n := 0
-			c.task(20, func() (held, error) {
-				mode := read
-				if n++; (i+k+n)%4 == 0 {
-					mode = write
-				}
-				return l.Lock(background, "x", mode)
-			}, always(time.Millisecond))
-		}
-	}
-	c.wait(time.Minute)
-	eventually(t, "no key is left", func() bool { return keys(t, all, "x")+keys(t, all, "{x}:*") == 0 })
-
-	// A downgrade lets in who waits elsewhere.
 	a, b := connect(t, all, quorum.Options{}), connect(t, all, quorum.Options{})
-	outer := lock(t, a, "x", write)
-	inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read, reentry))
+	outer, inner := writesAndReads(t, a)
 	waited := async(func() error {
 		return b.Do(background, "x", func(context.Context, *quorum.Lease) error { return nil }, read)
 	})
-	eventually(t, "a reader that waits", func() bool {
-		return keys(t, all, node.QueueKey("x")) == len(all)
-	})
-	start := time.Now()
+	eventually(t, "a reader that waits", func() bool { return keys(t, all, node.QueueKey("x")) == len(all) })
 	unlock(t, outer)
 	expect(t, <-waited, nil)
-	t.Logf("the reader came in %v after the downgrade", time.Since(start))
 	report := must[*quorum.Report](t)(b.Inspect(background, "x"))
 	if report.Mode != node.Read || !slices.Equal(report.Owners, []string{inner.Owner()}) {
 		t.Errorf("%+v", report)
 	}
 	unlock(t, inner)
+	eventually(t, "no key is left", func() bool { return keys(t, all, "x")+keys(t, all, "{x}:*") == 0 })
 }
 
 // A report says that a name is held for reading as soon as a majority does, as then readers get it.

@@ -3,8 +3,6 @@ package quorum_test
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -15,7 +13,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The code of this file stands for Redisson: it does what Redisson's locks do on a
+// The code of this file stands for Redisson: it does what Redisson's plain locks do on a
 // server, with the same keys and arguments in the same order, rewritten from their
 // published behavior.
 
@@ -45,16 +43,6 @@ var (
 		end
 		redis.call('SET', KEYS[3], result, 'PX', ARGV[5])
 		return result`)
-	// KEYS locks...; ARGV lease ms, owners...: for each 1 or 0.
-	javaRenew = redis.NewScript(`
-		local kept = {}
-		for i, key in ipairs(KEYS) do
-			kept[i] = 0
-			if redis.call('HEXISTS', key, ARGV[i + 1]) == 1 then
-				kept[i] = redis.call('PEXPIRE', key, ARGV[1])
-			end
-		end
-		return kept`)
 	// KEYS lock, channel; ARGV message, publish verb: 1 if there was a lock.
 	javaForce = redis.NewScript(`
 		if redis.call('DEL', KEYS[1]) == 0 then return 0 end
@@ -75,22 +63,7 @@ var (
 		if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then return 0 end
 		redis.call('DEL', KEYS[1])
 		return 1`)
-
-	// Those of readers and writers say themselves what they take and return.
-	javaRead        = javaScript("read")
-	javaReadUnlock  = javaScript("read_unlock")
-	javaWrite       = javaScript("write")
-	javaWriteUnlock = javaScript("write_unlock")
 )
-
-// javaScript returns a script that package redisnode tries, too.
-func javaScript(name string) *redis.Script {
-	text, err := os.ReadFile(filepath.Join("..", "node", "redisnode", "testdata", "redisson", name+".lua"))
-	if err != nil {
-		panic(err)
-	}
-	return redis.NewScript(string(text))
-}
 
 // A java is one thread of a Java program, on one server.
 type java struct {
@@ -140,29 +113,6 @@ func (j *java) unlockAgain(name string) int64 {
 		0, 30000, j.owner, "PUBLISH", 16000))
 }
 
-func (j *java) holds(name string) string { return "{" + name + "}:" + j.owner + ":rwlock_timeout" }
-
-func (j *java) read(name string, lease time.Duration) int64 {
-	j.t.Helper()
-	return j.number(javaRead.Run(background, j.client, []string{name, j.holds(name)}, lease.Milliseconds(), j.owner, j.owner+":write"))
-}
-
-func (j *java) readUnlock(name string) int64 {
-	j.t.Helper()
-	return j.number(javaReadUnlock.Run(background, j.client,
-		[]string{name, "redisson_rwlock:{" + name + "}", j.holds(name), "{" + name + "}"}, 0, j.owner))
-}
-
-func (j *java) write(name string, lease time.Duration) int64 {
-	j.t.Helper()
-	return j.number(javaWrite.Run(background, j.client, []string{name}, lease.Milliseconds(), j.owner+":write"))
-}
-
-func (j *java) writeUnlock(name string) int64 {
-	j.t.Helper()
-	return j.number(javaWriteUnlock.Run(background, j.client, []string{name, "redisson_rwlock:{" + name + "}"}, 1, 30000, j.owner+":write"))
-}
-
 func (j *java) ttl(name string) time.Duration {
 	j.t.Helper()
 	return must[time.Duration](j.t)(j.client.PTTL(background, name).Result())
@@ -177,15 +127,8 @@ func (j *java) fields(name string) map[string]string {
 // listen subscribes to name's channel and returns its messages.
 func (j *java) listen(name string) <-chan *redis.Message {
 	j.t.Helper()
-	return j.listenTo("redisson_lock__channel:{" + name + "}")
-}
-
-func (j *java) listenTo(channel string) <-chan *redis.Message {
-	j.t.Helper()
-	sub := j.client.Subscribe(background, channel)
-	if _, err := sub.Receive(background); err != nil {
-		j.t.Fatal(err)
-	}
+	sub := j.client.Subscribe(background, node.Channel(name))
+	succeed(j.t, errorOf(sub.Receive(background)))
 	j.t.Cleanup(func() { _ = sub.Close() })
 	return sub.Channel()
 }

@@ -5,30 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The tests of this file share locks with Redisson, as redisson_java_test.go has it.
-
-// Case 1: the names of the other keys of a lock.
-func TestRedissonNames(t *testing.T) {
-	for name, want := range map[string]string{
-		"foo":    "redisson_lock__channel:{foo}",
-		"a{b}c":  "redisson_lock__channel:a{b}c",
-		"x{y":    "redisson_lock__channel:x{y",
-		"orders": "redisson_lock__channel:{orders}",
-	} {
-		if got := node.Channel(name); got != want {
-			t.Errorf("channel of %q is %q, want %q", name, got, want)
-		}
-	}
-}
+// The tests of this file share plain locks with Redisson, as redisson_java_test.go has it. Package redisnode has readers
+// and writers, and quorum/redisson what several servers, renewals and Redisson itself add.
 
 // Case 2: exclusion both ways, and the layout.
 func TestRedissonExclusion(t *testing.T) {
@@ -154,32 +141,6 @@ func TestRedissonLatchReplay(t *testing.T) {
 	unlock(t, lease)
 }
 
-// Case 8: renewal on either side.
-func TestRedissonRenewal(t *testing.T) {
-	tests.NeedLong(t)
-	all := servers(t, 1)
-	l, j := connect(t, all, quorum.Options{Lease: 900 * time.Millisecond}), newJava(t, all[0], 1)
-	j.acquire("mine", 30*time.Second)
-	kept, err := javaRenew.Run(background, j.client, []string{"mine", "other"}, 30000, j.owner, "nobody").Int64Slice()
-	if err != nil || len(kept) != 2 || kept[0] != 1 || kept[1] != 0 {
-		t.Errorf("Java's renewal: %v %v", kept, err)
-	}
-	lease := must[*quorum.Lease](t)(l.Lock(background, "foo"))
-	time.Sleep(1200 * time.Millisecond)
-	if lease.Remaining() == 0 || len(j.fields("foo")) != 1 {
-		t.Error("Go did not renew")
-	}
-	kept, err = javaRenew.Run(background, j.client, []string{"foo"}, 30000, j.owner).Int64Slice()
-	if err != nil || kept[0] != 0 || j.ttl("foo") > 900*time.Millisecond {
-		t.Errorf("Java renewed Go's lock: %v %v, %v left", kept, err, j.ttl("foo"))
-	}
-	j.client.Del(background, "foo")
-	start := time.Now()
-	<-lease.Context().Done()
-	atMost(t, time.Since(start), 300*time.Millisecond+quorum.Defaults().Timeout, "Go noticed after")
-	equal(t, len(j.fields("foo")), 0, "the renewal made the key again")
-}
-
 // Case 9: leases that end by themselves.
 func TestRedissonExpiry(t *testing.T) {
 	l, j, _ := shop(t)
@@ -236,42 +197,6 @@ func TestRedissonOddKeys(t *testing.T) {
 	unlock(t, lease)
 }
 
-// Case 13: a reply that is lost after the command was executed, of an acquire
-// and of a release.
-func TestRedissonLostReply(t *testing.T) {
-	t.Parallel()
-	s := servers(t, 1)[0]
-	p := newMute(t, s.Addr())
-	nodes, err := redisnode.Dial("redis://" + p.listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{NoRestartGuard: true}))
-	defer l.Close()
-	j := newJava(t, s, 1)
-
-	lease := must[*quorum.Lease](t)(l.Lock(background, "warm up"))
-	unlock(t, lease)
-	p.setMute(true)
-	if _, err := l.TryLock(background, "foo"); !errors.Is(err, quorum.ErrNoQuorum) {
-		t.Fatalf("without a reply: %v", err)
-	}
-	p.setMute(false)
-	eventually(t, "the unheard grant is released", func() bool { return len(j.fields("foo")) == 0 })
-
-	lease = must[*quorum.Lease](t)(l.Lock(background, "foo"))
-	p.setMute(true)
-	expect(t, lease.Unlock(background), quorum.ErrNoQuorum, "an unlock without a reply")
-	equal(t, j.acquire("foo", 30*time.Second), none, "after it Java got")
-	p.setMute(false)
-	next := must[*quorum.Lease](t)(l.Lock(background, "by the way"))
-	defer next.Unlock(background)
-	time.Sleep(200 * time.Millisecond) // the release is repeated meanwhile
-	if f := j.fields("foo"); f[j.owner] != "1" {
-		t.Errorf("Java's lock is now %v", f)
-	}
-}
-
 // Case 14: the tokens of a fenced lock of Java are its own row, which Go's do not
 // continue, and which stays when the lock goes.
 func TestRedissonFenced(t *testing.T) {
@@ -300,4 +225,55 @@ func TestRedissonFenced(t *testing.T) {
 	equal(t, acquire(other), [2]int64{-1, 3}, "after Go Java got")
 	j.client.Del(background, "foo")
 	equal(t, acquire(j), [2]int64{-1, 4}, "after the lock was deleted Java got")
+}
+
+// Case 13: a reply that is lost after the command was executed, of an acquire and of a release.
+func TestRedissonLostReply(t *testing.T) {
+	t.Parallel()
+	s := servers(t, 1)[0]
+	nodes, err := redisnode.Dial(s.URL())
+	succeed(t, err)
+	var mute atomic.Bool
+	l := must[*quorum.Locker](t)(quorum.New([]node.Node{link{nodes[0], func(cmd node.Command, reply func(node.Reply)) {
+		nodes[0].Submit(cmd, func(r node.Reply) {
+			if mute.Load() {
+				r = node.Reply{Err: node.ErrTimeout}
+			}
+			reply(r)
+		})
+	}}}, quorum.Options{NoRestartGuard: true}))
+	defer l.Close()
+	j := newJava(t, s, 1)
+
+	mute.Store(true)
+	expect(t, errorOf(l.TryLock(background, "foo")), quorum.ErrNoQuorum, "without a reply")
+	mute.Store(false)
+	eventually(t, "the unheard grant is released", func() bool { return len(j.fields("foo")) == 0 })
+
+	lease := lock(t, l, "foo")
+	mute.Store(true)
+	expect(t, lease.Unlock(background), quorum.ErrNoQuorum, "an unlock without a reply")
+	equal(t, j.acquire("foo", 30*time.Second), none, "after it Java got")
+	mute.Store(false)
+	defer unlock(t, lock(t, l, "by the way"))
+	time.Sleep(200 * time.Millisecond) // the release is repeated meanwhile
+	equal(t, j.fields("foo")[j.owner], "1", "Java's count is")
+}
+
+// Case 16: Redisson older than 3.2 publishes on another channel. Go has the lock
+// at its next poll.
+func TestRedissonOldChannel(t *testing.T) {
+	t.Parallel()
+	l, j, _ := shop(t)
+	j.acquire("foo", 30*time.Second)
+	got := locking(t, l, "foo")
+	eventually(t, "Go subscribes", func() bool {
+		n, err := j.client.PubSubNumSub(background, node.Channel("foo")).Result()
+		return err == nil && n[node.Channel("foo")] == 1
+	})
+	equal(t, j.client.Publish(background, "redisson_lock__channel__{foo}", "0").Val(), 0, "listen to the old channel")
+	j.client.Del(background, "foo")
+	if lease := <-got; lease == nil || lease.Remaining() == 0 {
+		t.Error("Go does not have it")
+	}
 }

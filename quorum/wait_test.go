@@ -197,20 +197,6 @@ func TestOneWaiterOfALockerCompetes(t *testing.T) {
 	})
 }
 
-// Many processes that want one name at once do not split the votes forever
-// (S35, S36).
-func TestManyLockersMakeProgress(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		w.delay(500*time.Microsecond, 500*time.Microsecond)
-		c := newContest(t)
-		for range 16 {
-			l := w.locker(quorum.Options{})
-			c.task(10, func() (held, error) { return l.Lock(background, "x") }, always(time.Millisecond))
-		}
-		c.wait(50 * time.Millisecond)
-	})
-}
-
 // Attempts are those of a Locker that are under way: each ends when a majority has
 // answered, and what the other nodes answer comes later.
 type attempts struct {
