@@ -64,20 +64,45 @@ func more[T cmp.Ordered](t testing.TB, got, than T, remark ...string) {
 	}
 }
 
-// matches checks that an error is all of those that are wanted.
-func matches(t testing.TB, got error, want ...error) {
+// ensure checks that something is so, and says otherwise what is wrong.
+func ensure(t testing.TB, ok bool, wrong string, args ...any) {
 	t.Helper()
-	for _, err := range want {
-		expect(t, got, err)
+	if !ok {
+		t.Errorf(wrong, args...)
+	}
+}
+
+// An error may be wanted to begin with a text, or not to be another error.
+type (
+	begins string
+	not    struct{ is error }
+)
+
+// matches checks that an error is all that is wanted: an error, or a text in it.
+func matches(t testing.TB, got error, want ...any) {
+	t.Helper()
+	for _, w := range want {
+		ok := false
+		switch w := w.(type) {
+		case error:
+			ok = errors.Is(got, w)
+		case string:
+			ok = got != nil && strings.Contains(got.Error(), w)
+		case begins:
+			ok = got != nil && strings.HasPrefix(got.Error(), string(w))
+		case not:
+			ok = !errors.Is(got, w.is)
+		}
+		if !ok {
+			t.Errorf("got %v, want %T %v", got, w, w)
+		}
 	}
 }
 
 // says checks that there is an error with this text in it.
 func says(t testing.TB, got error, want string) {
 	t.Helper()
-	if got == nil || !strings.Contains(got.Error(), want) {
-		t.Errorf("got %v, want an error about %q", got, want)
-	}
+	matches(t, got, want)
 }
 
 // succeed ends the test if there is an error.

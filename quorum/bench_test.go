@@ -29,7 +29,7 @@ func BenchmarkBadNodes(b *testing.B) {
 					succeed(b, s.Stop())
 				}
 			}
-			pair := func() { succeed(b, must[*quorum.Lease](b)(l.Lock(background, "bench")).Unlock(background)) }
+			pair := func() { succeed(b, lock(b, l, "bench").Unlock(background)) }
 			for range 100 {
 				pair()
 			}

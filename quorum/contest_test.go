@@ -2,10 +2,10 @@ package quorum_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +16,7 @@ import (
 // This file has what tests do in which many want the same locks.
 
 // lock acquires a lock that it gets, at once or later.
-func lock(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
+func lock(t testing.TB, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
 	t.Helper()
 	return must[*quorum.Lease](t)(l.Lock(background, name, opts...))
 }
@@ -27,12 +27,44 @@ func tryLock(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option)
 	return must[*quorum.Lease](t)(l.TryLock(background, name, opts...))
 }
 
+// nest acquires a lock that a holder has, within its lease.
+func nest(t *testing.T, l *quorum.Locker, outer interface{ Context() context.Context }, name string, opts ...quorum.Option) *quorum.Lease {
+	t.Helper()
+	return must[*quorum.Lease](t)(l.Lock(outer.Context(), name, append(opts, reentry)...))
+}
+
+// lockAll acquires locks of several Lockers as one.
+func lockAll(t *testing.T, members []quorum.Member, opts ...quorum.Option) *quorum.MultiLease {
+	t.Helper()
+	return must[*quorum.MultiLease](t)(quorum.LockAll(background, members, opts...))
+}
+
+// detach gives a lease away, and resume takes it over.
+func detach(t *testing.T, lease *quorum.Lease) quorum.Handle {
+	t.Helper()
+	return must[quorum.Handle](t)(lease.Detach())
+}
+
+func resume(t *testing.T, l *quorum.Locker, handle quorum.Handle, opts ...quorum.Option) *quorum.Lease {
+	t.Helper()
+	return must[*quorum.Lease](t)(l.Resume(background, handle, opts...))
+}
+
+func inspect(t *testing.T, l *quorum.Locker, name string) *quorum.Report {
+	t.Helper()
+	return must[*quorum.Report](t)(l.Inspect(background, name))
+}
+
+// breakLock breaks a lock that is there.
+func breakLock(t *testing.T, l *quorum.Locker, name string) {
+	t.Helper()
+	equal(t, must[bool](t)(l.Break(background, name)), true, "there was a lock to break")
+}
+
 // taken checks that somebody has a lock.
 func taken(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) {
 	t.Helper()
-	if _, err := l.TryLock(background, name, opts...); !errors.Is(err, quorum.ErrHeld) {
-		t.Errorf("TryLock of %s: %v", name, err)
-	}
+	expect(t, errorOf(l.TryLock(background, name, opts...)), quorum.ErrHeld, "TryLock of", name)
 }
 
 // A held lock is a Lease or a MultiLease.
@@ -67,16 +99,26 @@ func locking(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option)
 	return got
 }
 
-// keepUsing takes turns of x until it is stopped, or 10 seconds are over.
-func keepUsing(t *testing.T, l *quorum.Locker, hold time.Duration, opts ...quorum.Option) (stop func()) {
+// Users take turns of x.
+type users struct {
+	turns atomic.Int64
+	stop  func() // waits for them
+}
+
+// keepUsing has so many tasks take turns of x until they are stopped, or 10 seconds are over.
+func keepUsing(t *testing.T, l *quorum.Locker, tasks int, hold time.Duration, opts ...quorum.Option) *users {
 	ctx, cancel := context.WithTimeout(background, 10*time.Second)
-	done := async(func() error {
-		for ctx.Err() == nil {
-			use(t, l, "x", func(*quorum.Lease) { time.Sleep(hold) }, opts...)
-		}
-		return nil
-	})
-	return func() { cancel(); <-done }
+	u := new(users)
+	var all sync.WaitGroup
+	for range tasks {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				use(t, l, "x", func(*quorum.Lease) { time.Sleep(hold); u.turns.Add(1) }, opts...)
+			}
+		})
+	}
+	u.stop = func() { cancel(); all.Wait() }
+	return u
 }
 
 // use acquires a lock in a task of its own, works under it, and unlocks.
@@ -120,9 +162,7 @@ func endNow(t *testing.T, open []*quorum.Lease) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	for _, o := range open {
-		if o.Context().Err() == nil {
-			t.Errorf("the context of %q with token %d goes on, and another holds it", o.Names(), o.Token())
-		}
+		ensure(t, o.Context().Err() != nil, "the context of %q with token %d goes on, and another holds it", o.Names(), o.Token())
 	}
 }
 

@@ -18,22 +18,18 @@ func TestFromContext(t *testing.T) {
 		check := func(ctx context.Context, want ...*quorum.Lease) {
 			t.Helper()
 			got := quorum.FromContext(ctx)
-			if len(got) != len(want) {
-				t.Fatalf("%d leases, want %d", len(got), len(want))
-			}
+			equal(t, len(got), len(want), "leases")
 			for i := range want {
-				if got[i].Token() != want[i].Token() || got[i].Owner() != want[i].Owner() || got[i].Remaining() != want[i].Remaining() {
-					t.Errorf("lease %d is %v of %v", i, got[i].Token(), got[i].Names())
-				}
+				ensure(t, got[i].Token() == want[i].Token() && got[i].Owner() == want[i].Owner() && got[i].Remaining() == want[i].Remaining(),
+					"lease %d is %v of %v", i, got[i].Token(), got[i].Names())
 			}
 		}
 		outer := lock(t, l, "a")
 		err := l.Do(outer.Context(), "b", func(ctx context.Context, inner *quorum.Lease) error {
 			check(context.WithoutCancel(ctx), inner, outer)
 			view := quorum.FromContext(ctx)[0]
-			if err := view.Unlock(ctx); err != nil || inner.Remaining() == 0 {
-				t.Errorf("a lease from a context was unlocked: %v", err)
-			}
+			err := view.Unlock(ctx)
+			ensure(t, err == nil && inner.Remaining() != 0, "a lease from a context was unlocked: %v", err)
 			expect(t, view.Extend(ctx, time.Second), quorum.ErrNotHeld, "a lease from a context was extended")
 			return nil
 		})
@@ -54,9 +50,8 @@ func TestAtRisk(t *testing.T) {
 		}
 		down(true)
 		time.Sleep(6 * time.Second)
-		if err := lease.AtRisk(); !errors.Is(err, quorum.ErrNoQuorum) || lease.Remaining() == 0 {
-			t.Errorf("with %v left: %v", lease.Remaining(), err)
-		}
+		err := lease.AtRisk()
+		ensure(t, errors.Is(err, quorum.ErrNoQuorum) && lease.Remaining() != 0, "with %v left: %v", lease.Remaining(), err)
 		down(false)
 		time.Sleep(2 * time.Second)
 		expect(t, lease.AtRisk(), nil, "after a renewal")
@@ -75,12 +70,9 @@ func TestCheck(t *testing.T) {
 		check := func(what string, want error) {
 			t.Helper()
 			start := time.Now()
-			if err := other.Check(background, "x", lease.Owner()); !errors.Is(err, want) {
-				t.Errorf("%s: %v, want %v", what, err, want)
-			}
-			if took := time.Since(start); want == nil && took > 100*time.Millisecond {
-				t.Errorf("%s: it took %v", what, took)
-			}
+			expect(t, other.Check(background, "x", lease.Owner()), want, what)
+			took := time.Since(start)
+			ensure(t, want != nil || took <= 100*time.Millisecond, "%s: it took %v", what, took)
 		}
 		check("held", nil)
 		w.nodes[0].Down(true)
@@ -88,9 +80,8 @@ func TestCheck(t *testing.T) {
 		w.nodes[1].Down(true)
 		check("held, and a majority is down", quorum.ErrNoQuorum)
 		var e *quorum.Error
-		if err := other.Check(background, "x", lease.Owner()); !errors.As(err, &e) || len(e.Nodes) != 3 {
-			t.Errorf("%v does not name the nodes", err)
-		}
+		err := other.Check(background, "x", lease.Owner())
+		ensure(t, errors.As(err, &e) && len(e.Nodes) == 3, "%v does not name the nodes", err)
 		w.nodes[0].Down(false)
 		w.nodes[0].Submit(node.Command{Kind: node.Break, Claims: []node.Claim{{Name: "x", Token: lease.Token() + 1}}, Retention: time.Hour,
 			Deadline: w.clock.Now().Add(time.Second)}, func(node.Reply) {})

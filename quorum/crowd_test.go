@@ -40,9 +40,7 @@ func TestCostOfAWaiterIsFlat(t *testing.T) {
 			}
 		}
 		t.Logf("%s: a waiter of %d costs %.1f times one of %d", what, many, ratio, few)
-		if ratio >= most {
-			t.Errorf("%s: a waiter of %d costs %.1f times one of %d", what, many, ratio, few)
-		}
+		ensure(t, ratio < most, "%s: a waiter of %d costs %.1f times one of %d", what, many, ratio, few)
 	}
 }
 
@@ -61,9 +59,7 @@ func crowdCost(t *testing.T, n int, served bool, options []quorum.Option) (cost 
 		for range n {
 			callers.Go(func() {
 				lease, err := l.Lock(ctx, "x", options...)
-				if (err == nil) != served {
-					t.Errorf("served: %v, want %v: %v", err == nil, served, err)
-				}
+				ensure(t, (err == nil) == served, "served: %v, want %v: %v", err == nil, served, err)
 				if err == nil {
 					unlock(t, lease)
 				}

@@ -4,12 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -55,15 +53,11 @@ func TestReleaseOutlastsAHang(t *testing.T) {
 				return stopped{n, until, false}
 			})
 			for _, name := range []string{"x", "y", "z"} {
-				if _, err := l.TryLock(background, name); !errors.Is(err, quorum.ErrNoQuorum) {
-					t.Fatal(err)
-				}
+				expect(t, errorOf(l.TryLock(background, name)), quorum.ErrNoQuorum)
 			}
 			time.Sleep(time.Until(until) + 3*time.Second)
 			for _, name := range []string{"x", "y", "z"} {
-				if n := w.locked(name); n > 0 {
-					t.Errorf("%d nodes have %s, 3s after a hang of %v", n, name, hang)
-				}
+				atMost(t, w.locked(name), 0, "nodes have the name, 3s after a hang of", fmt.Sprint(hang))
 			}
 		})
 	}
@@ -82,17 +76,13 @@ func TestReleaseLostAtTheEndOfAHang(t *testing.T) {
 		var names []string
 		for i := range 40 { // several of them are under way then
 			names = append(names, fmt.Sprint("x", i))
-			if _, err := l.TryLock(background, names[i]); !errors.Is(err, quorum.ErrNoQuorum) {
-				t.Fatal(err)
-			}
+			expect(t, errorOf(l.TryLock(background, names[i])), quorum.ErrNoQuorum)
 		}
 		time.Sleep(time.Until(until))
-		must[*quorum.Lease](t)(l.TryLock(background, "other"))
+		tryLock(t, l, "other")
 		time.Sleep(time.Second)
 		for _, name := range names {
-			if n := w.locked(name); n > 0 {
-				t.Errorf("%d nodes have %s", n, name)
-			}
+			atMost(t, w.locked(name), 0, "nodes have", name)
 		}
 	})
 }
@@ -129,32 +119,16 @@ func TestMaxDown(t *testing.T) {
 		}
 		asked := w.sent[0].Load()
 		for range 100 {
-			if took, err := call(time.Minute); !errors.Is(err, quorum.ErrNoQuorum) || took > quorum.Defaults().Timeout {
-				t.Errorf("after %v: %v", took, err)
-			}
+			took, err := call(time.Minute)
+			ensure(t, errors.Is(err, quorum.ErrNoQuorum) && took <= quorum.Defaults().Timeout, "after %v: %v", took, err)
 		}
 		atMost(t, w.sent[0].Load()-asked, 10, "times a node was asked for 100 calls")
 		goesOn(t, held)
 		down(false)
 		time.Sleep(3 * time.Second) // a renewal, a release or a call has been answered by then
-		if took, err := call(time.Minute); err != nil || took > time.Millisecond {
-			t.Errorf("after %v: %v", took, err)
-		}
+		took, err := call(time.Minute)
+		ensure(t, err == nil && took <= time.Millisecond, "after %v: %v", took, err)
 		unlock(t, held)
-	})
-}
-
-// A call waits for nodes that are in their guard, or are few.
-func TestMaxDownIsAboutAMajority(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{MaxDown: time.Second})
-		w.nodes[0].Down(true)
-		time.Sleep(time.Minute)
-		w.nodes[1].Restart(true)
-		began := time.Now()
-		lease := lock(t, l, "x")
-		atLeast(t, time.Since(began), 29*time.Second, "it waited for")
-		unlock(t, lease)
 	})
 }
 
@@ -163,50 +137,4 @@ func TestUnlockOfNoLease(t *testing.T) {
 	var lease *quorum.Lease
 	var all *quorum.MultiLease
 	expect(t, errors.Join(lease.Unlock(background), all.Unlock(background)), nil)
-}
-
-// A refused option is an event, for those who look at nothing else.
-func TestRefusedOptionIsAnEvent(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		o := newObserver()
-		l := w.locker(quorum.Options{Trace: o.observe})
-		_, err := l.Lock(background, "x", quorum.WithMinHold(time.Hour))
-		_, err2 := l.TryLock(background, "")
-		if err == nil || err2 == nil || o.count(quorum.EventNotAcquired) != 2 {
-			t.Errorf("%v, %v: %d events", err, err2, o.count(quorum.EventNotAcquired))
-		}
-	})
-}
-
-// The names of one lock have a bound together, and an error shows the beginning of a long one.
-func TestLongNames(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		l := w.locker(quorum.Options{})
-		var names []string
-		for range 1<<20/500 + 1 {
-			names = append(names, strings.Repeat("x", 490)+time.Now().Format("150405")+string(rune('a'+len(names)%26))+strings.Repeat("y", len(names)/26))
-		}
-		if _, err := l.TryLock(background, "x", quorum.WithNames(names...)); err == nil || len(err.Error()) > 300 {
-			t.Errorf("got %.300v", err)
-		}
-		long := strings.Repeat("x", 1000)
-		unlocked := lock(t, l, long)
-		_, err := l.TryLock(background, long)
-		if !errors.Is(err, quorum.ErrHeld) || len(err.Error()) > 400 {
-			t.Errorf("got %v", err)
-		}
-		unlock(t, unlocked)
-	})
-}
-
-// After a name that no lock can have, Close has nothing to wait for.
-func TestCloseAfterAWrongType(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set("x", "data") })
-		l := w.locker(quorum.Options{})
-		expect(t, errorOf(l.TryLock(background, "x")), node.ErrWrongType)
-		began := time.Now()
-		expect(t, l.Close(), nil)
-		atMost(t, time.Since(began), 10*time.Millisecond)
-	})
 }

@@ -2,10 +2,8 @@ package quorum_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,12 +22,12 @@ import (
 func TestDowngrade(t *testing.T) {
 	for _, broken := range []string{"none", "down", "slow", "forgetful"} {
 		inWorld(t, 5, func(w *world) {
-			o := newObserver()
+			o := new(observer)
 			a, b := w.locker(quorum.Options{Trace: o.observe}), w.locker(quorum.Options{})
 			w.delay(time.Millisecond, time.Millisecond)
 			outer := lock(t, a, "x", write)
-			again := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", write, reentry))
-			inner := must[*quorum.Lease](t)(a.Lock(outer.Context(), "x", read, reentry))
+			again := nest(t, a, outer, "x", write)
+			inner := nest(t, a, outer, "x", read)
 			equal(t, inner.Token(), outer.Token(), "a nested lease has a token of its own")
 			var wg sync.WaitGroup
 			var left time.Time
@@ -53,17 +51,11 @@ func TestDowngrade(t *testing.T) {
 			}
 			left = time.Now()
 			unlock(t, outer)
-			if _, err := b.TryLock(background, "x", read); err == nil {
-				t.Error("a reader before the last write lease was unlocked")
-			}
+			ensure(t, errorOf(b.TryLock(background, "x", read)) != nil, "a reader before the last write lease was unlocked")
 			left = time.Now()
-			if err := again.Unlock(background); err != nil {
-				t.Errorf("%s: Unlock: %v", broken, err)
-			}
+			expect(t, again.Unlock(background), nil, "Unlock", broken)
 			wg.Wait()
-			if _, err := b.TryLock(background, "x", write); err == nil {
-				t.Error("a writer next to the reader")
-			}
+			ensure(t, errorOf(b.TryLock(background, "x", write)) != nil, "a writer next to the reader")
 			time.Sleep(5 * time.Second)
 			w.nodes[0].Down(false)
 			w.nodes[0].Delay(0)
@@ -71,20 +63,15 @@ func TestDowngrade(t *testing.T) {
 				w.nodes[0].Restart(true)
 			}
 			time.Sleep(5 * time.Minute)
-			if err := context.Cause(inner.Context()); err != nil {
-				t.Errorf("%s: %v", broken, err)
-			}
-			r := must[*quorum.Report](t)(b.Inspect(background, "x"))
+			expect(t, context.Cause(inner.Context()), nil, broken)
+			r := inspect(t, b, "x")
 			writes := func(n quorum.NodeReport) bool { return n.Mode != node.Read }
-			if slices.ContainsFunc(r.Nodes, writes) || r.HeldBy != 5 || r.Owner != inner.Owner() {
-				t.Errorf("%s: %+v", broken, r)
-			}
+			ensure(t, !slices.ContainsFunc(r.Nodes, writes) && r.HeldBy == 5 && r.Owner == inner.Owner(), "%s: %+v", broken, r)
 			equal(t, inner.Mode(), node.Read, "mode")
 			unlock(t, inner)
 			equal(t, w.locked("x"), 0, "nodes have the key")
-			if o.count(quorum.EventDowngraded) != 1 || o.count(quorum.EventLost) != 0 {
-				t.Errorf("%d downgrades, %d losses", o.count(quorum.EventDowngraded), o.count(quorum.EventLost))
-			}
+			ensure(t, o.count(quorum.EventDowngraded) == 1 && o.count(quorum.EventLost) == 0,
+				"%d downgrades, %d losses", o.count(quorum.EventDowngraded), o.count(quorum.EventLost))
 		})
 	}
 }
@@ -98,7 +85,7 @@ func TestDowngradeDuringRenewal(t *testing.T) {
 		for after := time.Duration(0); after < 2*each; after += each / 5 {
 			inWorld(t, 3, func(w *world) {
 				renewal := make(chan struct{}, 100)
-				o := newObserver()
+				o := new(observer)
 				l := w.behind(quorum.Options{Trace: o.observe}, func(i int, n node.Node) node.Node {
 					if i >= late {
 						return n
@@ -111,12 +98,9 @@ func TestDowngradeDuringRenewal(t *testing.T) {
 				time.Sleep(after)
 				unlock(t, outer)
 				time.Sleep(time.Minute)
-				if err := inner.Unlock(background); err != nil {
-					t.Errorf("%v after the renewal began: %v", after, err)
-				}
-				if late == 3 && after < each && o.count(quorum.EventExtendFailed) == 0 {
-					t.Errorf("%v after it began the renewal was not overtaken", after)
-				}
+				expect(t, inner.Unlock(background), nil, "after the renewal began", fmt.Sprint(after))
+				ensure(t, late != 3 || after >= each || o.count(quorum.EventExtendFailed) != 0,
+					"%v after it began the renewal was not overtaken", after)
 				equal(t, o.count(quorum.EventHealed), 0, "nodes are healed")
 			})
 		}
@@ -151,7 +135,7 @@ func TestUnlockAfterDetachDowngradesNothing(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 		outer, inner := writesAndReads(t, a)
-		resumed := must[*quorum.Lease](t)(b.Resume(background, must[quorum.Handle](t)(outer.Detach())))
+		resumed := resume(t, b, detach(t, outer))
 		for _, lease := range []*quorum.Lease{outer, inner} {
 			expect(t, lease.Unlock(background), quorum.ErrNotHeld, "Unlock of what was detached")
 			taken(t, w.locker(quorum.Options{}), "x", read)
@@ -175,38 +159,45 @@ func (n *lossy) Submit(cmd node.Command, reply func(node.Reply)) {
 	n.Node.Submit(cmd, reply)
 }
 
-// A lease that was broken unnoticed is not downgraded.
-func TestDowngradeOfABrokenLease(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		outer, inner := writesAndReads(t, a)
-		succeed(t, errorOf(b.Break(background, "x")))
-		tryLock(t, b, "x", write)
-		expect(t, outer.Unlock(background), quorum.ErrNotHeld)
-		expect(t, context.Cause(inner.Context()), quorum.ErrLost, "the reader")
-	})
-}
-
-// A reader that asks to write would wait for itself.
-func TestUpgradeIsRefused(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		lease := lock(t, l, "x", read)
-		nested := must[*quorum.Lease](t)(l.Lock(lease.Context(), "x", read, reentry))
-		for _, try := range []func() (*quorum.Lease, error){
-			func() (*quorum.Lease, error) { return l.Lock(nested.Context(), "x", write, reentry) },
-			func() (*quorum.Lease, error) { return l.Lock(nested.Context(), "x", write) },
-			func() (*quorum.Lease, error) { return l.Lock(lease.Context(), "x", reentry) },
-			func() (*quorum.Lease, error) { return l.TryLock(lease.Context(), "x", write, reentry) },
-		} {
-			if _, err := try(); !errors.Is(err, quorum.ErrDeadlock) || !strings.Contains(err.Error(), "nobody can write") {
-				t.Errorf("got %v", err)
+func TestDowngrading(t *testing.T) {
+	rules{
+		{"a lease that was broken unnoticed is not downgraded", 5, func(t *testing.T, w *world) {
+			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			outer, inner := writesAndReads(t, a)
+			breakLock(t, b, "x")
+			tryLock(t, b, "x", write)
+			expect(t, outer.Unlock(background), quorum.ErrNotHeld)
+			expect(t, context.Cause(inner.Context()), quorum.ErrLost, "the reader")
+		}},
+		{"a reader that asks to write would wait for itself", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			lease := lock(t, l, "x", read)
+			nested := nest(t, l, lease, "x", read)
+			for _, try := range []func() (*quorum.Lease, error){
+				func() (*quorum.Lease, error) { return l.Lock(nested.Context(), "x", write, reentry) },
+				func() (*quorum.Lease, error) { return l.Lock(nested.Context(), "x", write) },
+				func() (*quorum.Lease, error) { return l.Lock(lease.Context(), "x", reentry) },
+				func() (*quorum.Lease, error) { return l.TryLock(lease.Context(), "x", write, reentry) },
+			} {
+				matches(t, errorOf(try()), quorum.ErrDeadlock, "nobody can write")
 			}
-		}
-		_ = nested.Unlock(background)
-		unlock(t, lease)
-		unlock(t, tryLock(t, l, "x", write))
-	})
+			_ = nested.Unlock(background)
+			unlock(t, lease)
+			unlock(t, tryLock(t, l, "x", write))
+		}},
+		{"that the release of a reader comes to the nodes before its downgrade is no loss", 3, func(t *testing.T, w *world) {
+			l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node {
+				return far{n, w.clock, 25 * time.Millisecond, node.Downgrade, nil}
+			})
+			outer, inner := writesAndReads(t, l)
+			var task sync.WaitGroup
+			task.Go(func() { unlock(t, outer) })
+			time.Sleep(10 * time.Millisecond)
+			unlock(t, inner)
+			task.Wait()
+			equal(t, w.locked("x"), 0, "nodes have the key")
+		}},
+	}.hold(t)
 }
 
 // A node that gets the acquire to write only after the downgrade, or never, has not lost
@@ -242,16 +233,12 @@ func TestDowngradeOvertakesAcquire(t *testing.T) {
 			}
 			w.nodes[0].Restart(true)
 			time.Sleep(2 * quorum.Defaults().Lease)
-			if err := context.Cause(inner.Context()); err != nil {
-				t.Errorf("%+v: %v", test, err)
+			expect(t, context.Cause(inner.Context()), nil, fmt.Sprint(test))
+			reads := func(s *model.Server, now model.Time) bool {
+				_, is := s.Keeps(now, "x", inner.Owner(), node.Read)
+				return is
 			}
-			for i, n := range w.nodes {
-				n.Do(func(s *model.Server, now model.Time) {
-					if _, reads := s.Keeps(now, "x", inner.Owner(), node.Read); !reads {
-						t.Errorf("%+v: n%d does not have the reader", test, i+1)
-					}
-				})
-			}
+			equal(t, w.count(reads), 3, "nodes have the reader", fmt.Sprint(test))
 			unlock(t, inner)
 		})
 	}
@@ -273,9 +260,7 @@ func TestUnlockOfBothLeasesAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, lease := range []*quorum.Lease{writes, reads} {
 			wg.Go(func() {
-				if err := lease.Unlock(background); errors.Is(err, quorum.ErrNotHeld) {
-					t.Error(err)
-				}
+				matches(t, lease.Unlock(background), not{quorum.ErrNotHeld})
 			})
 		}
 		wg.Wait()
@@ -285,27 +270,11 @@ func TestUnlockOfBothLeasesAtOnce(t *testing.T) {
 	}
 }
 
-// Nor where the release of the reader comes to the nodes before the downgrade.
-func TestReleaseThatOvertakesDowngrade(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node {
-			return far{n, w.clock, 25 * time.Millisecond, node.Downgrade, nil}
-		})
-		outer, inner := writesAndReads(t, l)
-		var task sync.WaitGroup
-		task.Go(func() { unlock(t, outer) })
-		time.Sleep(10 * time.Millisecond)
-		unlock(t, inner)
-		task.Wait()
-		equal(t, w.locked("x"), 0, "nodes have the key")
-	})
-}
-
 // An extension that a node executes before a downgrade, and whose answer comes after that of
 // the downgrade, says nothing about the reader's lease.
 func TestExtensionThatOvertakesDowngrade(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
-		o := newObserver()
+		o := new(observer)
 		downgrades, second := 0, func() {}
 		l := w.through(quorum.Options{Trace: o.observe}, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
 			switch {
@@ -329,9 +298,7 @@ func TestExtensionThatOvertakesDowngrade(t *testing.T) {
 		outer, inner := writesAndReads(t, l)
 		expect(t, outer.Unlock(background), quorum.ErrNoQuorum)
 		time.Sleep(time.Minute)
-		if o.count(quorum.EventExtendFailed) == 0 {
-			t.Error("no extension has overtaken the downgrade")
-		}
+		ensure(t, o.count(quorum.EventExtendFailed) != 0, "no extension has overtaken the downgrade")
 		unlock(t, inner)
 	})
 }
@@ -353,11 +320,7 @@ func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
 			} else {
 				time.Sleep(quorum.Defaults().Lease / 3)
 			}
-			w.nodes[0].Do(func(s *model.Server, now model.Time) {
-				if _, writes := s.Holds(now, "x", inner.Owner()+node.WriteSuffix); writes {
-					t.Error("it still takes the reader for the writer")
-				}
-			})
+			equal(t, w.holders("x", inner.Owner()+node.WriteSuffix), 0, "nodes still take the reader for the writer")
 			unlock(t, inner)
 		})
 	}
@@ -367,5 +330,5 @@ func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
 func writesAndReads(t *testing.T, l *quorum.Locker) (writes, reads *quorum.Lease) {
 	t.Helper()
 	writes = lock(t, l, "x", write)
-	return writes, must[*quorum.Lease](t)(l.Lock(writes.Context(), "x", read, reentry))
+	return writes, nest(t, l, writes, "x", read)
 }

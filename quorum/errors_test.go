@@ -60,9 +60,8 @@ func TestErrorAfterABreakMatchesErrLost(t *testing.T) {
 		},
 		"Do, and the function fails": func(l *quorum.Locker, gone breaks) error {
 			err := l.Do(background, "x", func(_ context.Context, lease *quorum.Lease) error { gone(lease); return failed })
-			if !errors.Is(err, failed) || !strings.HasSuffix(err.Error(), "; the function returned: the function failed") {
-				t.Errorf("the function's error is not in %q", err)
-			}
+			ensure(t, errors.Is(err, failed) && strings.HasSuffix(err.Error(), "; the function returned: the function failed"),
+				"the function's error is not in %q", err)
 			return err
 		},
 		"DoAll": func(l *quorum.Locker, gone breaks) error {
@@ -91,7 +90,7 @@ func TestErrorAfterABreakMatchesErrLost(t *testing.T) {
 	for what, call := range calls {
 		inWorld(t, 3, func(w *world) {
 			for how, gone := range map[string]breaks{
-				"broken": func(*quorum.Lease) { must[bool](t)(w.locker(quorum.Options{}).Break(background, "x")) },
+				"broken": func(*quorum.Lease) { breakLock(t, w.locker(quorum.Options{}), "x") },
 				"forgotten": func(*quorum.Lease) {
 					w.nodes.Restart(true)
 				},
@@ -104,20 +103,4 @@ func TestErrorAfterABreakMatchesErrLost(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A lease that its own process ended is not lost.
-func TestErrorAfterOnesOwnEndIsNoErrLost(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		for how, end := range map[string]func(*quorum.Locker, *quorum.Lease) error{
-			"Detach": func(_ *quorum.Locker, lease *quorum.Lease) error { _, err := lease.Detach(); return err },
-			"Close":  func(l *quorum.Locker, _ *quorum.Lease) error { return l.Close() },
-		} {
-			l := w.locker(quorum.Options{})
-			err := l.Do(background, how, func(_ context.Context, lease *quorum.Lease) error { return end(l, lease) })
-			if !errors.Is(err, quorum.ErrNotHeld) || errors.Is(err, quorum.ErrLost) {
-				t.Errorf("%s: %v", how, err)
-			}
-		}
-	})
 }

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -25,7 +26,7 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		"nested": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			for range 10 {
 				outer := lock(t, l, "x")
-				inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", reentry))
+				inner := nest(t, l, outer, "x")
 				unlock(t, inner)
 				unlock(t, outer)
 				unlock(t, outer)
@@ -33,42 +34,38 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 		}, counts{acquired: 10, released: 10}},
 		"a reader in a writer": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			writer := lock(t, l, "x", quorum.WithWrite())
-			reader := must[*quorum.Lease](t)(l.Lock(writer.Context(), "x", quorum.WithRead(), reentry))
+			reader := nest(t, l, writer, "x", quorum.WithRead())
 			unlock(t, writer)
 			unlock(t, reader)
 		}, counts{acquired: 1, released: 1}},
 		"several locks as one, and some of them again": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			parts := []quorum.Member{{Locker: l, Name: "x"}, {Locker: l, Name: "y"}}
-			outer := must[*quorum.MultiLease](t)(quorum.LockAll(background, parts))
+			outer := lockAll(t, parts)
 			inner := must[*quorum.MultiLease](t)(quorum.LockAll(outer.Context(), append(parts, quorum.Member{Locker: l, Name: "z"}), reentry))
 			unlock(t, inner)
 			unlock(t, outer)
 		}, counts{acquired: 3, released: 3}},
 		"some of several locks": {func(t *testing.T, w *world, l *quorum.Locker) {
 			w.foreign("y", time.Minute, 0, 1, 2)
-			if _, err := quorum.LockAll(background, []quorum.Member{{Locker: l, Name: "x"}, {Locker: l, Name: "y"}}, atOnce); err == nil {
-				t.Error("granted")
-			}
+			ensure(t, errorOf(quorum.LockAll(background, []quorum.Member{{Locker: l, Name: "x"}, {Locker: l, Name: "y"}}, atOnce)) != nil, "granted")
 		}, counts{acquired: 1, released: 1}},
 		"detached": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			outer := lock(t, l, "x")
-			inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", reentry))
+			inner := nest(t, l, outer, "x")
 			expect(t, errorOf(inner.Detach()), nil)
-			if _, err := outer.Detach(); err == nil {
-				t.Error("detached twice")
-			}
+			ensure(t, errorOf(outer.Detach()) != nil, "detached twice")
 			_ = inner.Unlock(background)
 			_ = outer.Unlock(background)
 		}, counts{acquired: 1, detached: 1}},
 		"resumed": {func(t *testing.T, w *world, l *quorum.Locker) {
-			handle := must[quorum.Handle](t)(lock(t, w.locker(quorum.Options{}), "x").Detach())
-			unlock(t, must[*quorum.Lease](t)(l.Resume(background, handle)))
+			handle := detach(t, lock(t, w.locker(quorum.Options{}), "x"))
+			unlock(t, resume(t, l, handle))
 			expect(t, errorOf(l.Resume(background, handle)), quorum.ErrNotHeld)
 		}, counts{acquired: 1, released: 1}},
 		"resumed twice": {func(t *testing.T, w *world, l *quorum.Locker) {
-			handle := must[quorum.Handle](t)(lock(t, w.locker(quorum.Options{}), "x").Detach())
+			handle := detach(t, lock(t, w.locker(quorum.Options{}), "x"))
 			for range 2 {
-				must[*quorum.Lease](t)(l.Resume(background, handle))
+				resume(t, l, handle)
 			}
 			l.Close()
 		}, counts{acquired: 2, released: 2}},
@@ -79,33 +76,16 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 				_ = le.Unlock(background)
 			}
 		}, counts{acquired: 3, released: 3}},
-		"lost": {func(t *testing.T, _ *world, l *quorum.Locker) {
-			fixed := lock(t, l, "x", quorum.WithFixedLease(time.Second))
-			held := lock(t, l, "y", quorum.WithMaxHold(time.Second))
-			time.Sleep(2 * time.Second)
-			_ = fixed.Unlock(background)
-			_ = held.Unlock(background)
-		}, counts{acquired: 2, lost: 2}},
 		"broken, and lost": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			lease := lock(t, l, "x")
-			expect(t, errorOf(l.Break(background, "x")), nil)
+			breakLock(t, l, "x")
 			_ = lease.Unlock(background)
 		}, counts{acquired: 1, lost: 1}},
-		"broken, and unlocked": {func(t *testing.T, w *world, l *quorum.Locker) {
-			lease := lock(t, l, "x")
-			expect(t, errorOf(w.locker(quorum.Options{}).Break(background, "x")), nil)
-			_ = lease.Unlock(background)
-		}, counts{acquired: 1, released: 1}},
-		"not confirmed": {func(t *testing.T, w *world, l *quorum.Locker) {
-			lease := lock(t, l, "x")
-			w.nodes.Down(true)
-			_ = lease.Unlock(background)
-		}, counts{acquired: 1, released: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
-				o := newObserver()
-				test.use(t, w, w.locker(quorum.Options{Trace: o.observe}))
+				l, o := w.observed(quorum.Options{})
+				test.use(w.t, w, l)
 				got := counts{o.count(quorum.EventAcquired), o.count(quorum.EventReleased), o.count(quorum.EventLost), o.count(quorum.EventDetached)}
 				equal(t, got, test.want)
 			})
@@ -113,79 +93,171 @@ func TestEventsOfLeasesBalance(t *testing.T) {
 	}
 }
 
-// If Close cannot confirm the release of a lease, the lease's event says so, too.
-func TestCloseTellsHowEachLeaseEnded(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		ends := make(map[string]quorum.Event)
-		l := w.locker(quorum.Options{Trace: func(e quorum.Event) {
-			if e.Kind == quorum.EventReleased {
-				ends[e.Name] = e
+// Events, the log and errors tell programs and operators all that happens.
+func TestEvents(t *testing.T) {
+	rules{
+		{"there are events of all kinds", 3, func(t *testing.T, w *world) {
+			l, o := w.observed(quorum.Options{})
+			w.foreign("x", 100*time.Millisecond, 0, 1, 2)
+			lease := lock(t, l, "x")
+			time.Sleep(15 * time.Second)
+			unlock(t, lease)
+			lock(t, l, "y")
+			w.nodes.Down(true)
+			time.Sleep(40 * time.Second)
+			w.nodes.Down(false)
+			lock(t, l, "z")
+			for kind := quorum.EventAcquired; kind <= quorum.EventNodeRecovered; kind++ {
+				ensure(t, o.count(kind) != 0 || kind == quorum.EventHealed, "no event %q", kind)
 			}
-		}})
-		kept, broken := lock(t, l, "kept"), lock(t, l, "broken")
-		succeed(t, errorOf(w.locker(quorum.Options{}).Break(background, "broken")))
-		expect(t, l.Close(), nil)
-		if e := ends["kept"]; e.Err != nil || e.Token != kept.Token() || e.Owner != kept.Owner() {
-			t.Errorf("%+v", e)
-		}
-		if e := ends["broken"]; !errors.Is(e.Err, quorum.ErrNotHeld) || e.Token != broken.Token() {
-			t.Errorf("%+v", e)
-		}
-
-		l = w.locker(quorum.Options{Trace: func(e quorum.Event) {
-			if e.Kind == quorum.EventReleased {
-				ends[e.Name] = e
+		}},
+		{"an observer gets all events in order, and learns how many were left out when it was too slow", 1, func(t *testing.T, w *world) {
+			wait, seen, missed := make(chan struct{}), 0, 0
+			l := w.locker(quorum.Options{Observe: func(e quorum.Event) {
+				<-wait
+				if e.Kind == quorum.EventsLeftOut {
+					missed += e.Count
+				} else {
+					seen++
+				}
+			}})
+			const calls = 40_000 // each has two events
+			for range calls {
+				unlock(t, lock(t, l, "x"))
 			}
-		}})
-		lock(t, l, "x")
-		w.nodes.Down(true)
-		expect(t, l.Close(), quorum.ErrNoQuorum)
-		if e := ends["x"]; !errors.Is(e.Err, quorum.ErrNoQuorum) {
-			t.Errorf("%+v", e)
-		}
-	})
-}
-
-// The owner that is seen on the nodes is found with the lease, its events, its handle and
-// the log.
-func TestOwnerIsToldEverywhere(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		var log strings.Builder
-		var events []string
-		l := w.locker(quorum.Options{
-			Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Trace:  func(e quorum.Event) { events = append(events, e.Kind.String()+" "+e.Owner) },
-		})
-		lease := lock(t, l, "x")
-		owner := lease.Owner()
-		report, err := l.Inspect(background, "x")
-		if err != nil || report.Owner != owner || lease.Owner() != owner || owner == "" {
-			t.Errorf("the lease says %q, the nodes %+v, the handle %q: %v", owner, report, lease.Owner(), err)
-		}
-		expect(t, errorOf(l.Break(background, "x")), nil)
-		for _, want := range []string{"acquired " + owner, "lost " + owner} {
-			if !slices.Contains(events, want) {
-				t.Errorf("no %q in %q", want, events)
+			close(wait)
+			synctest.Wait()
+			ensure(t, missed != 0 && seen+missed >= 2*calls && seen >= 1<<16,
+				"%d events were seen, and %d left out, of at least %d", seen, missed, 2*calls)
+		}},
+		{"Close waits until a quick observer has had every event", 3, func(t *testing.T, w *world) {
+			kinds := make(map[quorum.EventKind]int)
+			l := w.locker(quorum.Options{Observe: func(e quorum.Event) {
+				time.Sleep(time.Millisecond)
+				kinds[e.Kind]++
+				ensure(t, e.Kind != quorum.EventReleased || e.Err == nil || errors.Is(e.Err, quorum.ErrNoQuorum), "%v", e.Err)
+			}})
+			for _, name := range []string{"x", "y", "z"} {
+				lock(t, l, name)
 			}
-		}
-		synctest.Wait()
-		if !strings.Contains(log.String(), `msg="lease lost" name=x owner=`+owner+" token=") {
-			t.Error(log.String())
-		}
-	})
-}
+			l.Close()
+			ensure(t, kinds[quorum.EventAcquired] == 3 && kinds[quorum.EventReleased] == 3, "%v", kinds)
+		}},
+		{"if Close cannot confirm the release of a lease, the lease's event says so, too", 3, func(t *testing.T, w *world) {
+			l, o := w.observed(quorum.Options{})
+			breakLock(t, w.locker(quorum.Options{}), lock(t, l, "broken").Names()[0])
+			kept := lock(t, l, "kept")
+			expect(t, l.Close(), nil)
+			for _, e := range o.of(quorum.EventReleased) {
+				expect(t, e.Err, map[string]error{"broken": quorum.ErrNotHeld}[e.Name], e.Name)
+				equal(t, e.Name == "kept", e.Token == kept.Token() && e.Owner == kept.Owner())
+			}
+			equal(t, o.count(quorum.EventReleased), 2)
 
-// Renewals that fail one after the other have one event a second.
-func TestFailedRenewalsAreReportedOnceASecond(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		o := newObserver()
-		l := w.locker(quorum.Options{Lease: 4 * time.Second, Trace: o.observe})
-		lease := lock(t, l, "x")
-		w.nodes[:2].Down(true)
-		<-lease.Context().Done()
-		within(t, o.count(quorum.EventExtendFailed), 2, 4, "events in 4s")
-		_ = lease.Unlock(background)
-	})
+			l, o = w.observed(quorum.Options{})
+			lock(t, l, "x")
+			w.nodes.Down(true)
+			expect(t, l.Close(), quorum.ErrNoQuorum)
+			expect(t, o.of(quorum.EventReleased)[0].Err, quorum.ErrNoQuorum)
+		}},
+		{"the owner that is seen on the nodes is found with the lease, its events, its handle and the log", 3, func(t *testing.T, w *world) {
+			var log strings.Builder
+			l, o := w.observed(quorum.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			owner := lock(t, l, "x").Owner()
+			equal(t, inspect(t, l, "x").Owner, owner)
+			breakLock(t, l, "x")
+			equal(t, o.of(quorum.EventAcquired)[0].Owner, owner)
+			equal(t, o.of(quorum.EventLost)[0].Owner, owner)
+			ensure(t, strings.Contains(log.String(), `msg="lease lost" name=x owner=`+owner+" token="), "%v", log.String())
+		}},
+		{"a process that was paused past the end of its lease did not renew it, and says so", 3, func(t *testing.T, w *world) {
+			c := pausing{w.clock, new(atomic.Int64)}
+			l, o := w.observed(quorum.Options{Clock: c})
+			lease := lock(t, l, "x")
+			c.ahead.Add(int64(time.Minute))
+			<-lease.Context().Done()
+			e := o.of(quorum.EventLost)[0]
+			ensure(t, e.Cause() == "not_renewed" && e.Held >= time.Minute, "%v after %v, because of %q", e.Kind, e.Held, e.Cause())
+		}},
+		{"a refused option is an event, for those who look at nothing else", 1, func(t *testing.T, w *world) {
+			l, o := w.observed(quorum.Options{})
+			_, err := l.Lock(background, "x", quorum.WithMinHold(time.Hour))
+			_, err2 := l.TryLock(background, "")
+			ensure(t, err != nil && err2 != nil && o.count(quorum.EventNotAcquired) == 2,
+				"%v, %v: %d events", err, err2, o.count(quorum.EventNotAcquired))
+		}},
+		{"a lease that its own process ended is not lost", 3, func(t *testing.T, w *world) {
+			for how, end := range map[string]func(*quorum.Locker, *quorum.Lease) error{
+				"Detach": func(_ *quorum.Locker, lease *quorum.Lease) error { _, err := lease.Detach(); return err },
+				"Close":  func(l *quorum.Locker, _ *quorum.Lease) error { return l.Close() },
+			} {
+				l := w.locker(quorum.Options{})
+				err := l.Do(background, how, func(_ context.Context, lease *quorum.Lease) error { return end(l, lease) })
+				matches(t, err, quorum.ErrNotHeld, not{quorum.ErrLost})
+			}
+		}},
+		{"an error names every node, and the log says once that a node fails", 3, func(t *testing.T, w *world) {
+			w.nodes[0].Down(true)
+			w.nodes[1].Restart(true)
+			var log strings.Builder
+			l := w.locker(quorum.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			_, err := l.TryLock(background, "x")
+			want := `acquire "x": no quorum of nodes: n1: unreachable; n2 ignored for 30.302s: recently (re)started or was a replica, and may have lost locks; 1 of 3 nodes granted, 2 needed; see Options`
+			matches(t, err, begins(want))
+			l.Close()
+			for _, want := range []string{`msg="node does not answer" node=n1`, `msg="node ignored: recently (re)started or was a replica" node=n2 for=30.302s`} {
+				equal(t, strings.Count(log.String(), want), 1, "times in the log:", want, log.String())
+			}
+		}},
+		{"a node that has restarted answers, but an event says that it is ignored", 3, func(t *testing.T, w *world) {
+			l, o := w.observed(quorum.Options{})
+			use(t, l, "x", func(*quorum.Lease) {})
+			w.nodes[0].Restart(true)
+			for range 3 {
+				use(t, l, "x", func(*quorum.Lease) {})
+			}
+			told := o.of(quorum.EventNodeAbstains)
+			ensure(t, len(told) == 1 && told[0].Node == "n1" && told[0].Took >= quorum.Defaults().MaxLease, "%+v", told)
+		}},
+		{"programs with different bounds on their leases are not safe together, and one of them sees it", 3, func(t *testing.T, w *world) {
+			var log strings.Builder
+			a := w.locker(quorum.Options{Lease: 2 * time.Minute, MaxLease: 2 * time.Minute})
+			b := w.locker(quorum.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			for _, name := range []string{"short", "long"} {
+				lock(t, a, name, quorum.WithLease(map[string]time.Duration{"short": quorum.Defaults().MaxLease, "long": time.Minute}[name]))
+				for range 2 {
+					taken(t, b, name)
+				}
+				synctest.Wait()
+				n, want := strings.Count(log.String(), "longer than MaxLease"), map[string]int{"short": 0, "long": 1}[name]
+				ensure(t, n == want, "%s: told %d times, want %d:\n%s", name, n, want, log.String())
+			}
+		}},
+		{"renewals that fail one after the other have one event a second", 3, func(t *testing.T, w *world) {
+			l, o := w.observed(quorum.Options{Lease: 4 * time.Second})
+			lease := lock(t, l, "x")
+			w.nodes[:2].Down(true)
+			<-lease.Context().Done()
+			within(t, o.count(quorum.EventExtendFailed), 2, 4, "events in 4s")
+			_ = lease.Unlock(background)
+		}},
+		{"a key of another type is no reason to call a node broken, and too few answers to an extension are not yet a loss", 3, func(t *testing.T, w *world) {
+			l, o := w.observed(quorum.Options{})
+			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set("text", "value") })
+			expect(t, errorOf(l.Lock(background, "text")), node.ErrWrongType)
+			lease := lock(t, l, "x")
+			w.nodes.Down(true)
+			time.Sleep(15 * time.Second)
+			unlocked := lease.Unlock(background)
+			expect(t, unlocked, quorum.ErrNoQuorum)
+			equal(t, o.count(quorum.EventNodeFailed), 3, "nodes are said to have failed")
+			for _, e := range o.of(quorum.EventExtendFailed) {
+				matches(t, e.Err, quorum.ErrNoQuorum, not{quorum.ErrLost})
+			}
+			equal(t, o.count(quorum.EventReleased), 1, "times released")
+			equal(t, o.of(quorum.EventReleased)[0].Err, unlocked, "Unlock returned another error")
+		}},
+	}.hold(t)
 }
 
 // Each call has one event that ends it, and one that begins its wait if it has to wait.
@@ -257,7 +329,7 @@ func TestEventsOfWaitsBalance(t *testing.T) {
 		"nested": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			outer := lock(t, l, "x")
 			_, _ = l.Lock(outer.Context(), "x")
-			must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", reentry))
+			nest(t, l, outer, "x")
 		}, counts{0, 0, 1, " deadlock"}},
 		"several names": {func(t *testing.T, w *world, l *quorum.Locker) {
 			lease := lock(t, w.locker(quorum.Options{}), "y")
@@ -267,11 +339,10 @@ func TestEventsOfWaitsBalance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
-				o := newObserver()
-				test.use(t, w, w.locker(quorum.Options{Trace: o.observe}))
+				l, o := w.observed(quorum.Options{})
+				test.use(w.t, w, l)
 				got := counts{waiting: o.count(quorum.EventWaiting), acquired: o.count(quorum.EventAcquired)}
-				for range len(o.events) {
-					e := <-o.events
+				for _, e := range o.all {
 					if e.Waited {
 						got.waited++
 					}
@@ -313,7 +384,7 @@ func TestEventsTellHowLeasesEnded(t *testing.T) {
 		}, quorum.EventReleased, "no_quorum", 0},
 		"detached": {nil, func(t *testing.T, _ *world, _ *quorum.Locker, lease *quorum.Lease) {
 			time.Sleep(time.Minute)
-			must[quorum.Handle](t)(lease.Detach())
+			detach(t, lease)
 		}, quorum.EventDetached, "", time.Minute},
 		"broken": {nil, func(t *testing.T, w *world, _ *quorum.Locker, lease *quorum.Lease) {
 			time.Sleep(time.Minute)
@@ -333,39 +404,20 @@ func TestEventsTellHowLeasesEnded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
-				o := newObserver()
-				l := w.locker(quorum.Options{Lease: 10 * time.Second, MaxLease: 30 * time.Second, Trace: o.observe})
+				l, o := w.observed(quorum.Options{Lease: 10 * time.Second, MaxLease: 30 * time.Second})
 				test.end(t, w, l, lock(t, l, "x", quorum.WithLease(30*time.Second), test.opts))
 				synctest.Wait()
 				ends := 0
-				for range len(o.events) {
-					e := <-o.events
+				for _, e := range o.all {
 					if e.Held == 0 && e.Kind != test.kind {
 						continue
 					}
 					ends++
-					if e.Kind != test.kind || e.Cause() != test.cause || e.Held < test.held || e.Held > test.held+10*time.Second {
-						t.Errorf("%v after %v, because of %q", e.Kind, e.Held, e.Cause())
-					}
+					ensure(t, e.Kind == test.kind && e.Cause() == test.cause && e.Held >= test.held && e.Held <= test.held+10*time.Second,
+						"%v after %v, because of %q", e.Kind, e.Held, e.Cause())
 				}
 				equal(t, ends, 1, "ends")
 			})
 		})
 	}
-}
-
-// A process that was paused past the end of its lease did not renew it, and says so.
-func TestCauseOfAPause(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		c, o := pausing{w.clock, new(atomic.Int64)}, newObserver()
-		l := w.locker(quorum.Options{Clock: c, Trace: o.observe})
-		lease := lock(t, l, "x")
-		c.ahead.Add(int64(time.Minute))
-		<-lease.Context().Done()
-		for range len(o.events) {
-			if e := <-o.events; e.Kind == quorum.EventLost && (e.Cause() != "not_renewed" || e.Held < time.Minute) {
-				t.Errorf("%v after %v, because of %q", e.Kind, e.Held, e.Cause())
-			}
-		}
-	})
 }

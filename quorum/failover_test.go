@@ -87,9 +87,7 @@ func (c *cluster) settled() bool {
 func newCluster(t *testing.T, all []*redisserver.Server) *cluster {
 	c := &cluster{all[0], all[1]}
 	id, err := say(c.master, "cluster", "myid")
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, err)
 	slots := []any{"cluster", "addslots"}
 	for slot := range 1 << 14 {
 		slots = append(slots, slot)
@@ -139,9 +137,7 @@ func TestRealFailovers(t *testing.T) {
 	start := func(t *testing.T, args ...string) []*redisserver.Server {
 		args = append(args, "--repl-diskless-sync-delay", "0", "--replica-read-only", "no")
 		all, err := redisserver.StartN(6, redisserver.Config{Args: args})
-		if err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, err)
 		t.Cleanup(func() {
 			for _, s := range all {
 				s.Close()
@@ -222,7 +218,5 @@ func failovers(t *testing.T, all []deployment) {
 	}
 	tasks.Wait()
 	t.Logf("%d grants, %d failovers", grants.Load(), faults)
-	if grants.Load() == 0 {
-		t.Error("nobody was granted the lock")
-	}
+	ensure(t, grants.Load() != 0, "nobody was granted the lock")
 }

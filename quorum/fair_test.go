@@ -48,45 +48,115 @@ func TestFairServesInOrder(t *testing.T) {
 			time.Sleep(3 * time.Second) // for longer than a place is kept
 			unlock(t, held)
 			wg.Wait()
-			if len(served) != waiters || !slices.IsSorted(served) {
-				t.Errorf("of the processes %v, served in the order %v", processes, served)
-			}
+			ensure(t, len(served) == waiters && slices.IsSorted(served), "of the processes %v, served in the order %v", processes, served)
 		})
 	}
 }
 
-// Waiters whose first requests cross on the way agree in the end on who is first,
-// and none of them waits forever.
-func TestFairAgreesWhereRequestsCross(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		c := newContest(t)
-		for i := range 8 {
-			// To each node another is the nearest.
-			l := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration(1+(i+2*k)%5) * time.Millisecond })
-			c.task(10, func() (held, error) { return l.Lock(background, "x", quorum.WithFair()) }, always(time.Millisecond))
-		}
-		// Where each node served those first who came to it first, it would be 3.5 s
-		// for all.
-		c.wait(2 * time.Second / 80)
-	})
-}
-
-// A waiter that died holds up those behind it only until its place is lost.
-func TestFairForgetsADeadWaiter(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		holder, next := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		dead, cut := w.cuttable(quorum.Options{})
-		held := lock(t, holder, "x")
-		go func() { _, _ = dead.Lock(background, "x", quorum.WithFair()) }()
-		time.Sleep(100 * time.Millisecond)
-		cut.Store(true)
-		began := time.Now()
-		got := async(func() error { return errorOf(next.Lock(background, "x", quorum.WithFair())) })
-		time.Sleep(100 * time.Millisecond)
-		unlock(t, held)
-		succeed(t, <-got)
-		within(t, time.Since(began), time.Second, 6*time.Second, "the waiter behind a dead one waited for")
-	})
+func TestFairWaiters(t *testing.T) {
+	rules{
+		{"waiters whose first requests cross on the way agree in the end on who is first, and all are served", 5, func(t *testing.T, w *world) {
+			c := newContest(t)
+			for i := range 8 {
+				// To each node another is the nearest.
+				l := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration(1+(i+2*k)%5) * time.Millisecond })
+				c.task(10, func() (held, error) { return l.Lock(background, "x", quorum.WithFair()) }, always(time.Millisecond))
+			}
+			// Where each node served those first who came to it first, it would be 3.5 s
+			// for all.
+			c.wait(2 * time.Second / 80)
+		}},
+		{"a waiter that gives up makes room at once", 3, func(t *testing.T, w *world) {
+			holder, impatient, next := w.locker(quorum.Options{}), w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			held := lock(t, holder, "x")
+			expect(t, errorOf(impatient.Lock(background, "x", quorum.WithFair(), quorum.WithWait(200*time.Millisecond))), quorum.ErrHeld, "it gave up")
+			time.Sleep(50 * time.Millisecond)
+			unlock(t, held)
+			lease, err := next.TryLock(background, "x", quorum.WithFair())
+			succeed(t, err)
+			unlock(t, lease)
+		}},
+		{"a waiter that gives up tells a node that did not hear of it again, for as long as its place is kept there", 3, func(t *testing.T, w *world) {
+			w.foreign("x", time.Hour, 0, 1, 2)
+			ended := waiting(w.locker(quorum.Options{}), quorum.WithFair(), quorum.WithWait(200*time.Millisecond))
+			w.nodes[0].Hang(true)
+			<-ended
+			time.Sleep(900 * time.Millisecond)
+			w.nodes[0].Hang(false)
+			equal(t, w.inLine("x"), 1, "nodes have a place in line, want the one that did not hear")
+			time.Sleep(500 * time.Millisecond)
+			equal(t, w.inLine("x"), 0, "nodes have a place in line")
+		}},
+		{"TryLock with WithFair does not pass queued waiters; without it, it may", 3, func(t *testing.T, w *world) {
+			holder, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			waiter := w.cuttable(quorum.Options{})
+			held := lock(t, holder, "x")
+			ctx, cancel := context.WithCancel(background)
+			ended := async(func() error { // it is not handed over
+				return errorOf(waiter.Lock(ctx, "x", quorum.WithFair(), quorum.WithFixedLease(quorum.Defaults().Lease)))
+			})
+			time.Sleep(100 * time.Millisecond)
+			w.cut[waiter].Store(true) // it cannot take its turn
+			unlock(t, held)
+			taken(t, other, "x", quorum.WithFair())
+			lease, err := other.TryLock(background, "x")
+			if err != nil {
+				t.Errorf("a plain lock is not queued: %v", err)
+			} else {
+				unlock(t, lease)
+			}
+			cancel()
+			<-ended
+		}},
+		{"a fair lock has one name", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			ensure(t, errorOf(l.Lock(background, "x", quorum.WithFair(), quorum.WithNames("y"))) != nil, "several names in line")
+		}},
+		{"queued waiters that no node notifies ask when the one before them in their own process has left", 3, func(t *testing.T, w *world) {
+			w.delay(time.Millisecond, 0)
+			l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return deaf{n} })
+			held := lock(t, l, "x")
+			var wg sync.WaitGroup
+			var released time.Time
+			for range 5 {
+				wg.Go(func() { use(t, l, "x", func(*quorum.Lease) {}, quorum.WithFair()) })
+				time.Sleep(10 * time.Millisecond)
+			}
+			time.Sleep(3 * time.Second)
+			released = time.Now()
+			unlock(t, held)
+			wg.Wait()
+			atMost(t, time.Since(released), 5*25*time.Millisecond, "five turns")
+		}},
+		{"a lease that is resumed is that which its process has", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			for _, option := range []quorum.Option{quorum.WithFair(), quorum.WithNames("y")} {
+				held := lock(t, l, "x", option)
+				unlock(t, resume(t, l, held.Handle(), option))
+				matches(t, context.Cause(held.Context()), not{quorum.ErrLost})
+				_ = held.Unlock(background)
+			}
+		}},
+		{"a release that is repeated does not put back a place in line: by then the waiter may be gone", 3, func(t *testing.T, w *world) {
+			w.foreign("x", time.Minute, 1, 2)
+			first := w.nodes[0]
+			hang := sync.OnceFunc(func() { first.Hang(true) })
+			l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
+				return spy{n, func(cmd node.Command) {
+					if i == 0 && cmd.Kind == node.Release {
+						hang()
+					}
+				}}
+			})
+			expect(t, errorOf(l.Lock(background, "x", quorum.WithFair(), quorum.WithWait(time.Second))), quorum.ErrHeld)
+			time.Sleep(10 * time.Second) // it no longer tells the node that it has gone
+			first.Hang(false)
+			for w.locked("x") == 3 {
+				time.Sleep(10 * time.Millisecond)
+			}
+			equal(t, w.inLine("x"), 0, "nodes have a place in line")
+		}},
+	}.hold(t)
 }
 
 // A lock that was broken goes to its first waiter, and its holder learns that at once if
@@ -99,149 +169,16 @@ func TestFairWaiterSupplantsAHolderOfItsProcess(t *testing.T) {
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			use(t, l, "x", func(*quorum.Lease) {
-				if !errors.Is(context.Cause(ended), quorum.ErrLost) {
-					t.Errorf("the holder before relies on its lease: %v", context.Cause(ended))
-				}
+				ensure(t, errors.Is(context.Cause(ended), quorum.ErrLost), "the holder before relies on its lease: %v", context.Cause(ended))
 				time.Sleep(time.Second)
 			}, quorum.WithFair())
 		})
 		time.Sleep(100 * time.Millisecond)
-		must[bool](t)(other.Break(background, "x"))
+		breakLock(t, other, "x")
 		time.Sleep(100 * time.Millisecond)
 		expect(t, broken.Unlock(background), quorum.ErrNotHeld, "Unlock of what was broken")
 		wg.Wait()
 		equal(t, w.locked("x"), 0, "nodes still have it")
-	})
-}
-
-// Queued waiters that no node notifies ask when the one before them in their own
-// process has left.
-func TestFairWithoutNotices(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.delay(time.Millisecond, 0)
-		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return deaf{n} })
-		held := lock(t, l, "x")
-		var wg sync.WaitGroup
-		var released time.Time
-		for range 5 {
-			wg.Go(func() { use(t, l, "x", func(*quorum.Lease) {}, quorum.WithFair()) })
-			time.Sleep(10 * time.Millisecond)
-		}
-		time.Sleep(3 * time.Second)
-		released = time.Now()
-		unlock(t, held)
-		wg.Wait()
-		atMost(t, time.Since(released), 5*25*time.Millisecond, "five turns")
-	})
-}
-
-// A lease that is resumed is that which its process has.
-func TestResumedLeaseSupplantsNobody(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		for _, option := range []quorum.Option{quorum.WithFair(), quorum.WithNames("y")} {
-			held := lock(t, l, "x", option)
-			unlock(t, must[*quorum.Lease](t)(l.Resume(background, held.Handle(), option)))
-			if err := context.Cause(held.Context()); errors.Is(err, quorum.ErrLost) {
-				t.Error(err)
-			}
-			_ = held.Unlock(background)
-		}
-	})
-}
-
-// A waiter that gives up makes room at once.
-func TestFairWaiterGivesUpItsPlace(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		holder, impatient, next := w.locker(quorum.Options{}), w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		held := lock(t, holder, "x")
-		if _, err := impatient.Lock(background, "x", quorum.WithFair(), quorum.WithWait(200*time.Millisecond)); !errors.Is(err, quorum.ErrHeld) {
-			t.Fatalf("it gave up with %v", err)
-		}
-		time.Sleep(50 * time.Millisecond)
-		unlock(t, held)
-		lease, err := next.TryLock(background, "x", quorum.WithFair())
-		if err != nil {
-			t.Fatalf("nobody is in line, and yet %v", err)
-		}
-		unlock(t, lease)
-	})
-}
-
-// It tells a node that did not hear of that again, for as long as its place is kept there.
-func TestFairWaiterGivesUpItsPlaceAgain(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.foreign("x", time.Hour, 0, 1, 2)
-		ended := waiting(w.locker(quorum.Options{}), quorum.WithFair(), quorum.WithWait(200*time.Millisecond))
-		w.nodes[0].Hang(true)
-		<-ended
-		time.Sleep(900 * time.Millisecond)
-		w.nodes[0].Hang(false)
-		if n := w.inLine("x"); n != 1 {
-			t.Fatalf("%d nodes have a place in line, want the one that did not hear", n)
-		}
-		time.Sleep(500 * time.Millisecond)
-		equal(t, w.inLine("x"), 0, "nodes have a place in line")
-	})
-}
-
-// TryLock with WithFair does not pass queued waiters; without it, it may.
-func TestFairTryLockDoesNotBarge(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		holder, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		waiter, cut := w.cuttable(quorum.Options{})
-		held := lock(t, holder, "x")
-		ctx, cancel := context.WithCancel(background)
-		ended := async(func() error { // it is not handed over
-			return errorOf(waiter.Lock(ctx, "x", quorum.WithFair(), quorum.WithFixedLease(quorum.Defaults().Lease)))
-		})
-		time.Sleep(100 * time.Millisecond)
-		cut.Store(true) // it cannot take its turn
-		unlock(t, held)
-		taken(t, other, "x", quorum.WithFair())
-		lease, err := other.TryLock(background, "x")
-		if err != nil {
-			t.Errorf("a plain lock is not queued: %v", err)
-		} else {
-			unlock(t, lease)
-		}
-		cancel()
-		<-ended
-	})
-}
-
-func TestFairIsForOneName(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		if _, err := l.Lock(background, "x", quorum.WithFair(), quorum.WithNames("y")); err == nil {
-			t.Error("several names in line")
-		}
-	})
-}
-
-// A release that is repeated does not put back a place in line: by then the waiter
-// may be gone.
-func TestRepeatedReleaseLeavesNoPlace(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.foreign("x", time.Minute, 1, 2)
-		first := w.nodes[0]
-		hang := sync.OnceFunc(func() { first.Hang(true) })
-		l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
-			return spy{n, func(cmd node.Command) {
-				if i == 0 && cmd.Kind == node.Release {
-					hang()
-				}
-			}}
-		})
-		if _, err := l.Lock(background, "x", quorum.WithFair(), quorum.WithWait(time.Second)); !errors.Is(err, quorum.ErrHeld) {
-			t.Fatalf("got %v", err)
-		}
-		time.Sleep(10 * time.Second) // it no longer tells the node that it has gone
-		first.Hang(false)
-		for w.locked("x") == 3 {
-			time.Sleep(10 * time.Millisecond)
-		}
-		equal(t, w.inLine("x"), 0, "nodes have a place in line")
 	})
 }
 
@@ -277,37 +214,17 @@ func TestPlaceIsKeptThroughLongPauses(t *testing.T) {
 func TestFairOnRealServers(t *testing.T) {
 	all := servers(t, 5)
 	const lockers, turns = 6, 15
-	var mu sync.Mutex
-	var inside atomic.Int32
-	waiting, served := map[int]int{}, 0 // since how many turns of others each waits
-	var wg sync.WaitGroup
-	most := 0
-	for i := range lockers {
+	c := newContest(t)
+	var served atomic.Int64
+	for range lockers {
 		l := connect(t, all, quorum.Options{})
-		wg.Go(func() {
-			for range turns {
-				mu.Lock()
-				waiting[i] = served
-				mu.Unlock()
-				lease, err := l.Lock(background, "x", quorum.WithFair())
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				equal(t, inside.Add(1), 1, "inside")
-				mu.Lock()
-				most = max(most, served-waiting[i])
-				served++
-				mu.Unlock()
-				time.Sleep(2 * time.Millisecond)
-				inside.Add(-1)
-				unlock(t, lease)
-			}
-		})
+		c.task(turns, func() (held, error) {
+			before := served.Load()
+			lease, err := l.Lock(background, "x", quorum.WithFair())
+			// While the first requests of some are on their way, others are served.
+			atMost(t, served.Add(1)-1-before, 2*lockers, "turns of others while one waited")
+			return lease, err
+		}, always(2*time.Millisecond))
 	}
-	wg.Wait()
-	// While the first requests of some are on their way, others are served.
-	if most > 2*lockers {
-		t.Errorf("somebody waited while others, %d of them, were served %d times", lockers-1, most)
-	}
+	c.wait(time.Minute)
 }

@@ -12,17 +12,11 @@ import (
 // tested in contrib/fencesql and contrib/fencecheck.
 func TestFencingScript(t *testing.T) {
 	page, err := os.ReadFile("../docs/fencing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, err)
 	scripts := regexp.MustCompile("(?s)```lua\n(.*?)```").FindAllSubmatch(page, -1)
-	if len(scripts) != 1 {
-		t.Fatalf("docs/fencing.md has %d scripts, want 1", len(scripts))
-	}
+	equal(t, len(scripts), 1, "scripts in docs/fencing.md")
 	options, err := redis.ParseURL(servers(t, 1)[0].URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, err)
 	client := redis.NewClient(options)
 	defer client.Close()
 	script := redis.NewScript(string(scripts[0][1]))
@@ -34,11 +28,9 @@ func TestFencingScript(t *testing.T) {
 		if c.want == 0 {
 			written = "late"
 		}
-		if n, err := script.Run(t.Context(), client, []string{"order"}, c.token, written).Int64(); n != c.want || err != nil {
-			t.Errorf("token %d: %d, %v", c.token, n, err)
-		}
-		if value, err := client.HGet(t.Context(), "order", "value").Result(); value != c.value || err != nil {
-			t.Errorf("after token %d: %q, %v; want %q", c.token, value, err, c.value)
-		}
+		n, err := script.Run(t.Context(), client, []string{"order"}, c.token, written).Int64()
+		ensure(t, n == c.want && err == nil, "token %d: %d, %v", c.token, n, err)
+		value, err := client.HGet(t.Context(), "order", "value").Result()
+		ensure(t, value == c.value && err == nil, "after token %d: %q, %v; want %q", c.token, value, err, c.value)
 	}
 }

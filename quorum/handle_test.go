@@ -11,11 +11,15 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -80,18 +84,17 @@ func TestResumeHeedsTheBoundsOfALease(t *testing.T) {
 				test.options.Clock = wall{w.clock, test.ahead}
 				b := w.locker(test.options)
 				began := time.Now()
-				lease := must[*quorum.Lease](t)(a.Lock(background, "x", test.acquire...))
+				lease := lock(t, a, "x", test.acquire...)
 				time.Sleep(time.Second)
 				handle := lease.Handle()
 				if !test.undetached {
-					handle = must[quorum.Handle](t)(lease.Detach())
+					handle = detach(t, lease)
 				}
 				time.Sleep(2 * time.Second)
-				resumed := must[*quorum.Lease](t)(b.Resume(background, handle, test.resume...))
+				resumed := resume(t, b, handle, test.resume...)
 				within(t, lasted(resumed, began), test.earliest, test.longest)
-				if err := context.Cause(resumed.Context()); errors.Is(err, quorum.ErrMaxHold) != test.maxHold {
-					t.Errorf("cause: %v", err)
-				}
+				err := context.Cause(resumed.Context())
+				ensure(t, errors.Is(err, quorum.ErrMaxHold) == test.maxHold, "cause: %v", err)
 			})
 		})
 	}
@@ -99,83 +102,171 @@ func TestResumeHeedsTheBoundsOfALease(t *testing.T) {
 
 func with(options ...quorum.Option) []quorum.Option { return options }
 
-// The rest of a bound goes on from one process to the next.
-func TestBoundsAreKeptFromHandToHand(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		began := time.Now()
-		fixed := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Lock(background, "x", quorum.WithFixedLease(9*time.Second)))
-		bounded := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Lock(background, "y", quorum.WithMaxHold(9*time.Second)))
-		for range 4 {
-			time.Sleep(time.Second)
-			from, other := must[quorum.Handle](t)(fixed.Detach()), must[quorum.Handle](t)(bounded.Detach())
-			time.Sleep(time.Second)
-			l := w.locker(quorum.Options{})
-			fixed = must[*quorum.Lease](t)(l.Resume(background, from))
-			bounded = must[*quorum.Lease](t)(l.Resume(background, other))
-		}
-		within(t, lasted(fixed, began), 8*time.Second, 9*time.Second, "a fixed lease lasted")
-		equal(t, lasted(bounded, began), 9*time.Second, "it was held for")
-	})
-}
+func TestHandles(t *testing.T) {
+	rules{
+		{"a handle takes a lease with all its names to another process, until it is released there", 5, func(t *testing.T, w *world) {
+			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			lease := lock(t, a, "y", quorum.WithNames("x"))
+			handle := detach(t, lease)
+			expect(t, lease.Unlock(background), quorum.ErrNotHeld, "Unlock after Detach")
+			a.Close()
+			time.Sleep(20 * time.Second)
+			again := resume(t, b, handle)
+			equal(t, again.Token(), lease.Token(), "token")
+			equal(t, fmt.Sprint(again.Names()), "[x y]")
+			time.Sleep(5 * time.Minute)
+			goesOn(t, again)
+			unlock(t, again)
+			equal(t, w.locked("x")+w.locked("y"), 0, "nodes keep one")
+			expect(t, errorOf(b.Resume(background, handle)), quorum.ErrNotHeld, "Resume of what was released")
+		}},
 
-// A bound that is over by the time of day leaves nothing to resume, though the nodes may
-// still have it.
-func TestResumeOfWhatIsOver(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a := w.locker(quorum.Options{})
-		hold := must[quorum.Handle](t)(lock(t, a, "x", quorum.WithMaxHold(2*time.Second)).Detach())
-		fixed := must[quorum.Handle](t)(lock(t, a, "y", quorum.WithFixedLease(9*time.Second)).Detach())
-		ended := lock(t, a, "z", quorum.WithMaxHold(2*time.Second))
-		time.Sleep(3 * time.Second)
-		over := ended.Handle()
-		time.Sleep(time.Millisecond)
-		for _, h := range []quorum.Handle{hold, over} {
-			if _, err := w.locker(quorum.Options{}).Resume(background, h); !errors.Is(err, quorum.ErrNotHeld) || !errors.Is(err, quorum.ErrMaxHold) {
-				t.Errorf("Resume beyond the longest hold of %v: %v", terms(t, h)["names"], err)
+		{"a bound that is over by the time of day leaves nothing to resume, though the nodes may still have it", 3, func(t *testing.T, w *world) {
+			a := w.locker(quorum.Options{})
+			hold := detach(t, lock(t, a, "x", quorum.WithMaxHold(2*time.Second)))
+			fixed := detach(t, lock(t, a, "y", quorum.WithFixedLease(9*time.Second)))
+			ended := lock(t, a, "z", quorum.WithMaxHold(2*time.Second))
+			time.Sleep(3 * time.Second)
+			over := ended.Handle()
+			time.Sleep(time.Millisecond)
+			for _, h := range []quorum.Handle{hold, over} {
+				matches(t, errorOf(w.locker(quorum.Options{}).Resume(background, h)), quorum.ErrNotHeld, quorum.ErrMaxHold)
 			}
-		}
-		b := w.locker(quorum.Options{Clock: wall{w.clock, time.Hour}})
-		if _, err := b.Resume(background, fixed); !errors.Is(err, quorum.ErrNotHeld) || errors.Is(err, quorum.ErrMaxHold) {
-			t.Errorf("Resume of a fixed lease by a clock that is an hour ahead: %v", err)
-		}
-		expect(t, errorOf(a.Resume(background, fixed)), nil, "and by one that is not")
-	})
-}
-
-// A bound may run out while the nodes are asked.
-func TestResumeTakesTheRestOfABound(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		h := must[quorum.Handle](t)(lock(t, a, "x", quorum.WithMaxHold(50*time.Millisecond)).Detach())
-		w.delay(60*time.Millisecond, 0)
-		matches(t, errorOf(b.Resume(background, h)), quorum.ErrNotHeld, quorum.ErrMaxHold)
-	})
-}
-
-// Nor is there anything to resume where all that is left of a fixed lease is given up for
-// clocks that differ.
-func TestResumeOfNextToNothing(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		lease := lock(t, l, "x", quorum.WithFixedLease(time.Second))
-		time.Sleep(985 * time.Millisecond)
-		if left := lease.Remaining(); left != 3*time.Millisecond {
-			t.Fatalf("%v are left", left)
-		}
-		expect(t, errorOf(l.Resume(background, must[quorum.Handle](t)(lease.Detach()))), quorum.ErrNotHeld)
-	})
-}
-
-// The time that Resume takes is not added to the longest hold.
-func TestResumeIsPartOfTheLongestHold(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.delay(400*time.Millisecond, 0)
-		l := w.locker(quorum.Options{})
-		lease := lock(t, l, "x", quorum.WithMaxHold(5*time.Second))
-		began := time.Now()
-		resumed := must[*quorum.Lease](t)(l.Resume(background, must[quorum.Handle](t)(lease.Detach())))
-		equal(t, lasted(resumed, began), 5*time.Second, "it lasted")
-	})
+			b := w.locker(quorum.Options{Clock: wall{w.clock, time.Hour}})
+			matches(t, errorOf(b.Resume(background, fixed)), quorum.ErrNotHeld, not{quorum.ErrMaxHold})
+			expect(t, errorOf(a.Resume(background, fixed)), nil, "and by one that is not")
+		}},
+		{"nothing is resumed where all that is left of a fixed lease is given up for clocks that differ", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			lease := lock(t, l, "x", quorum.WithFixedLease(time.Second))
+			time.Sleep(985 * time.Millisecond)
+			equal(t, lease.Remaining(), 3*time.Millisecond, "are left")
+			expect(t, errorOf(l.Resume(background, detach(t, lease))), quorum.ErrNotHeld)
+		}},
+		{"the time that Resume takes is not added to the longest hold", 3, func(t *testing.T, w *world) {
+			w.delay(400*time.Millisecond, 0)
+			l := w.locker(quorum.Options{})
+			lease := lock(t, l, "x", quorum.WithMaxHold(5*time.Second))
+			began := time.Now()
+			resumed := resume(t, l, detach(t, lease))
+			equal(t, lasted(resumed, began), 5*time.Second, "it lasted")
+		}},
+		{"a hold that is as long as can be goes on to be so", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			handle := detach(t, lock(t, l, "x", quorum.WithMaxHold(math.MaxInt64)))
+			unlock(t, resume(t, l, handle))
+		}},
+		{"Detach keeps the name no longer than it may be held", 3, func(t *testing.T, w *world) {
+			lease := lock(t, w.locker(quorum.Options{}), "x", quorum.WithMaxHold(5*time.Second))
+			time.Sleep(3 * time.Second)
+			detach(t, lease)
+			time.Sleep(28 * time.Second)
+			equal(t, w.locked("x"), 0, "nodes have it after a lease")
+		}},
+		{"whatever later versions are like, programs have handles of this one", 3, func(t *testing.T, w *world) {
+			lease := lock(t, w.locker(quorum.Options{}), "x")
+			handle := detach(t, lease)
+			old := map[string]any{"names": []string{"x"}, "owner": lease.Owner(), "token": lease.Token(), "high": lease.Token(),
+				"lease_ns": int64(30 * time.Second), "at_ns": time.Now().UnixNano()}
+			got, want := fmt.Sprint(terms(t, handle)), fmt.Sprint(old)
+			ensure(t, got == want, "%s, and not %s", got, want)
+			lease = resume(t, w.locker(quorum.Options{}), handleOf(t, old))
+			time.Sleep(time.Minute)
+			goesOn(t, lease)
+		}},
+		{"a handle goes where text goes", 3, func(t *testing.T, w *world) {
+			for _, names := range [][]string{{"k\ufffd"}, {"\u2028<\x00>", "\n", "\"'$"}} {
+				a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+				lease := lock(t, a, names[0], quorum.WithNames(names[1:]...))
+				handle := detach(t, lease)
+				ensure(t, regexp.MustCompile(`^redquorum1\.[-_0-9A-Za-z]+$`).MatchString(string(handle)), "of %q: %q", names, handle)
+				resumed := resume(t, b, handle)
+				ensure(t, slices.Equal(resumed.Names(), lease.Names()), "%q became %q", lease.Names(), resumed.Names())
+				unlock(t, resumed)
+			}
+		}},
+		{"the rest of a bound goes on from one process to the next", 3, func(t *testing.T, w *world) {
+			began := time.Now()
+			fixed := lock(t, w.locker(quorum.Options{}), "x", quorum.WithFixedLease(9*time.Second))
+			bounded := lock(t, w.locker(quorum.Options{}), "y", quorum.WithMaxHold(9*time.Second))
+			for range 4 {
+				time.Sleep(time.Second)
+				from, other := detach(t, fixed), detach(t, bounded)
+				time.Sleep(time.Second)
+				l := w.locker(quorum.Options{})
+				fixed = resume(t, l, from)
+				bounded = resume(t, l, other)
+			}
+			within(t, lasted(fixed, began), 8*time.Second, 9*time.Second, "a fixed lease lasted")
+			equal(t, lasted(bounded, began), 9*time.Second, "it was held for")
+		}},
+		{"a bound may run out while the nodes are asked", 3, func(t *testing.T, w *world) {
+			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			h := detach(t, lock(t, a, "x", quorum.WithMaxHold(50*time.Millisecond)))
+			w.delay(60*time.Millisecond, 0)
+			matches(t, errorOf(b.Resume(background, h)), quorum.ErrNotHeld, quorum.ErrMaxHold)
+		}},
+		{"the release of a resumed lease is repeated for as long as a node may have it, not only for as long as the lease was", 3, func(t *testing.T, w *world) {
+			lease := lock(t, w.locker(quorum.Options{}), "x", quorum.WithFixedLease(20*time.Second))
+			handle := detach(t, lease)
+			brief := terms(t, handle)
+			brief["fixed_left_ns"] = 100 * time.Millisecond
+			resumed := resume(t, w.locker(quorum.Options{}), handleOf(t, brief))
+			w.nodes[2].Down(true)
+			unlock(t, resumed)
+			time.Sleep(3 * time.Second)
+			w.nodes[2].Down(false)
+			time.Sleep(10 * time.Second)
+			equal(t, w.locked("x"), 0, "nodes still have it")
+		}},
+		{"a node that restarted does not count for whether a lease may be resumed: it may have what was released since", 5, func(t *testing.T, w *world) {
+			down := func(d bool, nodes ...int) {
+				for _, i := range nodes {
+					w.nodes[i].Down(d)
+				}
+			}
+			down(true, 3, 4)
+			a := w.locker(quorum.Options{})
+			handle := detach(t, lock(t, a, "x"))
+			down(false, 3, 4)
+			p := w.locker(quorum.Options{})
+			resumed := resume(t, p, handle)
+			down(true, 0, 1)
+			unlock(t, resumed)
+			p.Close()
+			b := w.locker(quorum.Options{})
+			lock(t, b, "x") // on the last three
+			w.nodes[2].Restart(true)
+			w.nodes[2].Do(func(s *model.Server, now model.Time) { // from an old snapshot
+				succeed(t, s.HSet(now, "x", resumed.Owner(), "1"))
+				s.PExpire(now, "x", 29*time.Second)
+			})
+			down(false, 0, 1)
+			if second, err := a.Resume(background, handle); err == nil {
+				t.Errorf("two hold at once: the handle was resumed again, for %v", second.Remaining())
+			}
+		}},
+		{"the release of a resumed lease is repeated like any other", 5, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			lease := lock(t, l, "x")
+			lease = resume(t, l, detach(t, lease))
+			w.nodes[0].Hang(true)
+			unlock(t, lease)
+			w.nodes[0].Hang(false)
+			time.Sleep(5 * time.Second)
+			equal(t, w.locked("x"), 0, "nodes still have the key")
+		}},
+		{"it is repeated also where a node could not be asked whether it has the lease", 5, func(t *testing.T, w *world) {
+			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			handle := detach(t, lock(t, a, "x"))
+			w.nodes[0].Down(true)
+			lease := resume(t, b, handle)
+			unlock(t, lease)
+			w.nodes[0].Down(false)
+			time.Sleep(5 * time.Second)
+			equal(t, w.locked("x"), 0, "nodes still have the key")
+		}},
+	}.hold(t)
 }
 
 // A lease is not resumed by answers that are read when it is over, nor by those that are read after a third of
@@ -188,7 +279,7 @@ func TestResumeIsDecidedInTime(t *testing.T) {
 		inWorld(t, 3, func(w *world) {
 			c := pausing{w.clock, new(atomic.Int64)}
 			o := quorum.Options{Lease: test.lease, MaxLease: test.maxLease, NoRestartGuard: true}
-			handle := must[quorum.Handle](t)(lock(t, w.locker(o), "x").Detach())
+			handle := detach(t, lock(t, w.locker(o), "x"))
 			o.Clock = c
 			l := w.behind(o, func(_ int, n node.Node) node.Node { return pauser{n, c, node.Extend, test.pause} })
 			expect(t, errorOf(l.Resume(background, handle)), quorum.ErrNoQuorum)
@@ -196,67 +287,12 @@ func TestResumeIsDecidedInTime(t *testing.T) {
 	}
 }
 
-// A hold that is as long as can be goes on to be so.
-func TestHandleOfTheLongestHold(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		handle := must[quorum.Handle](t)(lock(t, l, "x", quorum.WithMaxHold(math.MaxInt64)).Detach())
-		unlock(t, must[*quorum.Lease](t)(l.Resume(background, handle)))
-	})
-}
-
-// Detach keeps the name no longer than it may be held.
-func TestDetachKeepsNothingBeyondTheLongestHold(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		lease := lock(t, w.locker(quorum.Options{}), "x", quorum.WithMaxHold(5*time.Second))
-		time.Sleep(3 * time.Second)
-		must[quorum.Handle](t)(lease.Detach())
-		time.Sleep(28 * time.Second)
-		equal(t, w.locked("x"), 0, "nodes have it after a lease")
-	})
-}
-
-// Whatever later versions are like, programs have handles of this one.
-func TestHandlesOfVersion1AreRead(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		lease := lock(t, w.locker(quorum.Options{}), "x")
-		handle := must[quorum.Handle](t)(lease.Detach())
-		old := map[string]any{"names": []string{"x"}, "owner": lease.Owner(), "token": lease.Token(), "high": lease.Token(),
-			"lease_ns": int64(30 * time.Second), "at_ns": time.Now().UnixNano()}
-		if got, want := fmt.Sprint(terms(t, handle)), fmt.Sprint(old); got != want {
-			t.Errorf("%s, and not %s", got, want)
-		}
-		lease = must[*quorum.Lease](t)(w.locker(quorum.Options{}).Resume(background, handleOf(t, old)))
-		time.Sleep(time.Minute)
-		goesOn(t, lease)
-	})
-}
-
-// A handle goes where text goes.
-func TestHandlesArePlainText(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		for _, names := range [][]string{{"k\ufffd"}, {"\u2028<\x00>", "\n", "\"'$"}} {
-			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-			lease := lock(t, a, names[0], quorum.WithNames(names[1:]...))
-			handle := must[quorum.Handle](t)(lease.Detach())
-			if !regexp.MustCompile(`^redquorum1\.[-_0-9A-Za-z]+$`).MatchString(string(handle)) {
-				t.Errorf("of %q: %q", names, handle)
-			}
-			resumed := must[*quorum.Lease](t)(b.Resume(background, handle))
-			if !slices.Equal(resumed.Names(), lease.Names()) {
-				t.Errorf("%q became %q", lease.Names(), resumed.Names())
-			}
-			unlock(t, resumed)
-		}
-	})
-}
-
 // An impossible handle is refused before any node is asked.
 func TestBadHandles(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		lease := lock(t, l, "x", quorum.WithFixedLease(5*time.Second), quorum.WithMaxHold(time.Minute))
-		good := must[quorum.Handle](t)(lease.Detach())
+		good := detach(t, lease)
 		sent := w.sent[0].Load()
 		refused := func(h quorum.Handle, want string) {
 			t.Helper()
@@ -311,26 +347,107 @@ func TestBadHandles(t *testing.T) {
 		equal(t, w.sent[0].Load()-sent, 0, "commands were sent")
 		ahead := terms(t, good)
 		ahead["at_ns"] = int64(math.MaxInt64)
-		resumed := must[*quorum.Lease](t)(l.Resume(background, handleOf(t, ahead)))
+		resumed := resume(t, l, handleOf(t, ahead))
 		atMost(t, resumed.Remaining(), 5*time.Second, "what is left of 5s")
 		unlock(t, resumed)
 	})
 }
 
-// The release of a resumed lease is repeated for as long as a node may have it, and not only
-// for as long as the lease was: an extension shortens nothing.
-func TestReleaseOfAResumedLeaseIsRepeated(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		lease := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Lock(background, "x", quorum.WithFixedLease(20*time.Second)))
-		handle := must[quorum.Handle](t)(lease.Detach())
-		brief := terms(t, handle)
-		brief["fixed_left_ns"] = 100 * time.Millisecond
-		resumed := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Resume(background, handleOf(t, brief)))
-		w.nodes[2].Down(true)
-		unlock(t, resumed)
-		time.Sleep(3 * time.Second)
-		w.nodes[2].Down(false)
-		time.Sleep(10 * time.Second)
-		equal(t, w.locked("x"), 0, "nodes still have it")
+// A program that resumes a lease of one whose clock is ahead knows from then on how
+// far: the token of its next attempt is not too low.
+func TestWhoResumesKnowsTheTokens(t *testing.T) {
+	for _, mode := range []quorum.Option{nil, quorum.WithWrite()} {
+		inWorld(t, 3, func(w *world) {
+			o := new(observer)
+			a, b := w.locker(quorum.Options{Clock: wall{w.clock, time.Minute}}), w.locker(quorum.Options{Trace: o.observe})
+			ahead := lock(t, a, "x", mode)
+			unlock(t, resume(t, b, detach(t, ahead)))
+			time.Sleep(time.Millisecond)
+			if lease := lock(t, b, "x", mode); lease.Token() <= ahead.Token() || o.count(quorum.EventAttemptFailed) > 0 {
+				t.Errorf("token %d after %d, and %d attempts failed", lease.Token(), ahead.Token(), o.count(quorum.EventAttemptFailed))
+			}
+		})
+	}
+}
+
+// A healing command that arrives after the release creates nothing, be that by the process that was under way
+// with it, or by one that the lease was handed over to.
+func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
+	for _, handedOver := range []bool{false, true} {
+		inWorld(t, 3, func(w *world) {
+			acquires, late := 0, node.Command{}
+			a := w.through(quorum.Options{}, func(i int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+				if i == 0 && cmd.Kind == node.Acquire {
+					if acquires++; acquires > 1 {
+						late = own(cmd)
+						reply(node.Reply{Err: node.ErrTimeout})
+						return
+					}
+				}
+				n.Submit(cmd, reply)
+			})
+			lease := lock(t, a, "x")
+			w.nodes[0].Restart(true)
+			time.Sleep(11 * time.Second)
+			synctest.Wait() // for the race detector
+			if acquires != 2 || late.Claims[0].Token <= lease.Token() {
+				t.Fatalf("the node was sent %d acquires, the last one %v", acquires, late)
+			}
+			if handedOver {
+				lease = resume(t, w.locker(quorum.Options{}), detach(t, lease))
+			}
+			unlock(t, lease)
+			late.Deadline = clock.Never
+			w.nodes[0].Submit(late, func(r node.Reply) {
+				equal(t, r.Status, node.Stale, "the late command")
+			})
+		})
+	}
+}
+
+// "Forever" is refused, or lasts; it does not overflow.
+func TestVeryLongTimes(t *testing.T) {
+	const forever = time.Duration(1<<63 - 1)
+	ms := node.Milliseconds(forever)
+	ensure(t, ms >= 0, "a TTL of %v is %d ms", forever, ms)
+	equal(t, clock.Instant(1).Add(forever), clock.Never, "an instant at the end of time")
+	inWorld(t, 1, func(w *world) {
+		ensure(t, errorOf(quorum.New([]node.Node{w.nodes[0]}, quorum.Options{Clock: w.clock, MaxLease: forever, FenceRetention: forever})) != nil,
+			"a MaxLease of centuries is accepted, and would be no guard")
+		l := w.locker(quorum.Options{})
+		lease := lock(t, l, "x", quorum.WithMaxHold(forever))
+		go func() {
+			time.Sleep(time.Second)
+			lease.Unlock(background)
+		}()
+		expect(t, errorOf(l.Lock(background, "x", quorum.WithWait(forever))), nil)
 	})
+}
+
+// Nested leases that are taken and given back at the same time are whole: none
+// is over when it is granted, and none is said to have been lost.
+func TestNestingRaces(t *testing.T) {
+	var nodes []node.Node
+	for _, name := range []string{"a", "b", "c"} {
+		nodes = append(nodes, model.New(clock.System(), name))
+	}
+	l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{}))
+	defer l.Close()
+	for range 1000 {
+		outer := lock(t, l, "x")
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				lease, err := l.Lock(context.WithoutCancel(outer.Context()), "x", reentry)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				goesOn(t, lease)
+				unlock(t, lease)
+			})
+		}
+		unlock(t, outer)
+		wg.Wait()
+	}
 }

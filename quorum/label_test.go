@@ -30,86 +30,228 @@ func holderOf(t *testing.T, err error) string {
 	if !errors.As(err, &e) || !errors.Is(err, quorum.ErrHeld) {
 		t.Fatalf("error %v; it should match ErrHeld", err)
 	}
-	if e.Holder != "" && !strings.Contains(err.Error(), "lock is held by another owner ("+e.Holder+")") {
-		t.Errorf("%v does not name the holder", err)
-	}
+	ensure(t, e.Holder == "" || strings.Contains(err.Error(), "lock is held by another owner ("+e.Holder+")"), "%v does not name the holder", err)
 	return e.Holder
 }
 
 // labelOf returns the label of an owner in a report.
 func labelOf(t *testing.T, l *quorum.Locker, owner string) string {
 	t.Helper()
-	return must[*quorum.Report](t)(l.Inspect(background, "x")).Label(owner)
+	return inspect(t, l, "x").Label(owner)
 }
 
-// Inspect, TryLock and Lock name the holder.
-func TestLabelOfTheHolder(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a, b := labelled(w)
-		lease := lock(t, a, "x")
-		time.Sleep(10 * time.Millisecond)
-		equal(t, labelOf(t, b, lease.Owner()), "shop-1 worker")
-		equal(t, holderOf(t, errorOf(b.TryLock(background, "x"))), "shop-1 worker")
-		time.Sleep(time.Second)
-		equal(t, holderOf(t, errorOf(b.Lock(background, "x", quorum.WithWait(time.Second)))), "shop-1 worker")
-		ctx, cancel := context.WithTimeout(background, 3*time.Second)
-		defer cancel()
-		began := time.Now()
-		equal(t, holderOf(t, errorOf(b.Lock(ctx, "x"))), "shop-1 worker")
-		atMost(t, time.Since(began), 3*time.Second)
-	})
-}
-
-// A waiter has a label, too.
-func TestLabelOfAWaiter(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a, b := labelled(w)
-		lease := lock(t, a, "x")
-		waiter := waiting(b)
-		if r := must[*quorum.Report](t)(a.Inspect(background, "x")); len(r.Waiting) != 1 || r.Label(r.Waiting[0]) != "shop-2 worker" {
-			t.Errorf("waiting are %q, the first with the label %q", r.Waiting, r.Label(r.Waiting[0]))
-		}
-		unlock(t, lease)
-		unlock(t, <-waiter)
-	})
-}
-
-// A label is there as long as a lease is, renewed or not, and goes some time after the last.
-func TestLabelLastsAsLongAsLeases(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a, b := labelled(w)
-		label := func(of string) string {
-			return labelOf(t, w.locker(quorum.Options{Label: "asks"}), of) // of its own: b remembers labels
-		}
-		lock(t, a, "y", quorum.WithFixedLease(time.Second))
-		time.Sleep(14 * time.Second)
-		lease := lock(t, a, "x", quorum.WithFixedLease(30*time.Second))
-		time.Sleep(29 * time.Second)
-		equal(t, label(lease.Owner()), "shop-1 worker", "the label of a fixed lease at its end")
-		time.Sleep(2 * time.Second)
-		renewed := lock(t, b, "x")
-		w.nodes[0].Restart(true)
-		time.Sleep(5 * time.Minute)
-		equal(t, label(renewed.Owner()), "shop-2 worker", "the label of a renewed lease")
-		equal(t, labels(w), 9, "keys on 3 nodes, of one label and of the settings, which are a lock and its reader")
-		unlock(t, renewed)
-		time.Sleep(61 * time.Second)
-		equal(t, labels(w), 0, "keys of labels are left")
-	})
-}
-
-// labels counts the keys of labels and settings on all nodes.
-func labels(w *world) (n int) {
-	for _, each := range w.nodes {
-		each.Do(func(s *model.Server, now model.Time) {
-			for _, e := range s.Dump(now) {
-				if strings.Contains(e.Key, "redquorum_label:") {
-					n++
-				}
+func TestLabels(t *testing.T) {
+	rules{
+		{"Inspect, TryLock and Lock name the holder", 3, func(t *testing.T, w *world) {
+			a, b := labelled(w)
+			lease := lock(t, a, "x")
+			time.Sleep(10 * time.Millisecond)
+			equal(t, labelOf(t, b, lease.Owner()), "shop-1 worker")
+			equal(t, holderOf(t, errorOf(b.TryLock(background, "x"))), "shop-1 worker")
+			time.Sleep(time.Second)
+			equal(t, holderOf(t, errorOf(b.Lock(background, "x", quorum.WithWait(time.Second)))), "shop-1 worker")
+			ctx, cancel := context.WithTimeout(background, 3*time.Second)
+			defer cancel()
+			began := time.Now()
+			equal(t, holderOf(t, errorOf(b.Lock(ctx, "x"))), "shop-1 worker")
+			atMost(t, time.Since(began), 3*time.Second)
+		}},
+		{"a waiter has a label, too", 3, func(t *testing.T, w *world) {
+			a, b := labelled(w)
+			lease := lock(t, a, "x")
+			waiter := waiting(b)
+			if r := inspect(t, a, "x"); len(r.Waiting) != 1 || r.Label(r.Waiting[0]) != "shop-2 worker" {
+				t.Errorf("waiting are %q, the first with the label %q", r.Waiting, r.Label(r.Waiting[0]))
 			}
-		})
-	}
-	return n
+			unlock(t, lease)
+			unlock(t, <-waiter)
+		}},
+		{"a label is there as long as a lease is, renewed or not, and goes some time after the last", 3, func(t *testing.T, w *world) {
+			a, b := labelled(w)
+			label := func(of string) string {
+				return labelOf(t, w.locker(quorum.Options{Label: "asks"}), of) // of its own: b remembers labels
+			}
+			lock(t, a, "y", quorum.WithFixedLease(time.Second))
+			time.Sleep(14 * time.Second)
+			lease := lock(t, a, "x", quorum.WithFixedLease(30*time.Second))
+			time.Sleep(29 * time.Second)
+			equal(t, label(lease.Owner()), "shop-1 worker", "the label of a fixed lease at its end")
+			time.Sleep(2 * time.Second)
+			renewed := lock(t, b, "x")
+			w.nodes[0].Restart(true)
+			time.Sleep(5 * time.Minute)
+			equal(t, label(renewed.Owner()), "shop-2 worker", "the label of a renewed lease")
+			equal(t, w.keys("redquorum_label:"), 9, "keys on 3 nodes, of one label and of the settings, which are a lock and its reader")
+			unlock(t, renewed)
+			time.Sleep(61 * time.Second)
+			equal(t, w.keys("redquorum_label:"), 0, "keys of labels are left")
+		}},
+		{"a Locker without a label asks nobody who the holder is, and one that polls asks rarely", 3, func(t *testing.T, w *world) {
+			a, b := labelled(w)
+			silent := w.locker(quorum.Options{})
+			lock(t, a, "x")
+			time.Sleep(10 * time.Millisecond)
+			taken := func(l *quorum.Locker, opts ...quorum.Option) string {
+				_, err := l.TryLock(background, "x", opts...)
+				return holderOf(t, err)
+			}
+			equal(t, taken(silent), "", "a Locker without a label sees the holder's")
+			equal(t, taken(b, quorum.WithWrite()), "", "a writer sees the holder's")
+			named := 0
+			for range 20 {
+				if taken(b) != "" {
+					named++
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+			equal(t, named, 2, "of 20 errors in 200 ms name the holder")
+		}},
+		{"the log of a lost lease says whose it was, and who holds the name now", 3, func(t *testing.T, w *world) {
+			var log bytes.Buffer
+			a := w.locker(quorum.Options{Label: "shop-1 worker", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			b := w.locker(quorum.Options{Label: "shop-2 worker"})
+			lock(t, a, "x")
+			breakLock(t, b, "x")
+			lock(t, b, "x")
+			time.Sleep(time.Minute)
+			synctest.Wait() // for the race detector
+			for _, want := range []string{`msg="lease lost" name=x`, `label="shop-1 worker"`, `msg="lost lease has another holder" name=x holder="shop-2 worker"`} {
+				ensure(t, strings.Contains(log.String(), want), "the log lacks %s:\n%s", want, &log)
+			}
+		}},
+		{"a label is by default the host, the process and the program", 3, func(t *testing.T, w *world) {
+			l := must[*quorum.Locker](t)(quorum.New(w.listed(), quorum.Options{Clock: w.clock}))
+			defer l.Close()
+			lease := lock(t, l, "x")
+			host, _ := os.Hostname()
+			label := inspect(t, l, "x").Label(lease.Owner())
+			ensure(t, strings.HasPrefix(label, host+" pid ") && strings.Contains(label, "quorum.test"), "the default label is %q", label)
+		}},
+		{"a label is short and printable", 3, func(t *testing.T, w *world) {
+			for label, want := range map[string]string{
+				strings.Repeat("x", 99) + "é": strings.Repeat("x", 99), "a\nb": "a?b", "\x1b[31m": "?[31m", "\xff": "?",
+			} {
+				l := w.locker(quorum.Options{Label: label})
+				lease := lock(t, l, "x")
+				equal(t, labelOf(t, l, lease.Owner()), want)
+				unlock(t, lease)
+			}
+		}},
+		{"one node that hangs keeps nobody from the label, and no call that fails from its end", 3, func(t *testing.T, w *world) {
+			a, b := labelled(w)
+			lease := lock(t, a, "x")
+			time.Sleep(time.Second)
+			w.nodes[2].Delay(time.Hour)
+			began := time.Now()
+			_, err := b.TryLock(background, "x")
+			if holder := holderOf(t, err); holder != "shop-1 worker" || time.Since(began) > 100*time.Millisecond {
+				t.Errorf("TryLock: the holder is %q, after %v", holder, time.Since(began))
+			}
+			c := w.locker(quorum.Options{Label: "asks"})
+			equal(t, labelOf(t, c, lease.Owner()), "shop-1 worker")
+		}},
+		{"the answer of a slow node may decide who the holder is: it has its label, too", 3, func(t *testing.T, w *world) {
+			w.foreign("x", time.Hour, 2)
+			a, b := labelled(w)
+			lease := lock(t, a, "x")
+			time.Sleep(time.Second)
+			w.nodes[1].Delay(200 * time.Millisecond)
+			for _, l := range []*quorum.Locker{a, b} {
+				r := inspect(t, l, "x")
+				ensure(t, r.Owner == lease.Owner() && r.Label(r.Owner) == "shop-1 worker", "%s holds, with the label %q", r.Owner, r.Label(r.Owner))
+			}
+		}},
+		{"nodes that are too slow for the label get it a second later", 3, func(t *testing.T, w *world) {
+			slow := node.ErrTimeout
+			a := unlabelled(w, quorum.Options{Label: "a"}, &slow)
+			lease := lock(t, a, "x")
+			time.Sleep(3 * time.Second)
+			slow = nil
+			unlock(t, lock(t, a, "y"))
+			time.Sleep(time.Second)
+			c := w.locker(quorum.Options{Label: "asks"})
+			equal(t, labelOf(t, c, lease.Owner()), "a")
+		}},
+		{"the label outlasts a lease that is extended by hand", 3, func(t *testing.T, w *world) {
+			a, b := labelled(w)
+			lease := lock(t, a, "x", quorum.WithFixedLease(20*time.Second))
+			for range 4 {
+				time.Sleep(19 * time.Second)
+				succeed(t, lease.Extend(background, 20*time.Second))
+			}
+			equal(t, labelOf(t, b, lease.Owner()), "shop-1 worker")
+		}},
+		{"to find the holder of one of many names takes few commands", 3, func(t *testing.T, w *world) {
+			a, b := labelled(w)
+			lock(t, a, "x")
+			time.Sleep(time.Second)
+			var names []string
+			for i := range 100 {
+				names = append(names, fmt.Sprint("a", i))
+			}
+			before := w.sent[0].Load()
+			_, err := b.TryLock(background, "b", quorum.WithNames(append(names, "x")...))
+			_ = holderOf(t, err)
+			atMost(t, w.sent[0].Load()-before, 20, "commands to a node")
+		}},
+		{"after Close nothing is written to the log", 3, func(t *testing.T, w *world) {
+			log := slowLog{new(atomic.Int64)}
+			a := w.locker(quorum.Options{Label: "a", Logger: slog.New(log)})
+			b := w.locker(quorum.Options{Label: "b"})
+			lease := lock(t, a, "x")
+			breakLock(t, b, "x")
+			lock(t, b, "x")
+			<-lease.Context().Done()
+			time.Sleep(50 * time.Millisecond)
+			err := a.Close()
+			ensure(t, err == nil && log.lines.Load() == 1, "%d lines when the Locker is closed; %v", log.lines.Load(), err)
+		}},
+		{"many leases of one process do not push the labels of others out of a report", 3, func(t *testing.T, w *world) {
+			a, b := labelled(w)
+			for range 40 {
+				lock(t, a, "x", quorum.WithRead())
+			}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = b.Lock(background, "x", quorum.WithWrite(), quorum.WithWait(time.Second))
+			}()
+			time.Sleep(100 * time.Millisecond)
+			r := inspect(t, a, "x")
+			ensure(t, len(r.Owners) == 40 && len(r.Waiting) == 1 && r.Label(r.Owners[39]) == "shop-1 worker" && r.Label(r.Waiting[0]) == "shop-2 worker",
+				"%d owners, %d waiters, labels %q and %q", len(r.Owners), len(r.Waiting), r.Label(r.Owners[0]), r.Label(r.Waiting[0]))
+			<-done
+		}},
+		{"with a short MaxLease nodes that are too slow for the label get it as soon as one is due", 3, func(t *testing.T, w *world) {
+			slow := node.ErrTimeout
+			a := unlabelled(w, quorum.Options{Label: "a", MaxLease: 400 * time.Millisecond}, &slow)
+			unlock(t, lock(t, a, "x"))
+			slow = nil
+			time.Sleep(200 * time.Millisecond)
+			lease := lock(t, a, "x")
+			equal(t, labelOf(t, w.locker(quorum.Options{Label: "asks"}), lease.Owner()), "a")
+		}},
+		{"the nodes do not count as failed where the user has no right to labels", 3, func(t *testing.T, w *world) {
+			seen := new(observer)
+			forbidden := fmt.Errorf("%w: NOPERM", node.ErrAuth)
+			b := unlabelled(w, quorum.Options{Label: "b", Trace: seen.observe}, &forbidden)
+			lease := lock(t, w.locker(quorum.Options{Label: "a"}), "x")
+			time.Sleep(time.Second)
+			equal(t, holderOf(t, errorOf(b.TryLock(background, "x"))), lease.Owner())
+			inspect(t, b, "x")
+			atMost(t, seen.count(quorum.EventNodeFailed), 0, "failed nodes")
+		}},
+		{"the label of another program is made printable before it comes into an error", 3, func(t *testing.T, w *world) {
+			_, b := labelled(w)
+			lease := lock(t, w.locker(quorum.Options{}), "x")
+			w.nodes.Do(func(s *model.Server, now model.Time) {
+				succeed(t, s.HSet(now, node.LabelName(node.Process(lease.Owner())), "\x1b[31mred\n"+strings.Repeat("x", 1000), "1"))
+			})
+			_, err := b.TryLock(background, "x")
+			holder := holderOf(t, err)
+			ensure(t, strings.HasPrefix(holder, "?[31mred?xx") && len(holder) <= 100, "the holder is %.200q", holder)
+		}},
+	}.hold(t)
 }
 
 // A label costs a busy Locker nothing: it is written once in half of MaxLease.
@@ -132,30 +274,6 @@ func TestLabelIsWrittenRarely(t *testing.T) {
 	}
 }
 
-// A Locker without a label asks nobody who the holder is, and one that polls asks rarely.
-func TestHolderIsAskedForRarely(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a, b := labelled(w)
-		silent := w.locker(quorum.Options{})
-		lock(t, a, "x")
-		time.Sleep(10 * time.Millisecond)
-		taken := func(l *quorum.Locker, opts ...quorum.Option) string {
-			_, err := l.TryLock(background, "x", opts...)
-			return holderOf(t, err)
-		}
-		equal(t, taken(silent), "", "a Locker without a label sees the holder's")
-		equal(t, taken(b, quorum.WithWrite()), "", "a writer sees the holder's")
-		named := 0
-		for range 20 {
-			if taken(b) != "" {
-				named++
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		equal(t, named, 2, "of 20 errors in 200 ms name the holder")
-	})
-}
-
 // A writer learns who the holder is if its wait has lasted, and a reader that a writer is in its way.
 func TestHolderOfReadersAndWriters(t *testing.T) {
 	read, write := quorum.WithRead(), quorum.WithWrite()
@@ -175,56 +293,11 @@ func TestHolderOfReadersAndWriters(t *testing.T) {
 				lock(t, a, "x", tt.held)
 				time.Sleep(10 * time.Millisecond)
 				_, err := b.Lock(background, "x", tt.wanted, quorum.WithWait(tt.wait))
-				if holder := holderOf(t, err); holder != tt.holder {
-					t.Errorf("got %q, want %q: %v", holder, tt.holder, err)
-				}
+				holder := holderOf(t, err)
+				ensure(t, holder == tt.holder, "got %q, want %q: %v", holder, tt.holder, err)
 			})
 		})
 	}
-}
-
-// The log of a lost lease says whose it was, and who holds the name now.
-func TestLogNamesLabels(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		var log bytes.Buffer
-		a := w.locker(quorum.Options{Label: "shop-1 worker", Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		b := w.locker(quorum.Options{Label: "shop-2 worker"})
-		lock(t, a, "x")
-		succeed(t, errorOf(b.Break(background, "x")))
-		lock(t, b, "x")
-		time.Sleep(time.Minute)
-		synctest.Wait() // for the race detector
-		for _, want := range []string{`msg="lease lost" name=x`, `label="shop-1 worker"`, `msg="lost lease has another holder" name=x holder="shop-2 worker"`} {
-			if !strings.Contains(log.String(), want) {
-				t.Errorf("the log lacks %s:\n%s", want, &log)
-			}
-		}
-	})
-}
-
-func TestDefaultLabel(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := must[*quorum.Locker](t)(quorum.New(w.listed(), quorum.Options{Clock: w.clock}))
-		defer l.Close()
-		lease := lock(t, l, "x")
-		host, _ := os.Hostname()
-		if label := must[*quorum.Report](t)(l.Inspect(background, "x")).Label(lease.Owner()); !strings.HasPrefix(label, host+" pid ") || !strings.Contains(label, "quorum.test") {
-			t.Errorf("the default label is %q", label)
-		}
-	})
-}
-
-func TestLabelIsShortAndPrintable(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		for label, want := range map[string]string{
-			strings.Repeat("x", 99) + "é": strings.Repeat("x", 99), "a\nb": "a?b", "\x1b[31m": "?[31m", "\xff": "?",
-		} {
-			l := w.locker(quorum.Options{Label: label})
-			lease := lock(t, l, "x")
-			equal(t, labelOf(t, l, lease.Owner()), want)
-			unlock(t, lease)
-		}
-	})
 }
 
 // To find out who the holder is lengthens no call beyond its bound, which is a third of a short lease.
@@ -249,39 +322,6 @@ func TestHolderIsFoundWithinTheBound(t *testing.T) {
 	}
 }
 
-// One node that hangs keeps nobody from the label, and no call that fails from its end.
-func TestLabelWhileANodeHangs(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a, b := labelled(w)
-		lease := lock(t, a, "x")
-		time.Sleep(time.Second)
-		w.nodes[2].Delay(time.Hour)
-		began := time.Now()
-		_, err := b.TryLock(background, "x")
-		if holder := holderOf(t, err); holder != "shop-1 worker" || time.Since(began) > 100*time.Millisecond {
-			t.Errorf("TryLock: the holder is %q, after %v", holder, time.Since(began))
-		}
-		c := w.locker(quorum.Options{Label: "asks"})
-		equal(t, labelOf(t, c, lease.Owner()), "shop-1 worker")
-	})
-}
-
-// The answer of a slow node may decide who the holder is: it has its label, too.
-func TestLabelOfALateMajority(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.foreign("x", time.Hour, 2)
-		a, b := labelled(w)
-		lease := lock(t, a, "x")
-		time.Sleep(time.Second)
-		w.nodes[1].Delay(200 * time.Millisecond)
-		for _, l := range []*quorum.Locker{a, b} {
-			if r := must[*quorum.Report](t)(l.Inspect(background, "x")); r.Owner != lease.Owner() || r.Label(r.Owner) != "shop-1 worker" {
-				t.Errorf("%s holds, with the label %q", r.Owner, r.Label(r.Owner))
-			}
-		}
-	})
-}
-
 // unlabelled makes a Locker whose commands about labels fail.
 func unlabelled(w *world, o quorum.Options, err *error) *quorum.Locker {
 	return w.through(o, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
@@ -290,97 +330,6 @@ func unlabelled(w *world, o quorum.Options, err *error) *quorum.Locker {
 			return
 		}
 		n.Submit(cmd, reply)
-	})
-}
-
-// Nodes that are too slow for the label get it a second later.
-func TestLabelIsWrittenAgain(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		slow := node.ErrTimeout
-		a := unlabelled(w, quorum.Options{Label: "a"}, &slow)
-		lease := lock(t, a, "x")
-		time.Sleep(3 * time.Second)
-		slow = nil
-		unlock(t, lock(t, a, "y"))
-		time.Sleep(time.Second)
-		c := w.locker(quorum.Options{Label: "asks"})
-		equal(t, labelOf(t, c, lease.Owner()), "a")
-	})
-}
-
-// With a short MaxLease they get it as soon as a label is due.
-func TestLabelIsWrittenAgainWhenDue(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		slow := node.ErrTimeout
-		a := unlabelled(w, quorum.Options{Label: "a", MaxLease: 400 * time.Millisecond}, &slow)
-		unlock(t, lock(t, a, "x"))
-		slow = nil
-		time.Sleep(200 * time.Millisecond)
-		lease := lock(t, a, "x")
-		equal(t, labelOf(t, w.locker(quorum.Options{Label: "asks"}), lease.Owner()), "a")
-	})
-}
-
-// The label outlasts a lease that is extended by hand.
-func TestLabelOutlastsExtend(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a, b := labelled(w)
-		lease := lock(t, a, "x", quorum.WithFixedLease(20*time.Second))
-		for range 4 {
-			time.Sleep(19 * time.Second)
-			if err := lease.Extend(background, 20*time.Second); err != nil {
-				t.Fatal(err)
-			}
-		}
-		equal(t, labelOf(t, b, lease.Owner()), "shop-1 worker")
-	})
-}
-
-// The nodes do not count as failed where the user has no right to labels.
-func TestNoRightToLabels(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		seen := newObserver()
-		forbidden := fmt.Errorf("%w: NOPERM", node.ErrAuth)
-		b := unlabelled(w, quorum.Options{Label: "b", Trace: seen.observe}, &forbidden)
-		lease := lock(t, w.locker(quorum.Options{Label: "a"}), "x")
-		time.Sleep(time.Second)
-		equal(t, holderOf(t, errorOf(b.TryLock(background, "x"))), lease.Owner())
-		must[*quorum.Report](t)(b.Inspect(background, "x"))
-		atMost(t, seen.count(quorum.EventNodeFailed), 0, "failed nodes")
-	})
-}
-
-// The label of another program is made printable before it comes into an error.
-func TestLabelOfOthersIsPrintable(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		_, b := labelled(w)
-		lease := lock(t, w.locker(quorum.Options{}), "x")
-		for _, n := range w.nodes {
-			n.Do(func(s *model.Server, now model.Time) {
-				succeed(t, s.HSet(now, node.LabelName(node.Process(lease.Owner())), "\x1b[31mred\n"+strings.Repeat("x", 1000), "1"))
-			})
-		}
-		_, err := b.TryLock(background, "x")
-		if holder := holderOf(t, err); !strings.HasPrefix(holder, "?[31mred?xx") || len(holder) > 100 {
-			t.Errorf("the holder is %.200q", holder)
-		}
-	})
-}
-
-// To find the holder of one of many names takes few commands.
-func TestHolderOfManyNamesIsFoundWithFewCommands(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a, b := labelled(w)
-		lock(t, a, "x")
-		time.Sleep(time.Second)
-		var names []string
-		for i := range 100 {
-			names = append(names, fmt.Sprint("a", i))
-		}
-		before := w.sent[0].Load()
-		_, err := b.TryLock(background, "b", quorum.WithNames(append(names, "x")...))
-		_ = holderOf(t, err)
-		atMost(t, w.sent[0].Load()-before, 20, "commands to a node")
 	})
 }
 
@@ -399,40 +348,124 @@ func (h slowLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// After Close nothing is written to the log.
-func TestCloseAwaitsTheLogOfTheHolder(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		log := slowLog{new(atomic.Int64)}
-		a := w.locker(quorum.Options{Label: "a", Logger: slog.New(log)})
-		b := w.locker(quorum.Options{Label: "b"})
-		lease := lock(t, a, "x")
-		succeed(t, errorOf(b.Break(background, "x")))
-		lock(t, b, "x")
-		<-lease.Context().Done()
-		time.Sleep(50 * time.Millisecond)
-		if err := a.Close(); err != nil || log.lines.Load() != 1 {
-			t.Errorf("%d lines when the Locker is closed; %v", log.lines.Load(), err)
-		}
-	})
+// noteOf is the note of a lease, as another program sees it.
+func noteOf(t *testing.T, l *quorum.Locker, le *quorum.Lease) string {
+	t.Helper()
+	return inspect(t, l, le.Names()[0]).Note(le.Owner())
 }
 
-// Many leases of one process do not push the labels of others out of a report.
-func TestReportHasTheLabelsOfAllProcesses(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a, b := labelled(w)
-		for range 40 {
-			must[*quorum.Lease](t)(a.Lock(background, "x", quorum.WithRead()))
-		}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_, _ = b.Lock(background, "x", quorum.WithWrite(), quorum.WithWait(time.Second))
-		}()
-		time.Sleep(100 * time.Millisecond)
-		r := must[*quorum.Report](t)(a.Inspect(background, "x"))
-		if len(r.Owners) != 40 || len(r.Waiting) != 1 || r.Label(r.Owners[39]) != "shop-1 worker" || r.Label(r.Waiting[0]) != "shop-2 worker" {
-			t.Errorf("%d owners, %d waiters, labels %q and %q", len(r.Owners), len(r.Waiting), r.Label(r.Owners[0]), r.Label(r.Waiting[0]))
-		}
-		<-done
-	})
+// A note is shown with the label, changes, and goes with the lease, which leaves no key.
+func TestNote(t *testing.T) {
+	for what, opt := range map[string]quorum.Option{"plain": nil, "several names": quorum.WithNames("a"), "reader": read, "writer": write} {
+		t.Run(what, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				w.delay(time.Millisecond, time.Millisecond)
+				a, b := labelled(w)
+				lease, bare := lock(t, a, "x", opt, quorum.WithNote("job 42")), lock(t, a, "bare")
+				time.Sleep(10 * time.Millisecond)
+				for _, text := range []string{"job 42", "step 2 of 3", "mode", "x:write", "ü", "step 2 of 3"} {
+					succeed(t, lease.SetNote(text))
+					time.Sleep(10 * time.Millisecond)
+					equal(t, noteOf(t, b, lease), text, "the note is")
+				}
+				equal(t, noteOf(t, b, bare), "", "the other lease has the note")
+				if opt == nil {
+					time.Sleep(time.Second)
+					_, err := b.TryLock(background, "x")
+					var e *quorum.Error
+					ensure(t, errors.As(err, &e) && e.Note == "step 2 of 3" && strings.Contains(err.Error(), "(shop-1 worker: step 2 of 3)"),
+						"the error lacks the note: %v", err)
+				}
+				time.Sleep(5 * time.Minute)
+				equal(t, noteOf(t, b, lease), "step 2 of 3", "after renewals the note is")
+				unlock(t, lease)
+				time.Sleep(time.Second)
+				equal(t, w.keys(node.LabelName(lease.Owner())), 0, "keys of the note are left")
+				err := lease.SetNote("late")
+				ensure(t, errors.Is(err, quorum.ErrNotHeld) && w.keys(node.LabelName(lease.Owner())) == 0, "after Unlock: %v", err)
+				expect(t, bare.SetNote("now"), nil)
+				time.Sleep(10 * time.Millisecond)
+				equal(t, noteOf(t, b, bare), "now", "the first note of a lease that is held is")
+				expect(t, bare.SetNote(""), nil)
+				time.Sleep(10 * time.Millisecond)
+				equal(t, noteOf(t, b, bare), "", "a removed note is")
+			})
+		})
+	}
+}
+
+func TestNotes(t *testing.T) {
+	rules{
+		{"the latest note counts, and a node that has missed it gets it later", 3, func(t *testing.T, w *world) {
+			w.delay(time.Millisecond, 0)
+			a, b := labelled(w)
+			lease := lock(t, a, "x", quorum.WithNote("old"))
+			time.Sleep(time.Second)
+			w.nodes[0].Down(true)
+			succeed(t, lease.SetNote("new"))
+			time.Sleep(time.Second)
+			w.nodes[0].Down(false)
+			equal(t, noteOf(t, b, lease), "new", "the note is")
+			w.nodes[1].Down(true)
+			for _, d := range []time.Duration{0, 5 * time.Millisecond} { // whichever answers last
+				w.nodes[0].Delay(d)
+				equal(t, noteOf(t, b, lease), "new", "with one node of each the note is")
+			}
+			w.nodes[1].Down(false)
+			time.Sleep(time.Minute)
+			w.nodes[0].Do(func(s *model.Server, now model.Time) {
+				var state node.State
+				err := s.State(now, node.LabelName(lease.Owner()), &state)
+				ensure(t, err == nil && len(state.Fields) == 1 && state.Fields[0].Name == "new", "the node that missed it has %v, %v", state.Fields, err)
+			})
+		}},
+		{"a note that a terminal would obey or that is too long is refused, with its lock, and left out if others have written it", 3, func(t *testing.T, w *world) {
+			a, b := labelled(w)
+			lease := lock(t, a, "x", quorum.WithNote(strings.Repeat("n", 256)))
+			for _, bad := range []string{strings.Repeat("n", 257), "two\nlines", "\x1b[2J", "\xff"} {
+				says(t, lease.SetNote(bad), "the note")
+				says(t, errorOf(a.TryLock(background, "y", quorum.WithNote(bad))), "the note")
+			}
+			equal(t, len(noteOf(t, b, lease)), 256)
+			w.nodes.Do(func(s *model.Server, now model.Time) {
+				key := node.LabelName("foreign:1")
+				succeed(t, s.HSet(now, "z", "foreign:1", "1"))
+				succeed(t, s.HSet(now, key, "\x1b[2J"+strings.Repeat("n", 1000), "1"))
+				s.PExpire(now, key, time.Minute)
+			})
+			got := inspect(t, b, "z").Note("foreign:1")
+			ensure(t, len(got) == 256 && got[0] == '?', "the note is %q", got)
+		}},
+		{"a lease that goes on elsewhere has the note that it is given there, and a kept name has one as well", 3, func(t *testing.T, w *world) {
+			a, b := labelled(w)
+			lease := lock(t, a, "x", quorum.WithNote("first"))
+			there := resume(t, b, detach(t, lease), quorum.WithNote("second"))
+			equal(t, noteOf(t, a, there), "second", "the note is")
+			kept := lock(t, a, "k", quorum.WithMinHold(20*time.Second), quorum.WithNote("kept"))
+			unlock(t, kept)
+			time.Sleep(10 * time.Second)
+			equal(t, noteOf(t, b, kept), "kept", "the note of a kept name is")
+			time.Sleep(11 * time.Second)
+			equal(t, w.keys(node.LabelName(kept.Owner())), 0, "keys of its note are left")
+		}},
+		{"a user without the right to remove a note does not try again and again to replace it", 3, func(t *testing.T, w *world) {
+			w.delay(time.Millisecond, time.Millisecond)
+			var writes atomic.Int64
+			l := w.through(quorum.Options{}, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+				switch about := strings.HasPrefix(cmd.Claims[0].Name, node.LabelName("")); {
+				case about && cmd.Kind == node.Break:
+					reply(node.Reply{Err: node.ErrAuth})
+					return
+				case about:
+					writes.Add(1)
+				}
+				n.Submit(cmd, reply)
+			})
+			lease := lock(t, l, "x", quorum.WithNote("a"))
+			succeed(t, lease.SetNote("b"))
+			time.Sleep(time.Second)
+			atMost(t, writes.Load(), 50, "commands about a note")
+			unlock(t, lease)
+		}},
+	}.hold(t)
 }

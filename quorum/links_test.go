@@ -40,16 +40,18 @@ func detained(n node.Node, kept *node.Command) node.Node {
 	}}
 }
 
-// cuttable makes another Locker, and what cuts it off from all nodes.
-func (w *world) cuttable(o quorum.Options) (*quorum.Locker, *atomic.Bool) {
+// cuttable makes another Locker, which w.cut cuts off from all nodes.
+func (w *world) cuttable(o quorum.Options) *quorum.Locker {
 	cut := new(atomic.Bool)
-	return w.through(o, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+	l := w.through(o, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
 		if cut.Load() {
 			reply(node.Reply{Err: node.ErrUnreachable, Unsent: true})
 			return
 		}
 		n.Submit(cmd, reply)
-	}), cut
+	})
+	w.cut[l] = cut
+	return l
 }
 
 // A far node answers late, as seen by one program.

@@ -1,10 +1,7 @@
 package quorum_test
 
 import (
-	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,48 +26,28 @@ func TestListenersHaveTheirTurns(t *testing.T) {
 					default:
 					}
 				})
-				ctx, cancel := context.WithTimeout(background, 4*time.Second)
-				defer cancel()
-				turns := make([]atomic.Int64, lockers)
-				taken := func() (all, least int64) {
-					least = 1 << 30
-					for i := range turns {
-						n := turns[i].Load()
-						all, least = all+n, min(least, n)
-					}
-					return all, least
+				var all []*users
+				for range lockers {
+					all = append(all, keepUsing(t, w.locker(quorum.Options{}), 2, hold))
 				}
-				var tasks sync.WaitGroup
-				for i := range lockers {
-					l := w.locker(quorum.Options{})
-					for range 2 {
-						tasks.Go(func() {
-							for {
-								lease, err := l.Lock(ctx, "x")
-								if err != nil {
-									return
-								}
-								turns[i].Add(1)
-								time.Sleep(hold)
-								unlock(t, lease)
-							}
-						})
+				taken := func() (sum int64) {
+					for _, u := range all {
+						sum += u.turns.Load()
 					}
+					return sum
 				}
 				for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
 					theirs.turn(slow, hold)
 				}
-				ours, _ := taken()
-				if all := ours + theirs.turns; theirs.turns < all/4 || ours < all/4 {
-					t.Errorf("the listener has %d turns, and the Lockers %d", theirs.turns, ours)
-				}
+				ours := taken()
+				atLeast(t, theirs.turns, (ours+theirs.turns)/4, "turns of the listener")
+				atLeast(t, ours, (ours+theirs.turns)/4, "turns of the Lockers")
 				stop()
-				<-ctx.Done()
-				tasks.Wait()
-				all, least := taken()
-				atLeast(t, least, 20, "turns of a Locker")
-				if most := int64(2 * time.Second / hold); all-ours < most*9/10 {
-					t.Errorf("%d turns when the listener had gone, of %d", all-ours, most)
+				time.Sleep(2 * time.Second)
+				atLeast(t, taken()-ours, int64(2*time.Second/hold)*9/10, "turns when the listener had gone")
+				for _, u := range all {
+					atLeast(t, u.turns.Load(), 20, "turns of a Locker")
+					u.stop()
 				}
 			})
 		})

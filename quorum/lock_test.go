@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -16,27 +15,208 @@ import (
 	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
 )
 
-func TestReentryByTheLeasesContext(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		outer := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		w.sent[0].Store(0)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", reentry))
-		equal(t, w.sent[0].Load(), 0, "commands for the nested lease")
-		equal(t, inner.Token(), outer.Token(), "the nested lease has another token")
-		taken(t, l, "x")
-		for range 2 { // the second does nothing
+// A Locker's calls keep their promises at their edges.
+func TestCalls(t *testing.T) {
+	rules{
+		{"a lease's context gives its name again, without a command, until the last Unlock", 3, func(t *testing.T, w *world) {
+			l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			outer := lock(t, l, "x")
+			w.sent[0].Store(0)
+			inner := nest(t, l, outer, "x")
+			equal(t, w.sent[0].Load(), 0, "commands for the nested lease")
+			equal(t, inner.Token(), outer.Token(), "the nested lease has another token")
+			taken(t, l, "x")
+			for range 2 { // the second does nothing
+				unlock(t, outer)
+			}
+			_, err := other.TryLock(background, "x")
+			ensure(t, errors.Is(err, quorum.ErrHeld) && inner.Remaining() != 0, "the first Unlock released: %v", err)
+			unlock(t, inner)
+			expect(t, errorOf(other.TryLock(background, "x")), nil, "after the last Unlock")
+		}},
+		{"Do unlocks, also after a panic, and the end of the caller's context is not that of the lease", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			func() {
+				defer func() { _ = recover() }()
+				_ = l.Do(background, "x", func(context.Context, *quorum.Lease) error { panic("oops") })
+			}()
+			equal(t, w.locked("x"), 0, "nodes have the key")
+			ctx, cancel := context.WithCancel(background)
+			err := l.Do(ctx, "x", func(inner context.Context, lease *quorum.Lease) error {
+				cancel()
+				<-inner.Done()
+				ensure(t, lease.Context().Err() == nil, "the caller's context ended the lease")
+				return l.Do(lease.Context(), "x", func(context.Context, *quorum.Lease) error { return nil }, reentry)
+			})
+			expect(t, err, nil)
+		}},
+		{"Close releases what is held, and ends all waiting", 3, func(t *testing.T, w *world) {
+			l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			lease := lock(t, l, "x")
+			theirs := lock(t, other, "y")
+			var wg sync.WaitGroup
+			for _, name := range []string{"x", "y"} {
+				wg.Go(func() {
+					expect(t, errorOf(l.Lock(background, name)), quorum.ErrClosed, "waiting for", name)
+				})
+			}
+			synctest.Wait()
+			expect(t, l.Close(), nil)
+			wg.Wait()
+			expect(t, context.Cause(lease.Context()), quorum.ErrClosed)
+			equal(t, w.locked("x"), 0, "nodes have the key")
+			expect(t, errorOf(l.Lock(background, "x")), quorum.ErrClosed)
+			expect(t, lease.Unlock(background), quorum.ErrNotHeld)
+			expect(t, l.Close(), nil, "the second Close")
+			goesOn(t, theirs)
+		}},
+		{"Close is bounded also when no node answers", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			lock(t, l, "x")
+			w.nodes.Hang(true)
+			start := time.Now()
+			expect(t, l.Close(), quorum.ErrNoQuorum)
+			atMost(t, time.Since(start), 2*quorum.Defaults().Timeout)
+		}},
+		{"after a name that no lock can have, Close has nothing to wait for", 3, func(t *testing.T, w *world) {
+			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set("x", "data") })
+			l := w.locker(quorum.Options{})
+			expect(t, errorOf(l.TryLock(background, "x")), node.ErrWrongType)
+			began := time.Now()
+			expect(t, l.Close(), nil)
+			atMost(t, time.Since(began), 10*time.Millisecond)
+		}},
+		{"a waiter whose Locker is closed before it asks the nodes asks none", 3, func(t *testing.T, w *world) {
+			w.delay(30*time.Millisecond, 0)
+			l := w.locker(quorum.Options{})
+			var tasks sync.WaitGroup
+			for i := range 1024 {
+				tasks.Go(func() { _, _ = l.Lock(background, fmt.Sprint("x", i)) })
+			}
+			synctest.Wait()
+			tasks.Go(func() {
+				time.Sleep(5 * time.Millisecond)
+				_ = l.Close()
+			})
+			start := time.Now()
+			_, err := l.Lock(background, "late")
+			ensure(t, errors.Is(err, quorum.ErrClosed) && time.Since(start) <= 5*time.Millisecond, "after %v: %v", time.Since(start), err)
+			tasks.Wait()
+		}},
+		{"Close ends waits, and does not hide that a lock is held from a caller that does not wait", 3, func(t *testing.T, w *world) {
+			lock(t, w.locker(quorum.Options{}), "x")
+			w.delay(10*time.Millisecond, 0)
+			l := w.locker(quorum.Options{})
+			tried := async(func() error { return errorOf(l.TryLock(background, "x")) })
+			waited := async(func() error { return errorOf(l.Lock(background, "x", quorum.WithRead())) })
+			time.Sleep(time.Millisecond)
+			go l.Close()
+			expect(t, <-tried, quorum.ErrHeld)
+			expect(t, <-waited, quorum.ErrClosed)
+		}},
+		{"answers that an Inspect has not waited for say nothing about the nodes", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			w.delay(10*time.Millisecond, 10*time.Millisecond)
+			ctx, end := context.WithTimeout(background, 15*time.Millisecond)
+			defer end()
+			r, err := l.Inspect(ctx, "x")
+			ensure(t, r == nil && errors.Is(err, context.DeadlineExceeded), "%+v, %v", r, err)
+		}},
+		{"a wait that ends when the nodes have granted was not in vain because of another holder", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			w.delay(10*time.Millisecond, 5*time.Millisecond) // a first lease would like to hear of the third
+			ctx, end := context.WithTimeout(background, 17*time.Millisecond)
+			defer end()
+			matches(t, errorOf(l.Lock(ctx, "x")), context.DeadlineExceeded, not{quorum.ErrHeld})
+		}},
+		{"Break tells the holder of its own process, and that there was nothing to break", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			lease := lock(t, l, "x")
+			breakLock(t, l, "x")
+			ensure(t, errors.Is(context.Cause(lease.Context()), quorum.ErrLost) && lease.Remaining() == 0, "the lease does not know")
+			equal(t, must[bool](t)(l.Break(background, "x")), false, "breaking a free name")
+			expect(t, errorOf(l.TryLock(background, "x")), nil)
+		}},
+		{"a call waits for nodes that are in their guard, or are few", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{MaxDown: time.Second})
+			w.nodes[0].Down(true)
+			time.Sleep(time.Minute)
+			w.nodes[1].Restart(true)
+			began := time.Now()
+			lease := lock(t, l, "x")
+			atLeast(t, time.Since(began), 29*time.Second, "it waited for")
+			unlock(t, lease)
+		}},
+		{"Break ends the lease that it breaks, and not the one that comes next", 3, func(t *testing.T, w *world) {
+			w.foreign("x", time.Hour, 0, 1)
+			l := w.locker(quorum.Options{})
+			next := locking(t, l, "x")
+			time.Sleep(50 * time.Millisecond)
+			w.nodes[2].Hang(true) // so that Break lasts, and the waiter is faster
+			breakLock(t, l, "x")
+			lease := <-next
+			time.Sleep(time.Millisecond)
+			if lease.Remaining() == 0 {
+				t.Errorf("the next lease is over: %v", lease.Extend(background, time.Second))
+			}
+		}},
+		{"goroutines that share the context of one lease exclude each other from other names", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			batch := lock(t, l, "batch")
+			item := nest(t, l, batch, "item")
+			expect(t, errorOf(l.TryLock(batch.Context(), "item", reentry)), quorum.ErrHeld, "a second holder of item")
+			expect(t, errorOf(l.TryLock(item.Context(), "item", reentry)), nil, "nested")
+			expect(t, errorOf(l.TryLock(item.Context(), "batch", reentry)), nil, "nested, from further inside")
+		}},
+		{"MaxHold ends a lease, and no Extend goes beyond it", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{Lease: 3 * time.Second})
+			start := time.Now()
+			lease := lock(t, l, "x", quorum.WithMaxHold(10*time.Second))
+			matches(t, lease.Extend(background, 11*time.Second), quorum.ErrMaxHold, not{quorum.ErrLost})
+			<-lease.Context().Done()
+			equal(t, time.Since(start), 10*time.Second, "held")
+			matches(t, context.Cause(lease.Context()), quorum.ErrMaxHold, quorum.ErrLost)
+		}},
+		{"two leases that were resumed from one handle in one process both end with the Locker", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			lease := lock(t, l, "x")
+			all := []*quorum.Lease{lease}
+			for range 2 {
+				all = append(all, resume(t, l, lease.Handle()))
+			}
+			expect(t, l.Close(), nil)
+			for i, lease := range all {
+				expect(t, context.Cause(lease.Context()), quorum.ErrClosed, "lease", fmt.Sprint(i))
+			}
+		}},
+		{"a Lease that was unlocked has no say over those that are nested with it", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			outer := lock(t, l, "x")
+			inner := nest(t, l, outer, "x")
 			unlock(t, outer)
-		}
-		if _, err := other.TryLock(background, "x"); !errors.Is(err, quorum.ErrHeld) || inner.Remaining() == 0 {
-			t.Errorf("the first Unlock released: %v", err)
-		}
-		unlock(t, inner)
-		expect(t, errorOf(other.TryLock(background, "x")), nil, "after the last Unlock")
-	})
+			expect(t, outer.Extend(background, time.Second), quorum.ErrNotHeld)
+			expect(t, errorOf(outer.Detach()), quorum.ErrNotHeld)
+			unlock(t, inner)
+		}},
+		{"the names of one lock have a bound together, and an error shows the beginning of a long one", 1, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			var names []string
+			for range 1<<20/500 + 1 {
+				names = append(names, strings.Repeat("x", 490)+time.Now().Format("150405")+string(rune('a'+len(names)%26))+strings.Repeat("y", len(names)/26))
+			}
+			_, err := l.TryLock(background, "x", quorum.WithNames(names...))
+			ensure(t, err != nil && len(err.Error()) <= 300, "got %.300v", err)
+			long := strings.Repeat("x", 1000)
+			unlocked := lock(t, l, long)
+			_, err = l.TryLock(background, long)
+			ensure(t, errors.Is(err, quorum.ErrHeld) && len(err.Error()) <= 400, "got %v", err)
+			unlock(t, unlocked)
+		}},
+	}.hold(t)
 }
 
 // Goroutines that share the context of a lease would all have its name, and not know of each
@@ -82,9 +262,8 @@ func refused(t *testing.T, err error) {
 	if !errors.Is(err, quorum.ErrDeadlock) || !permanent(err) {
 		t.Fatalf("got %v", err)
 	}
-	if text := err.Error(); !strings.Contains(text, "WithReentry") && !strings.Contains(text, "nobody can write") {
-		t.Errorf("it says no way out: %v", err)
-	}
+	text := err.Error()
+	ensure(t, strings.Contains(text, "WithReentry") || strings.Contains(text, "nobody can write"), "it says no way out: %v", err)
 }
 
 // That the lease was lost comes first. That its context was ended, and not the caller's, is no
@@ -129,9 +308,8 @@ func TestDoReportsALostLeaseFirst(t *testing.T) {
 						errors.Is(err, context.Canceled) != (test.canceled && err == one) {
 						t.Errorf("%v", err)
 					}
-					if path, ok := errors.AsType[*fs.PathError](err); ok != errors.Is(err, fs.ErrNotExist) || ok && path != mine {
-						t.Errorf("%v in %v", path, err)
-					}
+					path, ok := errors.AsType[*fs.PathError](err)
+					ensure(t, ok == errors.Is(err, fs.ErrNotExist) && (!ok || path == mine), "%v in %v", path, err)
 					text := err.Error()
 					if !strings.HasPrefix(text, begins) || strings.Contains(text, "\n") || err == one && !strings.Contains(text, test.said) ||
 						test.not != "" && strings.Contains(text, test.not) {
@@ -168,100 +346,8 @@ func TestPermanentErrors(t *testing.T) {
 		for _, err := range test.nodes {
 			e.Nodes = append(e.Nodes, quorum.NodeVote{Err: err})
 		}
-		if e.Permanent() != test.want {
-			t.Errorf("%v: %v", e, !test.want)
-		}
+		equal(t, e.Permanent(), test.want, fmt.Sprint(e))
 	}
-}
-
-func TestDoUnlocksAlsoAfterAPanic(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		func() {
-			defer func() { _ = recover() }()
-			_ = l.Do(background, "x", func(context.Context, *quorum.Lease) error { panic("oops") })
-		}()
-		equal(t, w.locked("x"), 0, "nodes have the key")
-		ctx, cancel := context.WithCancel(background)
-		err := l.Do(ctx, "x", func(inner context.Context, lease *quorum.Lease) error {
-			cancel()
-			<-inner.Done()
-			if lease.Context().Err() != nil {
-				t.Error("the caller's context ended the lease")
-			}
-			return l.Do(lease.Context(), "x", func(context.Context, *quorum.Lease) error { return nil }, reentry)
-		})
-		expect(t, err, nil)
-	})
-}
-
-func TestMaxHoldEndsRenewal(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{Lease: 3 * time.Second})
-		start := time.Now()
-		lease := must[*quorum.Lease](t)(l.Lock(background, "x", quorum.WithMaxHold(10*time.Second)))
-		if err := lease.Extend(background, 11*time.Second); !errors.Is(err, quorum.ErrMaxHold) || errors.Is(err, quorum.ErrLost) {
-			t.Errorf("Extend beyond it: %v", err)
-		}
-		<-lease.Context().Done()
-		equal(t, time.Since(start), 10*time.Second, "held")
-		matches(t, context.Cause(lease.Context()), quorum.ErrMaxHold, quorum.ErrLost)
-	})
-}
-
-func TestResumeInAnotherProcess(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		lease := must[*quorum.Lease](t)(a.Lock(background, "x"))
-		handle := must[quorum.Handle](t)(lease.Detach())
-		expect(t, lease.Unlock(background), quorum.ErrNotHeld, "Unlock after Detach")
-		a.Close()
-		time.Sleep(20 * time.Second)
-		again := must[*quorum.Lease](t)(b.Resume(background, handle))
-		equal(t, again.Token(), lease.Token(), "token")
-		time.Sleep(time.Minute)
-		goesOn(t, again)
-		unlock(t, again)
-		expect(t, errorOf(b.Resume(background, handle)), quorum.ErrNotHeld, "Resume of what was released")
-	})
-}
-
-func TestCloseReleasesAndEndsWaiting(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		theirs := must[*quorum.Lease](t)(other.Lock(background, "y"))
-		var wg sync.WaitGroup
-		for _, name := range []string{"x", "y"} {
-			wg.Go(func() {
-				if _, err := l.Lock(background, name); !errors.Is(err, quorum.ErrClosed) {
-					t.Errorf("waiting for %s: %v", name, err)
-				}
-			})
-		}
-		synctest.Wait()
-		expect(t, l.Close(), nil)
-		wg.Wait()
-		expect(t, context.Cause(lease.Context()), quorum.ErrClosed)
-		equal(t, w.locked("x"), 0, "nodes have the key")
-		expect(t, errorOf(l.Lock(background, "x")), quorum.ErrClosed)
-		expect(t, lease.Unlock(background), quorum.ErrNotHeld)
-		if err := l.Close(); err != nil || theirs.Remaining() == 0 {
-			t.Error("the second Close did something", err)
-		}
-	})
-}
-
-// Close is bounded also when no node answers.
-func TestCloseIsBounded(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		must[*quorum.Lease](t)(l.Lock(background, "x"))
-		w.nodes.Hang(true)
-		start := time.Now()
-		expect(t, l.Close(), quorum.ErrNoQuorum)
-		atMost(t, time.Since(start), 2*quorum.Defaults().Timeout)
-	})
 }
 
 func TestInspect(t *testing.T) {
@@ -269,14 +355,12 @@ func TestInspect(t *testing.T) {
 		l := w.locker(quorum.Options{})
 		check := func(want quorum.Verdict, heldBy int) *quorum.Report {
 			t.Helper()
-			r := must[*quorum.Report](t)(l.Inspect(background, "x"))
-			if r.Verdict != want || r.HeldBy != heldBy || r.Quorum != 3 {
-				t.Errorf("%s by %d, want %s by %d", r.Verdict, r.HeldBy, want, heldBy)
-			}
+			r := inspect(t, l, "x")
+			ensure(t, r.Verdict == want && r.HeldBy == heldBy && r.Quorum == 3, "%s by %d, want %s by %d", r.Verdict, r.HeldBy, want, heldBy)
 			return r
 		}
 		check("free", 0)
-		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
+		lease := lock(t, l, "x")
 		r := check("held", 5)
 		if n := r.Nodes[0]; r.Owner != lease.Owner() || n.State != "held" || !slices.Equal(n.Owners, []string{r.Owner}) ||
 			n.TTL != 30*time.Second || n.Fence != lease.Token() {
@@ -301,68 +385,6 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-// Answers that an Inspect has not waited for say nothing about the nodes.
-func TestInspectEndsWithItsContext(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		w.delay(10*time.Millisecond, 10*time.Millisecond)
-		ctx, end := context.WithTimeout(background, 15*time.Millisecond)
-		defer end()
-		if r, err := l.Inspect(ctx, "x"); r != nil || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%+v, %v", r, err)
-		}
-	})
-}
-
-// A wait that ends when the nodes have granted was not in vain because of another holder.
-func TestNobodyHoldsWhatWasGrantedTooLate(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		w.delay(10*time.Millisecond, 5*time.Millisecond) // a first lease would like to hear of the third
-		ctx, end := context.WithTimeout(background, 17*time.Millisecond)
-		defer end()
-		if _, err := l.Lock(ctx, "x"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("got %v", err)
-		}
-	})
-}
-
-func TestBreakTellsTheHolderHere(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		equal(t, must[bool](t)(l.Break(background, "x")), true)
-		if !errors.Is(context.Cause(lease.Context()), quorum.ErrLost) || lease.Remaining() != 0 {
-			t.Error("the lease does not know")
-		}
-		if broken, err := l.Break(background, "x"); broken || err != nil {
-			t.Error("breaking a free name:", broken, err)
-		}
-		expect(t, errorOf(l.TryLock(background, "x")), nil)
-	})
-}
-
-func TestObserverSeesWhatHappens(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		o := newObserver()
-		l := w.locker(quorum.Options{Trace: o.observe})
-		w.foreign("x", 100*time.Millisecond, 0, 1, 2)
-		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		time.Sleep(15 * time.Second)
-		unlock(t, lease)
-		must[*quorum.Lease](t)(l.Lock(background, "y"))
-		w.nodes.Down(true)
-		time.Sleep(40 * time.Second)
-		w.nodes.Down(false)
-		must[*quorum.Lease](t)(l.Lock(background, "z"))
-		for kind := quorum.EventAcquired; kind <= quorum.EventNodeRecovered; kind++ {
-			if o.count(kind) == 0 && kind != quorum.EventHealed {
-				t.Errorf("no event %q", kind)
-			}
-		}
-	})
-}
-
 func TestBadOptionsAndArguments(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		nodes := []node.Node{w.nodes[0], w.nodes[1], w.nodes[2]}
@@ -375,7 +397,7 @@ func TestBadOptionsAndArguments(t *testing.T) {
 				return err
 			},
 			"restart guard": func() error {
-				_, err := quorum.New([]node.Node{primary{nodes[0]}}, quorum.Options{NoRestartGuard: true})
+				_, err := quorum.New([]node.Node{replicated{nodes[0], 2}}, quorum.Options{NoRestartGuard: true})
 				return err
 			},
 			"negative":          func() error { _, err := quorum.New(nodes, quorum.Options{Lease: -1}); return err },
@@ -397,6 +419,7 @@ func TestBadOptionsAndArguments(t *testing.T) {
 			"longer than MaxLe": {quorum.WithFixedLease(time.Minute)},
 			"MaxHold is 0":      {quorum.WithMaxHold(0)},
 			"wait is -1":        {quorum.WithWait(-1)},
+			"empty":             {quorum.WithNames("")},
 		} {
 			says(t, errorOf(l.Lock(background, "x", opts...)), want)
 		}
@@ -405,17 +428,12 @@ func TestBadOptionsAndArguments(t *testing.T) {
 	})
 }
 
-// A primary is a node with two replicas.
-type primary struct{ node.Node }
-
-func (primary) Replicas() int { return 2 }
-
 // A lock at a key that another lock has next to it would break that, so none can have such
 // a name, by whichever call; nor one that is no text.
 func TestReservedNames(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		from := terms(t, must[quorum.Handle](t)(lock(t, l, "x").Detach()))
+		from := terms(t, detach(t, lock(t, l, "x")))
 		calls := map[string]func(name string) error{
 			"TryLock":   func(name string) error { _, err := l.TryLock(background, name); return err },
 			"WithNames": func(name string) error { _, err := l.TryLock(background, "a", quorum.WithNames(name)); return err },
@@ -445,32 +463,10 @@ func TestReservedNames(t *testing.T) {
 				}
 				says(t, do(name), fmt.Sprintf("name %q is ", name))
 			}
-			if n := w.sent[0].Load() - sent; n != 0 {
-				t.Errorf("%s: %d commands were sent", name, n)
-			}
+			equal(t, w.sent[0].Load()-sent, 0, "commands were sent", name)
 		}
 		for _, name := range []string{"x_redquorum_", "redquorum", "{redquorum_fence:x}", "redis", ":rwlock_timeout"} {
 			unlock(t, lock(t, l, name))
-		}
-	})
-}
-
-func TestErrorNamesEveryNode(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.nodes[0].Down(true)
-		w.nodes[1].Restart(true)
-		var log strings.Builder
-		l := w.locker(quorum.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		_, err := l.TryLock(background, "x")
-		want := `acquire "x": no quorum of nodes: n1: unreachable; n2 ignored for 30.302s: recently (re)started or was a replica, and may have lost locks; 1 of 3 nodes granted, 2 needed; see Options`
-		if err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("got %v", err)
-		}
-		l.Close()
-		for _, want := range []string{`msg="node does not answer" node=n1`, `msg="node ignored: recently (re)started or was a replica" node=n2 for=30.302s`} {
-			if strings.Count(log.String(), want) != 1 {
-				t.Errorf("%q is not once in the log:\n%s", want, log.String())
-			}
 		}
 	})
 }
@@ -508,9 +504,8 @@ func TestLockersShareNodes(t *testing.T) {
 		equal(t, listens.Load(), 6, "subscriptions")
 		expect(t, a.Close(), nil)
 		expect(t, <-waits, quorum.ErrClosed, "a waiter")
-		if err := context.Cause(lost.Context()); !errors.Is(err, quorum.ErrClosed) || w.locked("z") != 0 {
-			t.Errorf("a holder: %v, and %d nodes have it", err, w.locked("z"))
-		}
+		err := context.Cause(lost.Context())
+		ensure(t, errors.Is(err, quorum.ErrClosed) && w.locked("z") == 0, "a holder: %v, and %d nodes have it", err, w.locked("z"))
 		equal(t, listens.Load(), 3, "subscriptions")
 		time.Sleep(5 * time.Minute)
 		goesOn(t, kept)
@@ -532,50 +527,4 @@ func (l listened) Listen(process string, hear func(node.Turn)) (stop func()) {
 		l.listens.Add(-1)
 		end()
 	}
-}
-
-// Two leases that were resumed from one handle in one process both end with the Locker.
-func TestCloseEndsWhatWasResumedTwice(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		all := []*quorum.Lease{lease}
-		for range 2 {
-			all = append(all, must[*quorum.Lease](t)(l.Resume(background, lease.Handle())))
-		}
-		expect(t, l.Close(), nil)
-		for i, lease := range all {
-			if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrClosed) {
-				t.Errorf("lease %d: %v", i, err)
-			}
-		}
-	})
-}
-
-// A Lease that was unlocked has no say over those that are nested with it.
-func TestUnlockedLeaseHasNoSay(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		outer := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", reentry))
-		unlock(t, outer)
-		expect(t, outer.Extend(background, time.Second), quorum.ErrNotHeld)
-		expect(t, errorOf(outer.Detach()), quorum.ErrNotHeld)
-		unlock(t, inner)
-	})
-}
-
-// Close ends waits. It does not hide that a lock is held from a caller that does not wait.
-func TestTryLockNextToClose(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		must[*quorum.Lease](t)(w.locker(quorum.Options{}).Lock(background, "x"))
-		w.delay(10*time.Millisecond, 0)
-		l := w.locker(quorum.Options{})
-		tried := async(func() error { return errorOf(l.TryLock(background, "x")) })
-		waited := async(func() error { return errorOf(l.Lock(background, "x", quorum.WithRead())) })
-		time.Sleep(time.Millisecond)
-		go l.Close()
-		expect(t, <-tried, quorum.ErrHeld)
-		expect(t, <-waited, quorum.ErrClosed)
-	})
 }

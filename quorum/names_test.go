@@ -2,13 +2,11 @@ package quorum_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,253 +19,199 @@ import (
 
 // The tests of this file are about one lock of several names.
 
-func TestNamesAreAllOrNothing(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		l := w.locker(quorum.Options{})
-		w.foreign("b", time.Minute, 0, 1, 2)
-		_, err := l.TryLock(background, "c", quorum.WithNames("b", "a"))
-		if !errors.Is(err, quorum.ErrHeld) || !strings.HasPrefix(err.Error(), `acquire "a,b,c": lock is held by another owner`) {
-			t.Errorf("got %v", err)
-		}
-		if w.locked("a")+w.locked("c") != 0 || w.locked("b") != 3 {
-			t.Errorf("a, b, c are on %d, %d, %d nodes", w.locked("a"), w.locked("b"), w.locked("c"))
-		}
-	})
-}
-
-// One lock of three names costs what a lock of one name does: one command to each
-// node, and one to release it.
-func TestNamesTakeOneRoundTrip(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		lease := lock(t, l, "b", quorum.WithNames("c", "a", "b"))
-		if got := lease.Names(); !slices.Equal(got, []string{"a", "b", "c"}) {
-			t.Errorf("names %q", got)
-		}
-		for _, name := range lease.Names() {
-			if n := w.holders(name, lease.Owner()); n != 5 {
-				t.Errorf("%d nodes have %s", n, name)
-			}
-			taken(t, other, name)
-		}
-		taken(t, other, "x", quorum.WithNames("c", "y"))
-		w.sent[0].Store(0)
-		unlock(t, lease)
-		again := lock(t, l, "a", quorum.WithNames("c", "b"))
-		equal(t, w.sent[0].Load(), 2, "commands to release and acquire")
-		more(t, again.Token(), lease.Token(), "tokens rise")
-		equal(t, w.locked("x")+w.locked("y"), 0, "nodes keep one")
-	})
-}
-
-// The one token is above those of all earlier holders of each of the names.
-func TestTokenOfNamesIsAboveAllOfThem(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		l := w.locker(quorum.Options{})
-		var highest node.Token
-		for i, name := range []string{"b", "c", "a"} {
-			fast := w.locker(quorum.Options{Clock: wall{w.clock, time.Duration(i+1) * 48 * time.Hour}})
-			lease := lock(t, fast, name)
-			highest = max(highest, lease.Token())
-			_ = lease.Unlock(background)
-			fast.Close()
-		}
-		lease := tryLock(t, l, "c", quorum.WithNames("b", "a"))
-		more(t, lease.Token(), highest, "the highest token before")
-		_ = lease.Unlock(background)
-		for _, name := range []string{"a", "b", "c"} {
-			if next := tryLock(t, l, name); next.Token() <= lease.Token() {
-				t.Errorf("token %d of %s after %d", next.Token(), name, lease.Token())
-			}
-		}
-	})
-}
-
-// A lease that lost one of its names has lost all.
-func TestLossOfOneNameIsLossOfAll(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		before := lock(t, a, "u", quorum.WithNames("v"))
-		lease := lock(t, a, "a", quorum.WithNames("b", "c"))
-		after := lock(t, a, "x")
-		equal(t, must[bool](t)(b.Break(background, "b")), true)
-		start := time.Now()
-		<-lease.Context().Done()
-		atMost(t, time.Since(start), 10*time.Second+quorum.Defaults().Timeout)
-		if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) || !strings.Contains(err.Error(), `"a,b,c"`) {
-			t.Errorf("cause: %v", err)
-		}
-		equal(t, w.locked("a"), 5, "nodes have what was not broken")
-		expect(t, lease.Unlock(background), quorum.ErrNotHeld)
-		synctest.Wait() // Unlock does not, as the lease had ended
-		equal(t, w.locked("a")+w.locked("c"), 0, "nodes keep one")
-		time.Sleep(time.Minute)
-		if before.Context().Err() != nil || after.Context().Err() != nil {
-			t.Error("other leases of the same renewal are lost, too")
-		}
-	})
-}
-
-// A node that lost some of the names gets them back.
-func TestNamesAreHealed(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		l := w.locker(quorum.Options{})
-		lease := lock(t, l, "a", quorum.WithNames("b", "c"))
-		for i, name := range []string{"a", "b"} {
-			w.nodes[i].Do(func(s *model.Server, _ model.Time) { s.Del(name) })
-		}
-		time.Sleep(11 * time.Second)
-		for _, name := range lease.Names() {
-			if n := w.holders(name, lease.Owner()); n != 5 {
-				t.Errorf("%d nodes have %s", n, name)
-			}
-		}
-		unlock(t, lease)
-		equal(t, w.locked("a")+w.locked("b")+w.locked("c"), 0, "keys are left")
-	})
-}
-
-// In one process and between processes: whatever names many ask for, nobody waits
-// forever, and of each name one is the holder.
-func TestNamesDoNotDeadlock(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.delay(300*time.Microsecond, 300*time.Microsecond)
-		c := newContest(t)
-		for range 3 {
+func TestNamesAsOneLock(t *testing.T) {
+	rules{
+		{"all names are acquired, or none", 5, func(t *testing.T, w *world) {
 			l := w.locker(quorum.Options{})
-			for task := range uint64(4) {
-				rnd := rand.New(rand.NewPCG(task, 7))
-				c.task(15, func() (held, error) {
-					names := []string{"a", "b", "c", "d"}
-					rnd.Shuffle(4, func(i, k int) { names[i], names[k] = names[k], names[i] })
-					return l.Lock(background, names[0], quorum.WithNames(names[1:1+rnd.IntN(4)]...))
-				}, always(time.Millisecond))
+			w.foreign("b", time.Minute, 0, 1, 2)
+			_, err := l.TryLock(background, "c", quorum.WithNames("b", "a"))
+			matches(t, err, quorum.ErrHeld, begins(`acquire "a,b,c": lock is held by another owner`))
+			ensure(t, w.locked("a")+w.locked("c") == 0 && w.locked("b") == 3,
+				"a, b, c are on %d, %d, %d nodes", w.locked("a"), w.locked("b"), w.locked("c"))
+		}},
+		{"a lock of three names costs one command to each node, and one to release it, as one of one name does", 5, func(t *testing.T, w *world) {
+			l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			lease := lock(t, l, "b", quorum.WithNames("c", "a", "b"))
+			got := lease.Names()
+			ensure(t, slices.Equal(got, []string{"a", "b", "c"}), "names %q", got)
+			for _, name := range lease.Names() {
+				equal(t, w.holders(name, lease.Owner()), 5, "nodes have", name)
+				taken(t, other, name)
 			}
-		}
-		c.wait(100 * time.Millisecond)
-	})
-}
-
-// Waiters for several names in one Locker are served in the order in which they came.
-// While one name is held, they do not keep the free ones from others there.
-func TestNamesWaitInAllTheirLines(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		held := lock(t, l, "b")
-		var order []string
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		for _, names := range [][]string{{"a", "b"}, {"a"}, {"c", "a"}, {"b"}, {"c"}} {
-			wg.Go(func() {
-				use(t, l, names[0], func(*quorum.Lease) {
-					mu.Lock()
-					order = append(order, strings.Join(names, ""))
-					mu.Unlock()
-					time.Sleep(200 * time.Millisecond)
-				}, quorum.WithNames(names[1:]...))
-			})
-			time.Sleep(10 * time.Millisecond)
-		}
-		unlock(t, held)
-		wg.Wait()
-		equal(t, fmt.Sprint(order), "[a c b ab ca]", "order")
-	})
-}
-
-// Held names can be taken again, all or some; a name that is not held cannot be added,
-// and nobody waits for itself.
-func TestNamesNest(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		lease := lock(t, l, "a", quorum.WithNames("b", "c"))
-		part := must[*quorum.Lease](t)(l.TryLock(lease.Context(), "c", quorum.WithNames("b"), reentry))
-		one := must[*quorum.Lease](t)(l.Lock(part.Context(), "b", reentry))
-		equal(t, one.Token(), lease.Token(), "a nested lease has a token of its own")
-		for _, names := range [][]string{{"c", "d"}, {"b", "0"}} {
-			_, err := l.Lock(one.Context(), names[0], quorum.WithNames(names[1:]...), reentry)
-			if !errors.Is(err, quorum.ErrDeadlock) {
-				t.Errorf("%q: %v", names, err)
+			taken(t, other, "x", quorum.WithNames("c", "y"))
+			w.sent[0].Store(0)
+			unlock(t, lease)
+			again := lock(t, l, "a", quorum.WithNames("c", "b"))
+			equal(t, w.sent[0].Load(), 2, "commands to release and acquire")
+			more(t, again.Token(), lease.Token(), "tokens rise")
+			equal(t, w.locked("x")+w.locked("y"), 0, "nodes keep one")
+		}},
+		{"the one token is above those of all earlier holders of each of the names", 5, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			var highest node.Token
+			for i, name := range []string{"b", "c", "a"} {
+				fast := w.locker(quorum.Options{Clock: wall{w.clock, time.Duration(i+1) * 48 * time.Hour}})
+				lease := lock(t, fast, name)
+				highest = max(highest, lease.Token())
+				_ = lease.Unlock(background)
+				fast.Close()
 			}
-		}
-		other := must[*quorum.Lease](t)(l.Lock(lease.Context(), "d", reentry))
-		expect(t, errorOf(l.Lock(other.Context(), "d", quorum.WithNames("c"), reentry)), quorum.ErrDeadlock, "parts of two leases")
-		_ = other.Unlock(background)
-		_ = lease.Unlock(background)
-		_ = part.Unlock(background)
-		equal(t, w.locked("a"), 3, "nodes have it")
-		_ = one.Unlock(background)
-		equal(t, w.locked("a"), 0, "nodes have it")
-
-		// When it is over, it is in nobody's way.
-		lease = lock(t, l, "a", quorum.WithNames("b"))
-		_, _ = l.Break(background, "a")
-		if _, err := l.TryLock(context.WithoutCancel(lease.Context()), "b", quorum.WithNames("c"), reentry); !errors.Is(err, quorum.ErrHeld) || errors.Is(err, quorum.ErrDeadlock) {
-			t.Errorf("the nodes still have b: %v", err)
-		}
-	})
-}
-
-// Of many who wait for several names, with the same first, few ask the nodes.
-func TestManyWhoWaitForNamesAreNoHerd(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		const most = 100
-		var attempts atomic.Int32
-		a := w.locker(quorum.Options{Trace: func(e quorum.Event) {
-			if e.Kind == quorum.EventAttemptFailed {
-				attempts.Add(1)
+			lease := tryLock(t, l, "c", quorum.WithNames("b", "a"))
+			more(t, lease.Token(), highest, "the highest token before")
+			_ = lease.Unlock(background)
+			for _, name := range []string{"a", "b", "c"} {
+				next := tryLock(t, l, name)
+				ensure(t, next.Token() > lease.Token(), "token %d of %s after %d", next.Token(), name, lease.Token())
 			}
-		}})
-		held := lock(t, w.locker(quorum.Options{}), "x")
-		var waiting sync.WaitGroup
-		for i := range most {
-			waiting.Go(func() {
-				use(t, a, "x", func(*quorum.Lease) {}, quorum.WithNames(fmt.Sprint("y", i)))
-			})
-		}
-		time.Sleep(10 * time.Second)
-		before := attempts.Load()
-		time.Sleep(quorum.Defaults().RetryEvery)
-		if n := attempts.Load() - before; n == 0 || n > 10 {
-			t.Errorf("%d attempts within %v", n, quorum.Defaults().RetryEvery)
-		}
-		unlock(t, held)
-		began := time.Now()
-		waiting.Wait()
-		if took := time.Since(began); took > most*quorum.Defaults().RetryEvery {
-			t.Errorf("%d turns took %v", most, took)
-		}
-	})
-}
+		}},
+		{"a lease that lost one of its names has lost all", 5, func(t *testing.T, w *world) {
+			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			before := lock(t, a, "u", quorum.WithNames("v"))
+			lease := lock(t, a, "a", quorum.WithNames("b", "c"))
+			after := lock(t, a, "x")
+			breakLock(t, b, "b")
+			start := time.Now()
+			<-lease.Context().Done()
+			atMost(t, time.Since(start), 10*time.Second+quorum.Defaults().Timeout)
+			matches(t, context.Cause(lease.Context()), quorum.ErrLost, `"a,b,c"`)
+			equal(t, w.locked("a"), 5, "nodes have what was not broken")
+			expect(t, lease.Unlock(background), quorum.ErrNotHeld)
+			synctest.Wait() // Unlock does not, as the lease had ended
+			equal(t, w.locked("a")+w.locked("c"), 0, "nodes keep one")
+			time.Sleep(time.Minute)
+			ensure(t, before.Context().Err() == nil && after.Context().Err() == nil, "other leases of the same renewal are lost, too")
+		}},
+		{"a node that lost some of the names gets them back", 5, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			lease := lock(t, l, "a", quorum.WithNames("b", "c"))
+			for i, name := range []string{"a", "b"} {
+				w.nodes[i].Do(func(s *model.Server, _ model.Time) { s.Del(name) })
+			}
+			time.Sleep(11 * time.Second)
+			for _, name := range lease.Names() {
+				equal(t, w.holders(name, lease.Owner()), 5, "nodes have", name)
+			}
+			unlock(t, lease)
+			equal(t, w.locked("a")+w.locked("b")+w.locked("c"), 0, "keys are left")
+		}},
+		{"whatever names many ask for, in one process and in several, all are served, and of each name one is the holder", 3, func(t *testing.T, w *world) {
+			w.delay(300*time.Microsecond, 300*time.Microsecond)
+			c := newContest(t)
+			for range 3 {
+				l := w.locker(quorum.Options{})
+				for task := range uint64(4) {
+					rnd := rand.New(rand.NewPCG(task, 7))
+					c.task(15, func() (held, error) {
+						names := []string{"a", "b", "c", "d"}
+						rnd.Shuffle(4, func(i, k int) { names[i], names[k] = names[k], names[i] })
+						return l.Lock(background, names[0], quorum.WithNames(names[1:1+rnd.IntN(4)]...))
+					}, always(time.Millisecond))
+				}
+			}
+			c.wait(100 * time.Millisecond)
+		}},
+		{"waiters of one Locker are served in the order in which they came; while one name is held, they leave it the free ones", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			held := lock(t, l, "b")
+			var order []string
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			for _, names := range [][]string{{"a", "b"}, {"a"}, {"c", "a"}, {"b"}, {"c"}} {
+				wg.Go(func() {
+					use(t, l, names[0], func(*quorum.Lease) {
+						mu.Lock()
+						order = append(order, strings.Join(names, ""))
+						mu.Unlock()
+						time.Sleep(200 * time.Millisecond)
+					}, quorum.WithNames(names[1:]...))
+				})
+				time.Sleep(10 * time.Millisecond)
+			}
+			unlock(t, held)
+			wg.Wait()
+			equal(t, fmt.Sprint(order), "[a c b ab ca]", "order")
+		}},
+		{"held names can be taken again, all or some; one that is not held cannot be added, and nobody waits for itself", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			lease := lock(t, l, "a", quorum.WithNames("b", "c"))
+			part := must[*quorum.Lease](t)(l.TryLock(lease.Context(), "c", quorum.WithNames("b"), reentry))
+			one := nest(t, l, part, "b")
+			equal(t, one.Token(), lease.Token(), "a nested lease has a token of its own")
+			for _, names := range [][]string{{"c", "d"}, {"b", "0"}} {
+				_, err := l.Lock(one.Context(), names[0], quorum.WithNames(names[1:]...), reentry)
+				expect(t, err, quorum.ErrDeadlock, names...)
+			}
+			other := nest(t, l, lease, "d")
+			expect(t, errorOf(l.Lock(other.Context(), "d", quorum.WithNames("c"), reentry)), quorum.ErrDeadlock, "parts of two leases")
+			_ = other.Unlock(background)
+			_ = lease.Unlock(background)
+			_ = part.Unlock(background)
+			equal(t, w.locked("a"), 3, "nodes have it")
+			_ = one.Unlock(background)
+			equal(t, w.locked("a"), 0, "nodes have it")
 
-// A handle has all names.
-func TestNamesAreHandedOver(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		lease := lock(t, a, "y", quorum.WithNames("x"))
-		handle := must[quorum.Handle](t)(lease.Detach())
-		resumed := must[*quorum.Lease](t)(b.Resume(background, handle))
-		if got := resumed.Names(); !slices.Equal(got, []string{"x", "y"}) || resumed.Token() != lease.Token() {
-			t.Errorf("it has %q", got)
-		}
-		time.Sleep(5 * time.Minute)
-		unlock(t, resumed)
-		equal(t, w.locked("x")+w.locked("y"), 0, "nodes keep one")
-		says(t, errorOf(a.Lock(background, "x", quorum.WithNames(""))), "empty")
-	})
-}
-
-// Members of a MultiLease may have several names, but none twice.
-func TestJointOfNames(t *testing.T) {
-	inWorld(t, 6, func(w *world) {
-		both := w.process()
-		both[0].Options = []quorum.Option{quorum.WithNames("y", "z")}
-		j := must[*quorum.MultiLease](t)(quorum.LockAll(background, both))
-		if w.locked("y") != 6 || w.locked("z") != 3 {
-			t.Errorf("on %d and %d nodes", w.locked("y"), w.locked("z"))
-		}
-		expect(t, errorOf(quorum.LockAll(j.Context(), both, reentry, atOnce)), nil)
-		says(t, errorOf(quorum.LockAll(background, append(both, quorum.Member{Locker: both[0].Locker, Name: "z"}), atOnce)), "members 1 and 3 are both")
-	})
+			// When it is over, it is in nobody's way.
+			lease = lock(t, l, "a", quorum.WithNames("b"))
+			_, _ = l.Break(background, "a")
+			matches(t, errorOf(l.TryLock(context.WithoutCancel(lease.Context()), "b", quorum.WithNames("c"), reentry)), quorum.ErrHeld, not{quorum.ErrDeadlock})
+		}},
+		{"a waiter for several names asks no node while another caller in its process has all of them", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			held := lock(t, l, "x", quorum.WithNames("y", "z"), quorum.WithFixedLease(quorum.Defaults().Lease))
+			before := w.sent[0].Load()
+			expect(t, errorOf(l.Lock(background, "x", quorum.WithNames("z"), quorum.WithWait(10*time.Second))), quorum.ErrHeld)
+			atMost(t, w.sent[0].Load()-before, 0, "commands to a node")
+			unlock(t, held)
+		}},
+		{"a waiter for several has as many turns as those of its own process that want one of them, though one of them is nearly always held", 5, func(t *testing.T, w *world) {
+			w.delay(500*time.Microsecond, 100*time.Microsecond)
+			c, l := newRivals(t, 10*time.Second), w.locker(quorum.Options{})
+			for range 4 {
+				c.rival(l, 5*time.Millisecond, "x")
+				c.rival(l, 5*time.Millisecond, "y")
+			}
+			both := c.rival(l, 5*time.Millisecond, "x,y")
+			least, most, _ := c.wait()
+			ensure(t, both.turns >= most*9/10, "%d turns with both, and %d to %d with one", both.turns, least, most)
+		}},
+		{"in which order names are given is nothing to those who wait for several, nor to those who wait for one of them", 5, func(t *testing.T, w *world) {
+			w.delay(500*time.Microsecond, 0)
+			c := newRivals(t, 3*time.Second)
+			for _, names := range []string{"x,y", "y,x", "x", "y", "x", "y"} {
+				c.rival(w.locker(quorum.Options{}), time.Millisecond, names)
+			}
+			least, most, _ := c.wait()
+			ensure(t, least >= most/2, "between %d and %d turns", least, most)
+		}},
+		{"of many who wait for several names, with the same first, few ask the nodes", 3, func(t *testing.T, w *world) {
+			const most = 100
+			a, o := w.observed(quorum.Options{})
+			held := lock(t, w.locker(quorum.Options{}), "x")
+			var waiting sync.WaitGroup
+			for i := range most {
+				waiting.Go(func() {
+					use(t, a, "x", func(*quorum.Lease) {}, quorum.WithNames(fmt.Sprint("y", i)))
+				})
+			}
+			time.Sleep(10 * time.Second)
+			before := o.count(quorum.EventAttemptFailed)
+			time.Sleep(quorum.Defaults().RetryEvery)
+			n := o.count(quorum.EventAttemptFailed) - before
+			ensure(t, n != 0 && n <= 10, "%d attempts within %v", n, quorum.Defaults().RetryEvery)
+			unlock(t, held)
+			began := time.Now()
+			waiting.Wait()
+			atMost(t, time.Since(began), most*quorum.Defaults().RetryEvery, "all turns took")
+		}},
+		{"Unlock tells of one name that was broken, though it still had the others", 3, func(t *testing.T, w *world) {
+			l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			lease := lock(t, l, "a", quorum.WithNames("b"))
+			breakLock(t, other, "b")
+			next := tryLock(t, other, "b")
+			expect(t, lease.Unlock(background), quorum.ErrNotHeld)
+			unlock(t, next)
+		}},
+	}.hold(t)
 }
 
 // A waiter for two names that others are busy with has its turns on real servers, too.
@@ -283,21 +227,7 @@ func TestRealNamesHaveTheirTurns(t *testing.T) {
 	least, most, _ := one.wait()
 	turns, _, _ := both.wait()
 	t.Logf("%d turns with both, %d to %d with one", turns, least, most)
-	if turns < least/5 {
-		t.Errorf("%d turns with both, and %d with one", turns, least)
-	}
-}
-
-// Unlock tells of one name that was broken, though it still had the others.
-func TestUnlockOfNamesOfWhichOneWasBroken(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		lease := lock(t, l, "a", quorum.WithNames("b"))
-		must[bool](t)(other.Break(background, "b"))
-		next := tryLock(t, other, "b")
-		expect(t, lease.Unlock(background), quorum.ErrNotHeld)
-		unlock(t, next)
-	})
+	atLeast(t, turns, least/5, "turns with both")
 }
 
 // A holder of one name that asks for another does not wait for a waiter for both, if it takes
@@ -346,19 +276,6 @@ func TestNamesInTheirOrderDoNotDeadlock(t *testing.T) {
 	})
 }
 
-// A waiter for several names asks no node while another caller in its process has all
-// of them.
-func TestNamesWaitForWhoHasThemAll(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		held := lock(t, l, "x", quorum.WithNames("y", "z"), quorum.WithFixedLease(quorum.Defaults().Lease))
-		before := w.sent[0].Load()
-		expect(t, errorOf(l.Lock(background, "x", quorum.WithNames("z"), quorum.WithWait(10*time.Second))), quorum.ErrHeld)
-		atMost(t, w.sent[0].Load()-before, 0, "commands to a node")
-		unlock(t, held)
-	})
-}
-
 // Leases that are renewed in one command, some of them of several names, each have the
 // answers about their own names: of those that were broken none goes on.
 func TestNamesRenewedWithOthers(t *testing.T) {
@@ -371,13 +288,11 @@ func TestNamesRenewedWithOthers(t *testing.T) {
 			single = append(single, lock(t, l, name("z")))
 		}
 		for _, lease := range single {
-			must[bool](t)(other.Break(background, lease.Names()[0]))
+			breakLock(t, other, lease.Names()[0])
 		}
 		time.Sleep(quorum.Defaults().Lease / 2)
 		for _, lease := range single {
-			if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
-				t.Errorf("%s was broken: %v", lease.Names()[0], err)
-			}
+			expect(t, context.Cause(lease.Context()), quorum.ErrLost, "the end of", lease.Names()[0])
 		}
 		for _, lease := range several {
 			unlock(t, lease)

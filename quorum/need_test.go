@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -22,16 +21,12 @@ func TestNeedIsWhatMustGrant(t *testing.T) {
 			spare := c.nodes - c.need
 			w.nodes[:spare].Down(true)
 			lease, err := l.TryLock(background, "x")
-			if err != nil {
-				t.Fatalf("need %d of %d, %d down: %v", c.need, c.nodes, spare, err)
-			}
+			succeed(t, err)
 			unlock(t, lease)
 			w.nodes[spare].Down(true)
 			_, err = l.TryLock(background, "x")
 			sum := fmt.Sprintf("%d of %d nodes granted, %d needed", c.need-1, c.nodes, c.need)
-			if !errors.Is(err, quorum.ErrNoQuorum) || !strings.Contains(err.Error(), sum) {
-				t.Errorf("need %d of %d, %d down: %v", c.need, c.nodes, spare+1, err)
-			}
+			matches(t, err, quorum.ErrNoQuorum, sum)
 			w.nodes.Down(false)
 		})
 	}
@@ -56,107 +51,77 @@ func TestNeedGuardsAgainstNodesThatForget(t *testing.T) {
 						node.Restart(true)
 					}
 					_, err := b.TryLock(background, "x")
-					if safe := forget <= 2*k-n-1; safe != errors.Is(err, quorum.ErrHeld) {
-						t.Errorf("%d of %d, %d forgot: %v", k, n, forget, err)
-					}
+					equal(t, forget <= 2*k-n-1, errors.Is(err, quorum.ErrHeld), fmt.Sprintf("%d of %d, %d forgot: %v", k, n, forget, err))
 				})
 			}
 		}
 	}
 }
 
-// A lease that only a majority extended, of a Locker that needs more, ends when
-// its time is over.
-func TestNeedCountsAtRenewalToo(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		l := w.locker(quorum.Options{Quorum: 5})
-		lease := lock(t, l, "x")
-		w.nodes[4].Down(true)
-		expect(t, lease.Extend(background, 30*time.Second), quorum.ErrNoQuorum)
-		start := time.Now()
-		<-lease.Context().Done()
-		within(t, time.Since(start), 29*time.Second, 30*time.Second, "it ended after")
-		matches(t, context.Cause(lease.Context()), quorum.ErrLost, node.ErrUnreachable)
-	})
-}
-
-// Nodes that lost the key get it back while a majority has it, and make up what
-// is needed from the next renewal on.
-func TestNeedIsMadeUpByHealing(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		o := newObserver()
-		l := w.locker(quorum.Options{Quorum: 5, Trace: o.observe})
-		lease := lock(t, l, "x")
-		w.nodes[:2].Restart(true)
-		time.Sleep(5 * time.Minute)
-		succeed(t, context.Cause(lease.Context()))
-		equal(t, w.holders("x", lease.Owner()), 5, "nodes have the key")
-		if healed, failed := o.count(quorum.EventHealed), o.count(quorum.EventExtendFailed); healed != 2 || failed != 1 {
-			t.Errorf("%d healed, %d renewals failed", healed, failed)
-		}
-		unlock(t, lease)
-	})
-}
-
-// A lease that a majority no longer has is lost at the next renewal, although
-// the first of the answers left too few already.
-func TestNeedDoesNotHideABrokenLease(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		a, b := w.locker(quorum.Options{Quorum: 5}), w.locker(quorum.Options{})
-		for i, n := range w.nodes {
-			n.Delay(time.Duration(i) * time.Millisecond)
-		}
-		lease := lock(t, a, "x")
-		w.nodes[4].Down(true)
-		// Waiting is not for all nodes: one that is down must not keep an operator
-		// from breaking a lock.
-		equal(t, must[bool](t)(b.Break(background, "x")), true)
-		start := time.Now()
-		<-lease.Context().Done()
-		atMost(t, time.Since(start), 10*time.Second+quorum.Defaults().Timeout)
-	})
-}
-
-// Break and Inspect go by the majority, whatever is needed.
-func TestNeedDoesNotConcernInspection(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{Quorum: 5})
-		w.nodes[:2].Down(true)
-		lease := lock(t, a, "x")
-		r := must[*quorum.Report](t)(b.Inspect(background, "x"))
-		if r.Verdict != "held" || r.HeldBy != 3 || r.Quorum != 3 {
-			t.Errorf("%+v", r)
-		}
-		equal(t, must[bool](t)(b.Break(background, "x")), true)
-		if r := must[*quorum.Report](t)(b.Inspect(background, "x")); r.Verdict != "free" {
-			t.Errorf("%+v", r)
-		}
-		_ = lease.Unlock(background)
-	})
-}
-
-// Lockers with different needs exclude each other, and all are served.
-func TestNeedsMix(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		w.delay(500*time.Microsecond, 500*time.Microsecond)
-		c := newContest(t)
-		for i := range 9 {
-			l := w.locker(quorum.Options{Quorum: 3 + i%3})
-			c.task(10, func() (held, error) { return l.Lock(background, "x") }, always(time.Millisecond))
-		}
-		c.wait(50 * time.Millisecond)
-	})
-}
-
-// An Unlock whose name nobody who needs as much could take yet says so.
-func TestNeedCountsAtUnlock(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{Quorum: 3})
-		lease := lock(t, l, "x")
-		w.nodes[0].Down(true)
-		expect(t, lease.Unlock(background), quorum.ErrNoQuorum)
-		w.nodes[0].Down(false)
-		time.Sleep(5 * time.Second)
-		unlock(t, tryLock(t, l, "x"))
-	})
+func TestNeed(t *testing.T) {
+	rules{
+		{"a lease that only a majority extended, of a Locker that needs more, ends when its time is over", 5, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{Quorum: 5})
+			lease := lock(t, l, "x")
+			w.nodes[4].Down(true)
+			expect(t, lease.Extend(background, 30*time.Second), quorum.ErrNoQuorum)
+			start := time.Now()
+			<-lease.Context().Done()
+			within(t, time.Since(start), 29*time.Second, 30*time.Second, "it ended after")
+			matches(t, context.Cause(lease.Context()), quorum.ErrLost, node.ErrUnreachable)
+		}},
+		{"nodes that lost the key get it back while a majority has it, and make up what is needed from the next renewal on", 5, func(t *testing.T, w *world) {
+			l, o := w.observed(quorum.Options{Quorum: 5})
+			lease := lock(t, l, "x")
+			w.nodes[:2].Restart(true)
+			time.Sleep(5 * time.Minute)
+			succeed(t, context.Cause(lease.Context()))
+			equal(t, w.holders("x", lease.Owner()), 5, "nodes have the key")
+			healed, failed := o.count(quorum.EventHealed), o.count(quorum.EventExtendFailed)
+			ensure(t, healed == 2 && failed == 1, "%d healed, %d renewals failed", healed, failed)
+			unlock(t, lease)
+		}},
+		{"a lease that a majority no longer has is lost at the next renewal, although the first of the answers left too few already", 5, func(t *testing.T, w *world) {
+			a, b := w.locker(quorum.Options{Quorum: 5}), w.locker(quorum.Options{})
+			for i, n := range w.nodes {
+				n.Delay(time.Duration(i) * time.Millisecond)
+			}
+			lease := lock(t, a, "x")
+			w.nodes[4].Down(true)
+			// Waiting is not for all nodes: one that is down must not keep an operator
+			// from breaking a lock.
+			breakLock(t, b, "x")
+			start := time.Now()
+			<-lease.Context().Done()
+			atMost(t, time.Since(start), 10*time.Second+quorum.Defaults().Timeout)
+		}},
+		{"Break and Inspect go by the majority, whatever is needed", 5, func(t *testing.T, w *world) {
+			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{Quorum: 5})
+			w.nodes[:2].Down(true)
+			lease := lock(t, a, "x")
+			r := inspect(t, b, "x")
+			ensure(t, r.Verdict == "held" && r.HeldBy == 3 && r.Quorum == 3, "%+v", r)
+			breakLock(t, b, "x")
+			equal(t, inspect(t, b, "x").Verdict, quorum.VerdictFree)
+			_ = lease.Unlock(background)
+		}},
+		{"Lockers with different needs exclude each other, and all are served", 5, func(t *testing.T, w *world) {
+			w.delay(500*time.Microsecond, 500*time.Microsecond)
+			c := newContest(t)
+			for i := range 9 {
+				l := w.locker(quorum.Options{Quorum: 3 + i%3})
+				c.task(10, func() (held, error) { return l.Lock(background, "x") }, always(time.Millisecond))
+			}
+			c.wait(50 * time.Millisecond)
+		}},
+		{"an Unlock whose name nobody who needs as much could take yet says so", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{Quorum: 3})
+			lease := lock(t, l, "x")
+			w.nodes[0].Down(true)
+			expect(t, lease.Unlock(background), quorum.ErrNoQuorum)
+			w.nodes[0].Down(false)
+			time.Sleep(5 * time.Second)
+			unlock(t, tryLock(t, l, "x"))
+		}},
+	}.hold(t)
 }

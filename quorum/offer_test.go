@@ -31,13 +31,19 @@ func waiting(l *quorum.Locker, opts ...quorum.Option) (ended chan *quorum.Lease)
 	return ended
 }
 
+// wanted has somebody hold x, and a Locker wait for it.
+func wanted(t *testing.T, w *world, l *quorum.Locker, opts ...quorum.Option) (held *quorum.Lease, ended chan *quorum.Lease) {
+	t.Helper()
+	held = lock(t, w.locker(quorum.Options{}), "x")
+	return held, waiting(l, opts...)
+}
+
 func isOffer(lease *quorum.Lease) bool { return node.IsOffer(lease.Owner()) }
 
 // handedOver has x handed over to a Locker.
 func handedOver(t *testing.T, w *world, l *quorum.Locker) *quorum.Lease {
 	t.Helper()
-	held := lock(t, w.locker(quorum.Options{}), "x")
-	ended := waiting(l)
+	held, ended := wanted(t, w, l)
 	unlock(t, held)
 	lease := <-ended
 	if !isOffer(lease) {
@@ -54,31 +60,146 @@ func lasts(t *testing.T, lease *quorum.Lease) {
 	unlock(t, lease)
 }
 
-// A waiter has the lock as soon as the holder's release has reached the nodes and their
-// notices have reached the waiter; it need not ask. Its token is above the holder's, and
-// it has the whole lease as soon as that was renewed.
-func TestReleaseHandsTheLockOn(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.delay(10*time.Millisecond, 0)
-		held := lock(t, w.locker(quorum.Options{}), "x")
-		ended := waiting(w.locker(quorum.Options{}))
-		released := time.Now()
-		go unlock(t, held)
-		lease := <-ended
-		atMost(t, time.Since(released), 5*time.Millisecond, "a release takes 5ms, and to ask takes 10ms")
-		if !isOffer(lease) || lease.Token() <= held.Token() {
-			t.Errorf("owner %s, token %d after %d", lease.Owner(), lease.Token(), held.Token())
-		}
-		atMost(t, lease.Remaining(), standsFor, "it may be relied on for longer than it was asked to stand")
-		time.Sleep(standsFor)
-		atLeast(t, lease.Remaining(), quorum.Defaults().Lease/2, "not renewed")
-		time.Sleep(time.Minute)
-		if n := w.holders("x", lease.Owner()); n != 3 || lease.Remaining() == 0 {
-			t.Errorf("%d nodes have it, for %v", n, lease.Remaining())
-		}
-		unlock(t, lease)
-		equal(t, w.locked("x"), 0, "nodes keep it")
-	})
+func TestHandingOver(t *testing.T) {
+	rules{
+		{"a waiter has the lock when the notices of its release arrive; it need not ask, and has the whole lease once that is renewed", 3, func(t *testing.T, w *world) {
+			w.delay(10*time.Millisecond, 0)
+			held, ended := wanted(t, w, w.locker(quorum.Options{}))
+			released := time.Now()
+			go unlock(t, held)
+			lease := <-ended
+			atMost(t, time.Since(released), 5*time.Millisecond, "a release takes 5ms, and to ask takes 10ms")
+			ensure(t, isOffer(lease) && lease.Token() > held.Token(), "owner %s, token %d after %d", lease.Owner(), lease.Token(), held.Token())
+			atMost(t, lease.Remaining(), standsFor, "it may be relied on for longer than it was asked to stand")
+			time.Sleep(standsFor)
+			atLeast(t, lease.Remaining(), quorum.Defaults().Lease/2, "not renewed")
+			time.Sleep(time.Minute)
+			n := w.holders("x", lease.Owner())
+			ensure(t, n == 3 && lease.Remaining() != 0, "%d nodes have it, for %v", n, lease.Remaining())
+			unlock(t, lease)
+			equal(t, w.locked("x"), 0, "nodes keep it")
+		}},
+		{"programs whose turns somebody has disturbed, so that some nodes are a turn ahead, come together again", 5, func(t *testing.T, w *world) {
+			w.delay(time.Millisecond, 100*time.Microsecond)
+			var tasks sync.WaitGroup
+			var all tally
+			began := time.Now()
+			for i := range 4 {
+				l := w.locker(quorum.Options{})
+				tasks.Go(func() {
+					time.Sleep(time.Duration(i) * 777 * time.Microsecond)
+					all.take(t, l, 2*time.Millisecond, began.Add(2*time.Second), began.Add(4*time.Second))
+				})
+			}
+			try(t, w.locker(quorum.Options{}), began.Add(time.Second))
+			tasks.Wait()
+			all.wantHandedOver(t, 500)
+		}},
+		{"as long as fewer nodes than a quorum have handed the lock over, nobody has it, and they are given back", 5, func(t *testing.T, w *world) {
+			held, ended := wanted(t, w, w.locker(quorum.Options{}))
+			hang := func(h bool) {
+				w.nodes[2:].Hang(h)
+			}
+			hang(true)
+			expect(t, held.Unlock(background), quorum.ErrNoQuorum)
+			time.Sleep(time.Second)
+			select {
+			case <-ended:
+				t.Error("two nodes of five are enough")
+			default:
+			}
+			hang(false)
+			lease := <-ended
+			time.Sleep(time.Second)
+			n := w.holders("x", lease.Owner())
+			ensure(t, n >= 3 && lease.Remaining() != 0, "%d nodes have it", n)
+			unlock(t, lease)
+			time.Sleep(time.Second)
+			equal(t, w.locked("x"), 0, "nodes keep it")
+		}},
+		{"a node that restarted since the waiter asked does not count for what it hands over", 3, func(t *testing.T, w *world) {
+			held, ended := wanted(t, w, w.locker(quorum.Options{}))
+			w.nodes[:2].Restart(false)
+			unlockAnyhow := held.Unlock(background)
+			select {
+			case lease := <-ended:
+				t.Errorf("granted, and two of three nodes are ignored: %v, %v", lease.Owner(), unlockAnyhow)
+			case <-time.After(quorum.Defaults().MaxLease - time.Second):
+			}
+			unlock(t, <-ended)
+		}},
+		{"a lock that was handed over to a waiter that has given up is free at once", 3, func(t *testing.T, w *world) {
+			w.delay(10*time.Millisecond, 0)
+			for late := range 12 { // how long after the release it gives up
+				held := lock(t, w.locker(quorum.Options{}), "x")
+				ctx, cancel := context.WithCancel(background)
+				ended := make(chan *quorum.Lease, 1)
+				l := w.locker(quorum.Options{})
+				go func() {
+					lease, _ := l.Lock(ctx, "x")
+					ended <- lease
+				}()
+				time.Sleep(100 * time.Millisecond)
+				go unlock(t, held)
+				time.Sleep(time.Duration(late) * time.Millisecond)
+				cancel()
+				if lease := <-ended; lease != nil {
+					unlock(t, lease)
+				}
+				time.Sleep(50 * time.Millisecond)
+				n := w.locked("x")
+				ensure(t, n <= 0, "%d nodes keep it, of who gave up after %dms", n, late)
+			}
+		}},
+		{"a lock that a node hands over late, when the waiter has it from the others or has used it, does not stay", 3, func(t *testing.T, w *world) {
+			for _, hold := range []time.Duration{0, 10 * time.Millisecond, time.Second} {
+				held, ended := wanted(t, w, w.locker(quorum.Options{}))
+				w.nodes[2].Delay(40 * time.Millisecond)
+				unlock(t, held)
+				lease := <-ended
+				time.Sleep(hold)
+				unlock(t, lease)
+				w.nodes[2].Delay(0)
+				time.Sleep(100 * time.Millisecond)
+				n := w.locked("x")
+				ensure(t, n <= 0, "%d nodes keep it, held for %v", n, hold)
+				equal(t, w.inLine("x"), 0, "nodes have a place in line")
+			}
+		}},
+		{"MaxHold counts from when the lock was handed over, not from when it was asked for", 3, func(t *testing.T, w *world) {
+			held, ended := wanted(t, w, w.locker(quorum.Options{}), quorum.WithMaxHold(2*time.Second))
+			time.Sleep(800 * time.Millisecond)
+			unlock(t, held)
+			lease := <-ended
+			time.Sleep(1900 * time.Millisecond)
+			goesOn(t, lease)
+			time.Sleep(200 * time.Millisecond)
+			atMost(t, lease.Remaining(), 0, "over too late")
+		}},
+		{"if too few nodes answer just after the hand-over, the holder tries again for as long as it may rely on it", 3, func(t *testing.T, w *world) {
+			lease := handedOver(t, w, w.locker(quorum.Options{}))
+			w.nodes[:2].Hang(true)
+			time.Sleep(900 * time.Millisecond)
+			w.nodes[:2].Hang(false)
+			lasts(t, lease)
+		}},
+		{"a copy of a process, as on a cloned machine, hears the notices to the other, and takes nothing from it", 3, func(t *testing.T, w *world) {
+			copied := func() quorum.Options {
+				calls := uint64(0)
+				return quorum.Options{Random: func() uint64 {
+					if calls++; calls <= 2 { // the name of the process
+						return calls
+					}
+					return rand.Uint64()
+				}}
+			}
+			first, second := w.locker(copied()), w.locker(copied())
+			for _, l := range []*quorum.Locker{second, first} { // second has waited, so it listens
+				lease := handedOver(t, w, l)
+				lasts(t, lease)
+			}
+		}},
+	}.hold(t)
 }
 
 // A tally counts turns, and those that were handed over.
@@ -101,9 +222,7 @@ func (c *tally) take(t *testing.T, l *quorum.Locker, hold time.Duration, from, u
 // wantHandedOver requires so many turns, and that nine in ten were handed over.
 func (c *tally) wantHandedOver(t *testing.T, turns int) {
 	t.Helper()
-	if c.turns < turns || c.handed < c.turns*9/10 {
-		t.Errorf("%d of %d turns were handed over; want %d turns", c.handed, c.turns, turns)
-	}
+	ensure(t, c.turns >= turns && c.handed >= c.turns*9/10, "%d of %d turns were handed over; want %d turns", c.handed, c.turns, turns)
 }
 
 // try locks and unlocks whenever the lock is free, until a time.
@@ -133,27 +252,6 @@ func TestTurnsAreHandedOver(t *testing.T) {
 			all.wantHandedOver(t, 500)
 		})
 	}
-}
-
-// When somebody has come between, and some nodes are a turn ahead of the others, they
-// come together again.
-func TestTurnsAreHandedOverAgain(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		w.delay(time.Millisecond, 100*time.Microsecond)
-		var tasks sync.WaitGroup
-		var all tally
-		began := time.Now()
-		for i := range 4 {
-			l := w.locker(quorum.Options{})
-			tasks.Go(func() {
-				time.Sleep(time.Duration(i) * 777 * time.Microsecond)
-				all.take(t, l, 2*time.Millisecond, began.Add(2*time.Second), began.Add(4*time.Second))
-			})
-		}
-		try(t, w.locker(quorum.Options{}), began.Add(time.Second))
-		tasks.Wait()
-		all.wantHandedOver(t, 500)
-	})
 }
 
 // So it is where others try at any time, and have some of the nodes for a moment.
@@ -190,8 +288,7 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
-				held := lock(t, w.locker(quorum.Options{}), "x")
-				ended := waiting(w.locker(quorum.Options{}), opts...)
+				held, ended := wanted(t, w, w.locker(quorum.Options{}), opts...)
 				unlock(t, held)
 				lease := <-ended
 				if lease == nil || isOffer(lease) {
@@ -201,35 +298,6 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 			})
 		})
 	}
-}
-
-// As long as fewer nodes than a quorum have handed the lock over, nobody has it, and they
-// are given back.
-func TestFewNodesHandOverNothing(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		held := lock(t, w.locker(quorum.Options{}), "x")
-		ended := waiting(w.locker(quorum.Options{}))
-		hang := func(h bool) {
-			w.nodes[2:].Hang(h)
-		}
-		hang(true)
-		expect(t, held.Unlock(background), quorum.ErrNoQuorum)
-		time.Sleep(time.Second)
-		select {
-		case <-ended:
-			t.Error("two nodes of five are enough")
-		default:
-		}
-		hang(false)
-		lease := <-ended
-		time.Sleep(time.Second)
-		if n := w.holders("x", lease.Owner()); n < 3 || lease.Remaining() == 0 {
-			t.Errorf("%d nodes have it", n)
-		}
-		unlock(t, lease)
-		time.Sleep(time.Second)
-		equal(t, w.locked("x"), 0, "nodes keep it")
-	})
 }
 
 // handOver has nodes hand over what was held under a lease, each with a token.
@@ -244,7 +312,7 @@ func (w *world) handOver(held *quorum.Lease, tokens ...node.Token) {
 func TestTwinsHandOverOnce(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
-		must[quorum.Handle](t)(held.Detach())
+		detach(t, held)
 		ended := waiting(w.locker(quorum.Options{}))
 		for _, n := range w.nodes[:2] {
 			n.SetLife(&node.Life{ID: "one", Born: w.clock.Now().Add(-time.Hour)})
@@ -261,108 +329,26 @@ func TestTwinsHandOverOnce(t *testing.T) {
 func TestTokensOfAllMustBeTheSame(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
-		must[quorum.Handle](t)(held.Detach())
+		detach(t, held)
 		ended := waiting(w.locker(quorum.Options{}))
 		w.handOver(held, held.Token()+12, held.Token()+11, held.Token()+10)
 		lease := <-ended
-		if isOffer(lease) || lease.Token() <= held.Token()+12 {
-			t.Errorf("owner %s, token %d", lease.Owner(), lease.Token())
-		}
+		ensure(t, !isOffer(lease) && lease.Token() > held.Token()+12, "owner %s, token %d", lease.Owner(), lease.Token())
 		unlock(t, lease)
 	})
 }
 
-// A node that restarted since the waiter asked does not count for what it hands over.
-func TestRestartedNodesHandOverNothing(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		held := lock(t, w.locker(quorum.Options{}), "x")
-		ended := waiting(w.locker(quorum.Options{}))
-		w.nodes[:2].Restart(false)
-		unlockAnyhow := held.Unlock(background)
-		select {
-		case lease := <-ended:
-			t.Errorf("granted, and two of three nodes are ignored: %v, %v", lease.Owner(), unlockAnyhow)
-		case <-time.After(quorum.Defaults().MaxLease - time.Second):
-		}
-		unlock(t, <-ended)
-	})
-}
-
-// A lock that was handed over to a waiter that has given up is free at once.
-func TestWhoIsGoneGivesBack(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.delay(10*time.Millisecond, 0)
-		for late := range 12 { // how long after the release it gives up
-			held := lock(t, w.locker(quorum.Options{}), "x")
-			ctx, cancel := context.WithCancel(background)
-			ended := make(chan *quorum.Lease, 1)
-			l := w.locker(quorum.Options{})
-			go func() {
-				lease, _ := l.Lock(ctx, "x")
-				ended <- lease
-			}()
-			time.Sleep(100 * time.Millisecond)
-			go unlock(t, held)
-			time.Sleep(time.Duration(late) * time.Millisecond)
-			cancel()
-			if lease := <-ended; lease != nil {
-				unlock(t, lease)
-			}
-			time.Sleep(50 * time.Millisecond)
-			if n := w.locked("x"); n > 0 {
-				t.Errorf("%d nodes keep it, of who gave up after %dms", n, late)
-			}
-		}
-	})
-}
-
-// A lock that a node hands over late, when the waiter has it from the others or has used
-// it, does not stay.
-func TestLateHandingOverLeavesNothing(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		for _, hold := range []time.Duration{0, 10 * time.Millisecond, time.Second} {
-			held := lock(t, w.locker(quorum.Options{}), "x")
-			ended := waiting(w.locker(quorum.Options{}))
-			w.nodes[2].Delay(40 * time.Millisecond)
-			unlock(t, held)
-			lease := <-ended
-			time.Sleep(hold)
-			unlock(t, lease)
-			w.nodes[2].Delay(0)
-			time.Sleep(100 * time.Millisecond)
-			if n := w.locked("x"); n > 0 {
-				t.Errorf("%d nodes keep it, held for %v", n, hold)
-			}
-			equal(t, w.inLine("x"), 0, "nodes have a place in line")
-		}
-	})
-}
-
-// A lock that is handed over so late that it may end before its first renewal is not
-// taken: its waiter asks for the lock.
-func TestWhatIsHandedOnTooLateIsNotTaken(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		c := pausing{w.clock, new(atomic.Int64)}
-		late := sync.OnceFunc(func() { c.ahead.Add(int64(standsFor - quorum.Defaults().Timeout*3/4)) })
-		l := w.behind(quorum.Options{Clock: c}, func(_ int, n node.Node) node.Node { return drowsy(n, late, new(atomic.Value)) })
-		held := lock(t, w.locker(quorum.Options{}), "x")
-		ended := waiting(l)
-		unlock(t, held)
-		lease := <-ended
-		more(t, lease.Remaining(), quorum.Defaults().Timeout, "left")
-		unlock(t, lease)
-	})
-}
-
-// Nor is one that is accepted later than a third of MaxLease after it was asked for: a node may have
+// A lock that is handed over so late that it may end before its first renewal is not taken: its waiter asks for the
+// lock. Nor is one that is accepted later than a third of MaxLease after it was asked for: a node may have
 // forgotten that it handed the lock over.
 func TestHandOverIsAcceptedInTime(t *testing.T) {
+	const short = 4500 * time.Millisecond
 	for _, row := range []struct {
-		age    time.Duration
-		handed bool
-	}{{1200 * time.Millisecond, true}, {1600 * time.Millisecond, false}} {
+		age, maxLease time.Duration
+		handed        bool
+	}{{1200 * time.Millisecond, short, true}, {1600 * time.Millisecond, short, false}, {standsFor - quorum.Defaults().Timeout*3/4, 0, false}} {
 		inWorld(t, 3, func(w *world) {
-			options := quorum.Options{MaxLease: 4500 * time.Millisecond, NoRestartGuard: true}
+			options := quorum.Options{MaxLease: row.maxLease, NoRestartGuard: true}
 			held := lock(t, w.locker(options), "x")
 			c := pausing{w.clock, new(atomic.Int64)}
 			options.Clock = c
@@ -371,9 +357,7 @@ func TestHandOverIsAcceptedInTime(t *testing.T) {
 			ended := waiting(w.behind(options, func(_ int, n node.Node) node.Node { return drowsy(n, late, &handed) }))
 			unlock(t, held)
 			lease := <-ended
-			if (lease.Owner() == handed.Load()) != row.handed {
-				t.Errorf("after %v the owner is %s", row.age, lease.Owner())
-			}
+			ensure(t, (lease.Owner() == handed.Load()) == row.handed, "after %v the owner is %s", row.age, lease.Owner())
 			unlock(t, lease)
 		})
 	}
@@ -391,61 +375,13 @@ func drowsy(n node.Node, late func(), handed *atomic.Value) node.Node {
 	}}
 }
 
-// MaxHold counts from when the lock was handed over, not from when it was asked for.
-func TestLongestHoldOfWhatWasHandedOver(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		held := lock(t, w.locker(quorum.Options{}), "x")
-		ended := waiting(w.locker(quorum.Options{}), quorum.WithMaxHold(2*time.Second))
-		time.Sleep(800 * time.Millisecond)
-		unlock(t, held)
-		lease := <-ended
-		time.Sleep(1900 * time.Millisecond)
-		goesOn(t, lease)
-		time.Sleep(200 * time.Millisecond)
-		atMost(t, lease.Remaining(), 0, "over too late")
-	})
-}
-
-// A copy of a process, as on a cloned machine, hears the notices to the other, and takes
-// nothing from it.
-func TestCopiesOfAProcessTakeNothing(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		copied := func() quorum.Options {
-			calls := uint64(0)
-			return quorum.Options{Random: func() uint64 {
-				if calls++; calls <= 2 { // the name of the process
-					return calls
-				}
-				return rand.Uint64()
-			}}
-		}
-		first, second := w.locker(copied()), w.locker(copied())
-		for _, l := range []*quorum.Locker{second, first} { // second has waited, so it listens
-			lease := handedOver(t, w, l)
-			lasts(t, lease)
-		}
-	})
-}
-
-// When too few nodes answer just after the lock was handed over, its holder tries again for
-// as long as it may rely on it.
-func TestHandedOverTriesAgainToRenew(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		lease := handedOver(t, w, w.locker(quorum.Options{}))
-		w.nodes[:2].Hang(true)
-		time.Sleep(900 * time.Millisecond)
-		w.nodes[:2].Hang(false)
-		lasts(t, lease)
-	})
-}
-
 // A lease that was handed over can be detached at once, and resumed much later.
 func TestHandedOverIsDetached(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
-		handle := must[quorum.Handle](t)(handedOver(t, w, l).Detach())
+		handle := detach(t, handedOver(t, w, l))
 		time.Sleep(quorum.Defaults().Lease / 2)
-		unlock(t, must[*quorum.Lease](t)(l.Resume(background, handle)))
+		unlock(t, resume(t, l, handle))
 	})
 }
 
@@ -478,12 +414,11 @@ func TestCopyOfAnAcquireWithAnOffer(t *testing.T) {
 // meanwhile: the process that has resumed it has that node, too.
 func TestLateHandingOverAfterDetach(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		held := lock(t, w.locker(quorum.Options{}), "x")
-		ended := waiting(w.locker(quorum.Options{}))
+		held, ended := wanted(t, w, w.locker(quorum.Options{}))
 		w.nodes[2].Delay(40 * time.Millisecond)
 		unlock(t, held)
-		handle := must[quorum.Handle](t)((<-ended).Detach())
-		resumed := must[*quorum.Lease](t)(w.locker(quorum.Options{}).Resume(background, handle))
+		handle := detach(t, (<-ended))
+		resumed := resume(t, w.locker(quorum.Options{}), handle)
 		time.Sleep(100 * time.Millisecond)
 		equal(t, w.holders("x", resumed.Owner()), 3, "nodes have it")
 		w.nodes[2].Delay(0)
@@ -495,8 +430,7 @@ func TestLateHandingOverAfterDetach(t *testing.T) {
 // restarted, and have forgotten a lock.
 func TestHandedOnWithoutALife(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
-		held := lock(t, w.locker(quorum.Options{}), "x")
-		ended := waiting(w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
+		held, ended := wanted(t, w, w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
 			if i == 0 {
 				return n
 			}
@@ -507,9 +441,7 @@ func TestHandedOnWithoutALife(t *testing.T) {
 		}))
 		unlock(t, held)
 		lease := <-ended
-		if isOffer(lease) {
-			t.Error("handed over by two nodes of unknown life")
-		}
+		ensure(t, !isOffer(lease), "handed over by two nodes of unknown life")
 		lasts(t, lease)
 	})
 }

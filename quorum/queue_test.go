@@ -41,9 +41,8 @@ func TestEachReleaseWakesOneProgram(t *testing.T) {
 				}
 				c.wait(hold + 2*rtt + rtt/5)
 				for i, sent := range w.sent[kind.hangs:] {
-					if each := float64(sent.Load()) / (programs * turns); each > 3.2 {
-						t.Errorf("node %d: %.2f commands for each turn", kind.hangs+i+1, each)
-					}
+					each := float64(sent.Load()) / (programs * turns)
+					ensure(t, each <= 3.2, "node %d: %.2f commands for each turn", kind.hangs+i+1, each)
 				}
 			})
 		})
@@ -60,7 +59,7 @@ func TestFarProgramHasItsTurn(t *testing.T) {
 			away := w.far(quorum.Options{}, func(int) time.Duration { return 10 * time.Millisecond })
 			began := time.Now()
 			for range 4 {
-				defer keepUsing(t, w.locker(quorum.Options{}), time.Millisecond, opts...)()
+				defer keepUsing(t, w.locker(quorum.Options{}), 1, time.Millisecond, opts...).stop()
 			}
 			for range 10 {
 				use(t, away, "x", func(*quorum.Lease) {}, opts...)
@@ -70,52 +69,34 @@ func TestFarProgramHasItsTurn(t *testing.T) {
 	}
 }
 
-// Tasks of one program that hand the lock over to each other leave it to others too.
-func TestProgramsTakeTurns(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		w.delay(500*time.Microsecond, 0)
-		many, one := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		for range 3 {
-			defer keepUsing(t, many, time.Millisecond)()
-		}
-		time.Sleep(10 * time.Millisecond)
-		began := time.Now()
-		for range 10 {
-			use(t, one, "x", func(*quorum.Lease) { time.Sleep(time.Millisecond) })
-		}
-		atMost(t, time.Since(began), 200*time.Millisecond, "10 turns took")
-	})
-}
-
 // If the first waiter cannot come, because its program hangs, the others wait no longer
 // than its place is kept, or a poll if the lock is not handed over.
 func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
-	t.Run("handed over", func(t *testing.T) {
-		hangsInLine(t, quorum.Defaults().RetryEvery+3*quorum.Defaults().Timeout)
-	})
-	t.Run("told", func(t *testing.T) {
-		hangsInLine(t, quorum.Defaults().RetryEvery, quorum.WithFixedLease(quorum.Defaults().Lease))
-	})
-}
-
-func hangsInLine(t *testing.T, most time.Duration, opts ...quorum.Option) {
-	inWorld(t, 3, func(w *world) {
-		holder, next := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		first, hangs := w.cuttable(quorum.Options{})
-		held := lock(t, holder, "x")
-		go func() { _, _ = first.Lock(background, "x", opts...) }()
-		time.Sleep(100 * time.Millisecond)
-		done := make(chan time.Time)
-		var task sync.WaitGroup
-		task.Go(func() { use(t, next, "x", func(*quorum.Lease) { done <- time.Now() }) })
-		time.Sleep(100 * time.Millisecond)
-		hangs.Store(true)
-		unlock(t, held)
-		released := time.Now()
-		atMost(t, (<-done).Sub(released), most*6/5, "the lock was free")
-		hangs.Store(false)
-		task.Wait()
-	})
+	keepsPlace := quorum.Defaults().RetryEvery + 3*quorum.Defaults().Timeout
+	for how, c := range map[string]struct {
+		most time.Duration
+		opts []quorum.Option
+	}{
+		"handed over": {keepsPlace, nil},
+		"told":        {quorum.Defaults().RetryEvery, with(quorum.WithFixedLease(quorum.Defaults().Lease))},
+		"fair":        {keepsPlace, with(quorum.WithFair())},
+	} {
+		t.Run(how, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				held, first := lock(t, w.locker(quorum.Options{}), "x"), w.cuttable(quorum.Options{})
+				ended := waiting(first, c.opts...)
+				done := make(chan time.Time)
+				go use(t, w.locker(quorum.Options{}), "x", func(*quorum.Lease) { done <- time.Now() }, c.opts...)
+				time.Sleep(100 * time.Millisecond)
+				w.cut[first].Store(true)
+				unlock(t, held)
+				released := time.Now()
+				atMost(t, (<-done).Sub(released), c.most*6/5, "the lock was free")
+				w.cut[first].Store(false)
+				_ = (<-ended).Unlock(background) // it may have been handed over, and lost
+			})
+		})
+	}
 }
 
 // It does so once, though its connections are there and notices reach it: after a
@@ -123,34 +104,26 @@ func hangsInLine(t *testing.T, most time.Duration, opts ...quorum.Option) {
 // again.
 func TestWaiterThatHangsIsToldOnce(t *testing.T) {
 	tests.NeedSeconds(t)
-	t.Run("handed over", func(t *testing.T) { hangsForLong(t) })
-	t.Run("told", func(t *testing.T) { hangsForLong(t, quorum.WithFixedLease(quorum.Defaults().Lease)) })
-}
-
-func hangsForLong(t *testing.T, opts ...quorum.Option) {
-	inWorld(t, 3, func(w *world) {
-		w.delay(500*time.Microsecond, 0)
-		held := lock(t, w.locker(quorum.Options{}), "x")
-		first, hangs := w.cuttable(quorum.Options{})
-		go func() { _, _ = first.Lock(background, "x", opts...) }()
-		time.Sleep(100 * time.Millisecond)
-		hangs.Store(true)
-		var others sync.WaitGroup
-		began, turns := time.Now(), 0
-		for range 4 {
-			l := w.locker(quorum.Options{})
-			others.Go(func() {
-				for time.Since(began) < 5*time.Second {
-					use(t, l, "x", func(*quorum.Lease) { turns++; time.Sleep(time.Millisecond) })
+	for how, opts := range map[string][]quorum.Option{"handed over": nil, "told": with(quorum.WithFixedLease(quorum.Defaults().Lease))} {
+		t.Run(how, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				w.delay(500*time.Microsecond, 0)
+				held, first := lock(t, w.locker(quorum.Options{}), "x"), w.cuttable(quorum.Options{})
+				ended := waiting(first, opts...)
+				w.cut[first].Store(true)
+				c := newRivals(t, 5*time.Second)
+				for range 4 {
+					c.rival(w.locker(quorum.Options{}), time.Millisecond, "x")
 				}
+				time.Sleep(100 * time.Millisecond)
+				unlock(t, held)
+				_, _, turns := c.wait()
+				w.cut[first].Store(false)
+				atLeast(t, turns, 800, "turns")
+				_ = (<-ended).Unlock(background) // it may have been handed over, and lost
 			})
-		}
-		time.Sleep(100 * time.Millisecond)
-		unlock(t, held)
-		others.Wait()
-		hangs.Store(false)
-		atLeast(t, turns, 800, "turns")
-	})
+		})
+	}
 }
 
 // The news that it is subscribed is no turn: a waiter then does not pass those before it.
@@ -205,30 +178,6 @@ func TestWaiterInLineHearsOfForeignReleases(t *testing.T) {
 	})
 }
 
-// A lease gets back the key that a node has lost, though others have meanwhile been
-// queued there.
-func TestHealingPassesThoseInLine(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.delay(500*time.Microsecond, 0)
-		first, holder, waits := w.locker(quorum.Options{}), w.locker(quorum.Options{}), w.locker(quorum.Options{})
-		lease := lock(t, first, "x")
-		go use(t, holder, "x", func(le *quorum.Lease) {
-			w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Del("x") })
-			time.Sleep(quorum.Defaults().Lease) // it is renewed meanwhile
-			equal(t, w.holders("x", le.Owner()), 3, "nodes have the lock")
-		})
-		time.Sleep(100 * time.Millisecond)
-		done := make(chan bool)
-		go func() {
-			defer close(done)
-			use(t, waits, "x", func(*quorum.Lease) {})
-		}()
-		time.Sleep(100 * time.Millisecond)
-		unlock(t, lease)
-		<-done
-	})
-}
-
 // A waiter for several names is served as often as if it wanted one of them, however
 // far away it is, and whatever waiters that one has.
 func TestNamesBesideThoseInLine(t *testing.T) {
@@ -248,9 +197,8 @@ func TestNamesBesideThoseInLine(t *testing.T) {
 				})
 				return turns
 			}
-			if one, several := turns("x"), turns("x,y"); several < one*2/3 {
-				t.Errorf("%v away, with %d programs: %d turns with two names, and %d with one", away, programs, several, one)
-			}
+			one, several := turns("x"), turns("x,y")
+			ensure(t, several >= one*2/3, "%v away, with %d programs: %d turns with two names, and %d with one", away, programs, several, one)
 		}
 	}
 }
@@ -282,23 +230,6 @@ func TestNamesHaveTheirTurns(t *testing.T) {
 	}
 }
 
-// A waiter for several names has about as many turns as those of its own process that
-// want one of them, though there is rarely a moment at which nobody there has one.
-func TestNamesBesideTheirProcess(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		w.delay(500*time.Microsecond, 100*time.Microsecond)
-		c, l := newRivals(t, 10*time.Second), w.locker(quorum.Options{})
-		for range 4 {
-			c.rival(l, 5*time.Millisecond, "x")
-			c.rival(l, 5*time.Millisecond, "y")
-		}
-		both := c.rival(l, 5*time.Millisecond, "x,y")
-		if least, most, _ := c.wait(); both.turns < most*9/10 {
-			t.Errorf("%d turns with both, and %d to %d with one", both.turns, least, most)
-		}
-	})
-}
-
 // A waiter for several names is queued on the nodes while its own process has one of them: a
 // waiter of another process that comes later is served later.
 func TestNamesQueueBehindTheirProcess(t *testing.T) {
@@ -321,9 +252,8 @@ func TestNamesQueueBehindTheirProcess(t *testing.T) {
 		}
 		unlock(t, held)
 		tasks.Wait()
-		if first, then := <-served, <-served; first != "both" {
-			t.Errorf("%s was served before %s", first, then)
-		}
+		first, then := <-served, <-served
+		ensure(t, first == "both", "%s was served before %s", first, then)
 	})
 }
 
@@ -342,9 +272,8 @@ func TestNamesBesideJoints(t *testing.T) {
 						c.rival(l, 5*time.Millisecond, names)
 					}
 				}
-				if least, most, turns := c.wait(); least < 150/programs {
-					t.Errorf("%d programs that lock %q: %d turns, %d to %d each", programs, all, turns, least, most)
-				}
+				least, most, turns := c.wait()
+				ensure(t, least >= 150/programs, "%d programs that lock %q: %d turns, %d to %d each", programs, all, turns, least, most)
 			})
 		}
 	}
@@ -385,27 +314,10 @@ func TestNamesPassTheirTurnOn(t *testing.T) {
 		unlock(t, held)
 		released := time.Now()
 		tasks.Wait()
-		if took := time.Since(released); served != 4 || took > 50*time.Millisecond {
-			t.Errorf("%d of 4 are served, in %v", served, took)
-		}
-		if beside, _ := turns("y", "y", "x,y"); beside < alone/3 {
-			t.Errorf("one has %d turns, and %d without one who waits for another name as often", beside, alone)
-		}
-	})
-}
-
-// In which order names are given is nothing to those who wait for several, nor to those
-// who wait for one of them.
-func TestNamesInAnyOrder(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		w.delay(500*time.Microsecond, 0)
-		c := newRivals(t, 3*time.Second)
-		for _, names := range []string{"x,y", "y,x", "x", "y", "x", "y"} {
-			c.rival(w.locker(quorum.Options{}), time.Millisecond, names)
-		}
-		if least, most, _ := c.wait(); least < most/2 {
-			t.Errorf("between %d and %d turns", least, most)
-		}
+		took := time.Since(released)
+		ensure(t, served == 4 && took <= 50*time.Millisecond, "%d of 4 are served, in %v", served, took)
+		beside, _ := turns("y", "y", "x,y")
+		ensure(t, beside >= alone/3, "one has %d turns, and %d without one who waits for another name as often", beside, alone)
 	})
 }
 
@@ -470,7 +382,7 @@ func TestProgramWithItsClockAheadHasItsTurn(t *testing.T) {
 		inWorld(t, 5, func(w *world) {
 			w.delay(time.Millisecond, 0)
 			for range 2 {
-				defer keepUsing(t, w.locker(quorum.Options{}), 20*time.Millisecond)()
+				defer keepUsing(t, w.locker(quorum.Options{}), 1, 20*time.Millisecond).stop()
 			}
 			time.Sleep(100 * time.Millisecond)
 			l := w.locker(quorum.Options{Clock: wall{w.clock, ahead}})

@@ -2,15 +2,18 @@ package quorum_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -112,48 +115,27 @@ func TestWriterIsNotStarved(t *testing.T) {
 	})
 }
 
-// keepWriting has four tasks write x until ctx ends, each for 5 ms at a time, and counts their
-// turns.
-func keepWriting(ctx context.Context, wg *sync.WaitGroup, l *quorum.Locker, turns *atomic.Int32) {
-	for range 4 {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				if lease, err := l.Lock(ctx, "x", write); err == nil {
-					time.Sleep(5 * time.Millisecond)
-					turns.Add(1)
-					_ = lease.Unlock(background)
-				}
-			}
-		})
-	}
-}
-
 // Writers that come and go do not keep a reader out: it waits for one writer of each process, since
 // no more are queued before it.
 func TestReaderIsNotStarved(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(200*time.Microsecond, 200*time.Microsecond)
-		ctx, stop := context.WithCancel(background)
-		defer stop()
-		var wg sync.WaitGroup
-		var written atomic.Int32
-		for range 3 {
-			keepWriting(ctx, &wg, w.locker(quorum.Options{}), &written)
+		var writers [3]*users
+		for i := range writers {
+			writers[i] = keepUsing(t, w.locker(quorum.Options{}), 4, 5*time.Millisecond, write)
+			defer writers[i].stop()
 		}
+		written := func() int64 { return writers[0].turns.Load() + writers[1].turns.Load() + writers[2].turns.Load() }
 		reader := w.locker(quorum.Options{})
 		for range 20 {
 			time.Sleep(100 * time.Millisecond)
-			start, before := time.Now(), written.Load()
-			lease, err := reader.Lock(background, "x", read, quorum.WithWait(2*time.Second))
-			d, n := time.Since(start), written.Load()-before
-			if err != nil || d > 50*time.Millisecond || n > 3 {
-				t.Fatalf("the reader waited for %v and %d writers: %v", d, n, err)
-			}
-			_ = lease.Unlock(background)
+			start, before := time.Now(), written()
+			use(t, reader, "x", func(*quorum.Lease) {
+				atMost(t, time.Since(start), 50*time.Millisecond, "the reader waited for")
+				atMost(t, written()-before, 3, "writers came before the reader")
+			}, read, quorum.WithWait(2*time.Second))
 		}
-		atLeast(t, written.Load(), 300, "turns of writers in 2s")
-		stop()
-		wg.Wait()
+		atLeast(t, written(), 300, "turns of writers in 2s")
 	})
 }
 
@@ -163,40 +145,30 @@ func TestReaderIsNotStarved(t *testing.T) {
 func TestWritersOfAllProcessesHaveTurns(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(200*time.Microsecond, 300*time.Microsecond)
-		ctx, stop := context.WithCancel(background)
-		defer stop()
-		var wg sync.WaitGroup
 		lockers := []*quorum.Locker{w.locker(quorum.Options{}), w.locker(quorum.Options{}), w.locker(quorum.Options{})}
-		written := make([]atomic.Int32, len(lockers))
-		for i, l := range lockers {
-			keepWriting(ctx, &wg, l, &written[i])
+		var writers []*users
+		for _, l := range lockers {
+			u := keepUsing(t, l, 4, 5*time.Millisecond, write)
+			defer u.stop()
+			writers = append(writers, u)
 		}
 		time.Sleep(3 * time.Second)
-		all := int32(0)
-		for i := range written {
-			n := written[i].Load()
-			t.Logf("locker %d: %d turns", i, n)
-			if all += n; n < 100 {
-				t.Errorf("locker %d had %d turns", i, n)
-			}
+		all := int64(0)
+		for _, u := range writers {
+			n := u.turns.Load()
+			atLeast(t, n, 100, "turns of a process")
+			all += n
 		}
-		if all < 400 { // of 5 ms each
-			t.Errorf("%d turns in 3s", all)
-		}
-		for i, l := range lockers {
+		atLeast(t, all, 400, "turns of 5 ms in 3 s")
+		for _, l := range lockers {
 			for range 10 {
 				time.Sleep(100 * time.Millisecond)
 				start := time.Now()
-				lease, err := l.Lock(background, "x", read, quorum.WithWait(2*time.Second))
-				if d := time.Since(start); err != nil || d > 500*time.Millisecond {
-					t.Errorf("locker %d: the reader waited for %v: %v", i, d, err)
-					continue
-				}
-				_ = lease.Unlock(background)
+				use(t, l, "x", func(*quorum.Lease) {
+					atMost(t, time.Since(start), 500*time.Millisecond, "the reader waited for")
+				}, read, quorum.WithWait(2*time.Second))
 			}
 		}
-		stop()
-		wg.Wait()
 	})
 }
 
@@ -210,9 +182,8 @@ func TestWriterThatGaveUpIsForgotten(t *testing.T) {
 		done := async(func() error { return errorOf(b.Lock(background, "x", write, quorum.WithWait(2*time.Second))) })
 		time.Sleep(time.Second)
 		taken(t, a, "x", read)
-		if r := must[*quorum.Report](t)(a.Inspect(background, "x")); len(r.Waiting) != 1 || r.Mode != node.Read || len(r.Owners) != 2 {
-			t.Errorf("%+v", r)
-		}
+		r := inspect(t, a, "x")
+		ensure(t, len(r.Waiting) == 1 && r.Mode == node.Read && len(r.Owners) == 2, "%+v", r)
 		expect(t, <-done, quorum.ErrHeld)
 		tryLock(t, a, "x", read)
 
@@ -237,8 +208,6 @@ func TestFarReadersAreServed(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(200*time.Microsecond, 200*time.Microsecond)
 		away := w.far(quorum.Options{}, func(int) time.Duration { return 25 * time.Millisecond })
-		ctx, stop := context.WithCancel(background)
-		var wg sync.WaitGroup
 		for i := range 3 {
 			// For each another node is the slowest: when it grants the lease has
 			// been in use for a while.
@@ -248,14 +217,7 @@ func TestFarReadersAreServed(t *testing.T) {
 				}
 				return n
 			})
-			wg.Go(func() {
-				for ctx.Err() == nil {
-					if lease, err := near.Lock(ctx, "x", read); err == nil {
-						time.Sleep(2 * time.Millisecond)
-						_ = lease.Unlock(background)
-					}
-				}
-			})
+			defer keepUsing(t, near, 1, 2*time.Millisecond, read).stop()
 		}
 		for range 20 {
 			start := time.Now()
@@ -263,8 +225,6 @@ func TestFarReadersAreServed(t *testing.T) {
 			atMost(t, time.Since(start), 60*time.Millisecond)
 			_ = lease.Unlock(background)
 		}
-		stop()
-		wg.Wait()
 	})
 }
 
@@ -299,18 +259,131 @@ func TestWritersAndOthersComeApart(t *testing.T) {
 	})
 }
 
-func TestBadModes(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		for want, opts := range map[string][]quorum.Option{
-			"exclude each other": {read, write},
-			"have one name":      {read, quorum.WithNames("y")},
-			"cannot be combined": {write, quorum.WithFair()},
-		} {
-			says(t, errorOf(l.Lock(background, "x", opts...)), want)
-		}
-		equal(t, w.sent[0].Load(), 0, "commands were sent")
+func TestReadersAndWriters(t *testing.T) {
+	rules{
+		{"modes that exclude each other are refused before a node is asked", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			for want, opts := range map[string][]quorum.Option{
+				"exclude each other": {read, write},
+				"have one name":      {read, quorum.WithNames("y")},
+				"cannot be combined": {write, quorum.WithFair()},
+			} {
+				says(t, errorOf(l.Lock(background, "x", opts...)), want)
+			}
+			equal(t, w.sent[0].Load(), 0, "commands were sent")
+		}},
+		{"a reader that does not wait keeps behind a writer that does: in its own process it does not even ask", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			held := lock(t, w.locker(quorum.Options{}), "x", read)
+			var task sync.WaitGroup
+			task.Go(func() { use(t, l, "x", func(*quorum.Lease) {}, write) })
+			time.Sleep(100 * time.Millisecond)
+			before := w.sent[0].Load()
+			taken(t, l, "x", read)
+			atMost(t, w.sent[0].Load()-before, 0, "commands to a node")
+			unlock(t, held)
+			task.Wait()
+		}},
+		{"waiters that take and leave the one node that a holder of a majority lacks do not keep each other awake by that", 3, func(t *testing.T, w *world) {
+			w.delay(20*time.Millisecond, 2*time.Millisecond)
+			w.foreign("x", time.Hour, 0, 1)
+			const waiters, seconds = 40, 30
+			var tasks sync.WaitGroup
+			for range waiters {
+				l := w.locker(quorum.Options{})
+				tasks.Go(func() {
+					expect(t, errorOf(l.Lock(background, "x", write, quorum.WithWait(seconds*time.Second))), quorum.ErrHeld)
+				})
+			}
+			tasks.Wait()
+			atMost(t, float64(w.sent[0].Load())/(waiters*seconds), 2, "commands of each waiter to a node in a second") // with a poll a second
+		}},
+		{"a release that is repeated because it was not confirmed does not end the waiting of a writer that waits on", 5, func(t *testing.T, w *world) {
+			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			lease := lock(t, a, "x", read)
+			w.nodes[0].DropReplies(true)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				mine, err := b.Lock(background, "x", write)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = mine.Unlock(background)
+			}()
+			for range 20 {
+				time.Sleep(100 * time.Millisecond)
+				equal(t, w.locked(node.QueueKey("x")), 5, "nodes know that a writer waits")
+			}
+			w.nodes[0].DropReplies(false)
+			_ = lease.Unlock(background)
+			<-done
+			a.Close()
+			b.Close()
+			equal(t, w.locked(node.QueueKey("x")), 0, "nodes still think so")
+		}},
+		{"readers and writers are renewed for as long as they are held, each in its mode", 5, func(t *testing.T, w *world) {
+			l, o := w.observed(quorum.Options{MaxLease: 10 * time.Minute})
+			long := lock(t, l, "x", read, quorum.WithFixedLease(10*time.Minute))
+			leases := []*quorum.Lease{
+				lock(t, l, "x", read),
+				lock(t, l, "y", write),
+				lock(t, l, "z"),
+				lock(t, l, "x", read),
+			}
+			time.Sleep(5 * time.Minute)
+			for _, lease := range leases {
+				ensure(t, lease.Context().Err() == nil, "%s: %v", lease.Names()[0], context.Cause(lease.Context()))
+				unlock(t, lease)
+			}
+			equal(t, w.locked("x"), 5, "nodes have the lease that lasts longest")
+			equal(t, o.count(quorum.EventExtendFailed), 0, "renewals failed")
+			expect(t, long.Extend(background, 8*time.Minute), nil)
+			unlock(t, long)
+			for _, name := range []string{"x", "y", "z"} {
+				equal(t, w.locked(name), 0, "nodes have", name)
+			}
+		}},
+		{"Inspect does not count readers that have died", 3, func(t *testing.T, w *world) {
+			l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			lives := lock(t, l, "x", read)
+			dies := lock(t, other, "x", read)
+			detach(t, dies)
+			time.Sleep(5 * time.Minute)
+			r := inspect(t, l, "x")
+			ensure(t, len(r.Owners) == 1 && r.Owners[0] != dies.Owner(), "owners %v, and %s is dead", r.Owners, dies.Owner())
+			_ = lives.Unlock(background)
+		}},
+		{"a report says that a name is held for reading as soon as a majority does, as then readers get it", 3, func(t *testing.T, w *world) {
+			l := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration(k/2) * 30 * time.Millisecond })
+			outer := lock(t, l, "x", write)
+			time.Sleep(time.Second)
+			inner := nest(t, l, outer, "x", read)
+			time.Sleep(time.Second)
+			unlock(t, outer)
+			r := inspect(t, w.locker(quorum.Options{}), "x")
+			ensure(t, r.Mode == node.Read && r.HeldBy == 3 && r.Nodes[2].Mode == node.Write, "%+v", r)
+			unlock(t, inner)
+		}},
+	}.hold(t)
+}
+
+// On real servers a downgrade lets in a reader that waits elsewhere, and is reported.
+func TestRealDowngrade(t *testing.T) {
+	all := servers(t, 3)
+	a, b := connect(t, all, quorum.Options{}), connect(t, all, quorum.Options{})
+	outer, inner := writesAndReads(t, a)
+	waited := async(func() error {
+		return b.Do(background, "x", func(context.Context, *quorum.Lease) error { return nil }, read)
 	})
+	eventually(t, "a reader that waits", func() bool { return keys(t, all, node.QueueKey("x")) == len(all) })
+	unlock(t, outer)
+	expect(t, <-waited, nil)
+	report := inspect(t, b, "x")
+	ensure(t, report.Mode == node.Read && slices.Equal(report.Owners, []string{inner.Owner()}), "%+v", report)
+	unlock(t, inner)
+	eventually(t, "no key is left", func() bool { return keys(t, all, "x")+keys(t, all, "{x}:*") == 0 })
 }
 
 // While a writer waits no new reader is let in, also where its own process reads.
@@ -329,75 +402,116 @@ func TestWriterBesideItsOwnReaderKeepsOthersOut(t *testing.T) {
 	})
 }
 
-// On real servers a downgrade lets in a reader that waits elsewhere, and is reported.
-func TestRealDowngrade(t *testing.T) {
-	all := servers(t, 3)
-	a, b := connect(t, all, quorum.Options{}), connect(t, all, quorum.Options{})
-	outer, inner := writesAndReads(t, a)
-	waited := async(func() error {
-		return b.Do(background, "x", func(context.Context, *quorum.Lease) error { return nil }, read)
-	})
-	eventually(t, "a reader that waits", func() bool { return keys(t, all, node.QueueKey("x")) == len(all) })
-	unlock(t, outer)
-	expect(t, <-waited, nil)
-	report := must[*quorum.Report](t)(b.Inspect(background, "x"))
-	if report.Mode != node.Read || !slices.Equal(report.Owners, []string{inner.Owner()}) {
-		t.Errorf("%+v", report)
-	}
-	unlock(t, inner)
-	eventually(t, "no key is left", func() bool { return keys(t, all, "x")+keys(t, all, "{x}:*") == 0 })
-}
-
-// A report says that a name is held for reading as soon as a majority does, as then readers get it.
-func TestModeWhileANodeHasNotDowngraded(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration(k/2) * 30 * time.Millisecond })
-		outer := lock(t, l, "x", write)
-		time.Sleep(time.Second)
-		inner := must[*quorum.Lease](t)(l.Lock(outer.Context(), "x", read, reentry))
-		time.Sleep(time.Second)
-		unlock(t, outer)
-		if r := must[*quorum.Report](t)(w.locker(quorum.Options{}).Inspect(background, "x")); r.Mode != node.Read || r.HeldBy != 3 || r.Nodes[2].Mode != node.Write {
-			t.Errorf("%+v", r)
+// A reader's token is above those of all earlier writers, a writer's above those
+// of everybody before it, whatever the clocks say.
+func TestTokensOfReadersAndWriters(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		var lockers []*quorum.Locker
+		for i := range 4 {
+			l := w.locker(quorum.Options{Clock: wall{w.clock, time.Duration(i) * 47 * time.Hour}})
+			lockers = append(lockers, l)
 		}
-		unlock(t, inner)
+		rnd := rand.New(rand.NewPCG(1, 2))
+		var writers, all node.Token
+		for range 300 {
+			if rnd.IntN(3) == 0 {
+				lease := tryLock(t, lockers[rnd.IntN(4)], "x", write)
+				more(t, lease.Token(), all, "the token of a writer")
+				writers, all = lease.Token(), lease.Token()
+				_ = lease.Unlock(background)
+				continue
+			}
+			var leases []*quorum.Lease
+			for range 1 + rnd.IntN(3) {
+				lease := tryLock(t, lockers[rnd.IntN(4)], "x", read)
+				more(t, lease.Token(), writers, "the token of a reader")
+				all = max(all, lease.Token())
+				leases = append(leases, lease)
+			}
+			rnd.Shuffle(len(leases), func(i, k int) { leases[i], leases[k] = leases[k], leases[i] })
+			for _, lease := range leases {
+				unlock(t, lease)
+			}
+		}
 	})
 }
 
-// A reader that does not wait keeps behind a writer that does: in its own process it does not
-// even ask.
-func TestReaderThatDoesNotWaitIsBehindWriters(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		held := lock(t, w.locker(quorum.Options{}), "x", read)
-		var task sync.WaitGroup
-		task.Go(func() { use(t, l, "x", func(*quorum.Lease) {}, write) })
-		time.Sleep(100 * time.Millisecond)
-		before := w.sent[0].Load()
-		taken(t, l, "x", read)
-		atMost(t, w.sent[0].Load()-before, 0, "commands to a node")
-		unlock(t, held)
-		task.Wait()
+// Readers and writers hand over, are healed, and are broken like others.
+func TestReadersAreHealedHandedOverAndBroken(t *testing.T) {
+	inWorld(t, 5, func(w *world) {
+		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+		first := lock(t, a, "x", read)
+		second := lock(t, b, "x", read)
+		w.nodes[0].Restart(true)
+		w.nodes[1].Do(func(s *model.Server, _ model.Time) { s.Del(node.HoldKey("x", first.Owner())) })
+		time.Sleep(25 * time.Second)
+		for _, lease := range []*quorum.Lease{first, second} {
+			equal(t, w.holders("x", lease.Owner()), 5, "nodes have it after a renewal")
+		}
+		text := must[[]byte](t)(json.Marshal(detach(t, first)))
+		var handle quorum.Handle
+		succeed(t, json.Unmarshal(text, &handle))
+		resumed := resume(t, b, handle)
+		time.Sleep(time.Minute)
+		ensure(t, resumed.Context().Err() == nil && second.Context().Err() == nil,
+			"%v %v", context.Cause(resumed.Context()), context.Cause(second.Context()))
+		taken(t, a, "x", write)
+		third := lock(t, a, "x", read)
+		breakLock(t, b, "x")
+		for _, lease := range []*quorum.Lease{resumed, second} { // of the same Locker
+			expect(t, context.Cause(lease.Context()), quorum.ErrLost)
+		}
+		<-third.Context().Done()
+		expect(t, third.Unlock(background), quorum.ErrNotHeld)
 	})
 }
 
-// Where somebody has the lock on a majority alone, those who wait take and leave the other
-// node at each attempt. They do not keep each other awake by that.
-func TestWaitersDoNotKeepEachOtherAwake(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.delay(20*time.Millisecond, 2*time.Millisecond)
-		w.foreign("x", time.Hour, 0, 1)
-		const waiters, seconds = 40, 30
-		var tasks sync.WaitGroup
-		for range waiters {
-			l := w.locker(quorum.Options{})
-			tasks.Go(func() {
-				expect(t, errorOf(l.Lock(background, "x", write, quorum.WithWait(seconds*time.Second))), quorum.ErrHeld)
+// An acquire that comes after the release of a lease leaves nothing, also where the
+// node was healed meanwhile.
+func TestLateAcquireAfterHealing(t *testing.T) {
+	for _, mode := range []quorum.Option{nil, read, write} {
+		inWorld(t, 3, func(w *world) {
+			kept := new(node.Command)
+			l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
+				if i == 2 {
+					n = detained(n, kept)
+				}
+				return n
 			})
-		}
-		tasks.Wait()
-		if each := float64(w.sent[0].Load()) / (waiters * seconds); each > 2 { // with a poll a second
-			t.Errorf("%.2f commands of each waiter to a node in a second", each)
-		}
+			lease := lock(t, l, "x", mode)
+			time.Sleep(15 * time.Second)
+			equal(t, w.locked("x"), 3, "nodes have the lease")
+			_ = lease.Unlock(background)
+			time.Sleep(time.Second)
+			kept.Deadline = clock.Never
+			w.nodes[2].Submit(*kept, func(node.Reply) {})
+			equal(t, w.locked("x"), 0, "nodes have a lease that nobody has")
+		})
+	}
+}
+
+// A reader's acquire that is answered after the node was healed settles nothing: the
+// command that heals may come after the release, and must create nothing either.
+func TestLateHealingOfAReader(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		var late []func() // acquires that the last node is to execute later
+		l := w.through(quorum.Options{}, func(i int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+			if i < 2 || cmd.Kind != node.Acquire {
+				n.Submit(cmd, reply)
+				return
+			}
+			cmd = own(cmd)
+			cmd.Deadline = clock.Never
+			late = append(late, func() { n.Submit(cmd, reply) })
+		})
+		lease := lock(t, l, "x", read)
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		atLeast(t, len(late), 2, "the node was not healed")
+		late[0]()
+		unlock(t, lease)
+		time.Sleep(time.Second)
+		late[1]()
+		equal(t, w.locked("x"), 0, "nodes have a lease that nobody has")
 	})
 }

@@ -34,9 +34,7 @@ func servers(t testing.TB, n int) []*redisserver.Server {
 	t.Helper()
 	tests.NeedServer(t)
 	all, err := redisserver.StartN(n, redisserver.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, err)
 	t.Cleanup(func() {
 		for _, s := range all {
 			_ = s.Close()
@@ -57,9 +55,7 @@ func urls(all []*redisserver.Server) (urls []string) {
 func connect(t testing.TB, all []*redisserver.Server, o quorum.Options) *quorum.Locker {
 	t.Helper()
 	nodes, err := redisnode.Dial(urls(all)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, err)
 	o.NoRestartGuard = o.NoRestartGuard || o.MaxLease == 0
 	l := must[*quorum.Locker](t)(quorum.New(nodes, o))
 	t.Cleanup(func() { _ = l.Close() })
@@ -72,9 +68,7 @@ func keys(t testing.TB, all []*redisserver.Server, pattern string) (n int) {
 	for _, s := range all {
 		c := redis.NewClient(&redis.Options{Addr: s.Addr()})
 		found, err := c.Keys(background, pattern).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, err)
 		n += len(found)
 		_ = c.Close()
 	}
@@ -88,9 +82,7 @@ func info(t testing.TB, s *redisserver.Server, section, what string) (number flo
 	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	defer c.Close()
 	text, err := c.Info(background, section).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, err)
 	if _, after, found := strings.Cut(text, "\n"+what); found {
 		fmt.Sscan(strings.NewReplacer(",", " ").Replace(after[:min(50, len(after))]), &number)
 	}
@@ -118,7 +110,7 @@ func TestRealBadNodes(t *testing.T) {
 		t.Helper()
 		for i := range n {
 			start := time.Now()
-			lease := must[*quorum.Lease](t)(l.Lock(background, fmt.Sprint("pair", i%7)))
+			lease := lock(t, l, fmt.Sprint("pair", i%7))
 			unlock(t, lease)
 			if time.Since(start) >= quorum.Defaults().Timeout {
 				slow++
@@ -141,19 +133,13 @@ func TestRealBadNodes(t *testing.T) {
 			if n < 3 {
 				// A node that was waited for would cost a timeout each time; a
 				// machine that is busy does now and then.
-				if slow := pairs(1000); slow > 50 {
-					t.Errorf("%d %s: %d of 1000 locks and unlocks took a timeout", n, bad.name, slow)
-				}
+				atMost(t, pairs(1000), 50, "of 1000 locks and unlocks took a timeout", fmt.Sprint(n), bad.name)
 				continue
 			}
 			start := time.Now()
 			_, err := l.TryLock(background, "none")
-			if !errors.Is(err, quorum.ErrNoQuorum) {
-				t.Errorf("three %s: %v", bad.name, err)
-			}
-			if d := time.Since(start); d > quorum.Defaults().Timeout+5*time.Second {
-				t.Errorf("three %s: the error took %v", bad.name, d)
-			}
+			expect(t, err, quorum.ErrNoQuorum, "three", bad.name)
+			atMost(t, time.Since(start), quorum.Defaults().Timeout+5*time.Second, "the error took, with three", bad.name)
 		}
 		for _, s := range all[:3] {
 			succeed(t, bad.fix(s))
@@ -198,9 +184,7 @@ func TestRealCancelledAcquisitionsLeaveNoKey(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("%d acquired, %d canceled", acquired.Load(), cancelled.Load())
-	if acquired.Load() == 0 || cancelled.Load() == 0 {
-		t.Error("the test did not reach both outcomes")
-	}
+	ensure(t, acquired.Load() != 0 && cancelled.Load() != 0, "the test did not reach both outcomes")
 	eventually(t, "no key left", func() bool { return keys(t, all, "orphan*") == 0 })
 }
 
@@ -213,7 +197,7 @@ func TestRealLossBeforeAnyKeyExpires(t *testing.T) {
 	const grace = 20 * time.Second
 	all := servers(t, 5)
 	l := connect(t, all, quorum.Options{Lease: 2 * time.Second, Grace: grace})
-	lease := must[*quorum.Lease](t)(l.Lock(background, "loss"))
+	lease := lock(t, l, "loss")
 	time.Sleep(1500 * time.Millisecond) // renewed at least once
 	for _, s := range all {
 		succeed(t, s.Stop())
@@ -227,9 +211,7 @@ func TestRealLossBeforeAnyKeyExpires(t *testing.T) {
 	for i, s := range all {
 		c := redis.NewClient(&redis.Options{Addr: s.Addr(), ReadTimeout: 10 * time.Second})
 		left, err := c.PTTL(background, "loss").Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		succeed(t, err)
 		if end := time.Now().Add(left - grace); left < 0 || end.Before(believed) {
 			t.Errorf("node %d would have dropped the key %v before the belief ended (%v left)", i+1, believed.Sub(end), left)
 		}
@@ -268,7 +250,7 @@ func TestRealRestartGuard(t *testing.T) {
 		return abstaining == 2
 	})
 	start := time.Now()
-	must[*quorum.Lease](t)(l.Lock(background, "guard"))
+	lock(t, l, "guard")
 	within(t, time.Since(start), time.Second, 10*time.Second, "after the restart it took")
 }
 
@@ -276,12 +258,10 @@ func TestRealSameServerTwice(t *testing.T) {
 	all := servers(t, 2)
 	_, port, _ := strings.Cut(all[0].Addr(), ":")
 	nodes, err := redisnode.Dial(all[0].URL(), all[1].URL(), "redis://localhost:"+port)
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, err)
 	l := must[*quorum.Locker](t)(quorum.New(nodes, quorum.Options{NoRestartGuard: true}))
 	defer l.Close()
-	must[*quorum.Report](t)(l.Inspect(background, "x"))
+	inspect(t, l, "x")
 	expect(t, errorOf(l.Lock(background, "x")), quorum.ErrSameServer)
 }
 
@@ -379,13 +359,9 @@ func TestRealProcessesCountExactly(t *testing.T) {
 	faults := harass(t, all, done)
 	t.Logf("%d faults", faults)
 	text, err := os.ReadFile(filepath.Join(dir, "count"))
-	if err != nil || string(text) != strconv.Itoa(processes*increments()) {
-		t.Errorf("the count is %q, want %d (%v)", text, processes*increments(), err)
-	}
+	ensure(t, err == nil && string(text) == strconv.Itoa(processes*increments()), "the count is %q, want %d (%v)", text, processes*increments(), err)
 	f, err := os.Open(filepath.Join(dir, "tokens"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	succeed(t, err)
 	defer f.Close()
 	var last, n node.Token
 	for {
@@ -395,15 +371,11 @@ func TestRealProcessesCountExactly(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if token <= last {
-			t.Fatalf("token %d follows %d", token, last)
-		}
+		more(t, token, last, "tokens rise")
 		last = token
 		n++
 	}
-	if int(n) != processes*increments() {
-		t.Errorf("%d tokens", n)
-	}
+	equal(t, int(n), processes*increments(), "tokens")
 }
 
 // harass breaks servers, in turn, until done: at most two at a time are not
@@ -455,9 +427,7 @@ func TestManyReaders(t *testing.T) {
 		}
 		do()
 		for command, limit := range limits {
-			if n := calls(command) - before[command]; n > limit*len(all) {
-				t.Errorf("%s: %s was called %d times on %d servers", what, command, n, len(all))
-			}
+			atMost(t, calls(command)-before[command], limit*len(all), "calls of", command, "by", what)
 		}
 	}
 	leases := crowd(t, l, readers)
@@ -470,9 +440,7 @@ func TestManyReaders(t *testing.T) {
 		}
 	})
 	costs("readers that leave", readers, func() {
-		if failed := leave(leases); failed > 0 {
-			t.Errorf("%d of %d readers could not unlock", failed, readers)
-		}
+		atMost(t, leave(leases), 0, "readers that could not unlock")
 	})
 	unlock(t, lock(t, other, "bench", quorum.WithWrite()))
 }

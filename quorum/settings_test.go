@@ -64,9 +64,7 @@ func TestSettingsThatDiffer(t *testing.T) {
 				for of, d := range map[string]*differing{other: a, usual: b} {
 					lines := strings.Count(d.lines.String(), "level=ERROR")
 					if other == usual {
-						if len(d.events) > 0 || lines > 0 {
-							t.Errorf("equal settings: %v, %d lines", d.events, lines)
-						}
+						ensure(t, len(d.events) == 0 && lines == 0, "equal settings: %v, %d lines", d.events, lines)
 						continue
 					}
 					if len(d.events) != 1 || lines != 1 {
@@ -89,9 +87,7 @@ func TestSettingsOfTheDead(t *testing.T) {
 		time.Sleep(2*time.Minute + time.Second)
 		b := w.differs(quorum.Options{}, w.listed())
 		synctest.Wait()
-		if len(b.events) > 0 {
-			t.Error(b.events)
-		}
+		ensure(t, len(b.events) == 0, "%v", b.events)
 	})
 }
 
@@ -103,9 +99,8 @@ func TestSettingsThatMayDiffer(t *testing.T) {
 		lock(t, w.locker(quorum.Options{Grace: time.Millisecond}), "x")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if all := slices.Concat(a.events, b.events); len(all) > 0 {
-			t.Error(all)
-		}
+		all := slices.Concat(a.events, b.events)
+		ensure(t, len(all) == 0, "%v", all)
 	})
 }
 

@@ -2,9 +2,7 @@ package quorum_test
 
 import (
 	"math/rand/v2"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,9 +16,8 @@ func TestSlowMinorityCostsFewTurns(t *testing.T) {
 	for _, nodes := range []int{3, 5} {
 		down := turns(t, nodes, 0)
 		for _, slow := range []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
-			if n := turns(t, nodes, slow); float64(n) < 0.5*float64(down) {
-				t.Errorf("%d nodes, one of them %v away: %d turns, and %d when it is down", nodes, slow, n, down)
-			}
+			n := turns(t, nodes, slow)
+			ensure(t, float64(n) >= 0.5*float64(down), "%d nodes, one of them %v away: %d turns, and %d when it is down", nodes, slow, n, down)
 		}
 	}
 }
@@ -31,13 +28,7 @@ func TestStrayKeyBesideASlowNode(t *testing.T) {
 	const slow = 40 * time.Millisecond
 	for _, once := range []bool{false, true} {
 		inWorld(t, 3, func(w *world) {
-			l := w.behind(quorum.Options{NoRestartGuard: true}, func(i int, n node.Node) node.Node {
-				f := &distant{Node: n, trip: 150 * time.Microsecond, random: rand.New(rand.NewPCG(1, uint64(i)))}
-				if i == 2 {
-					f.trip = slow / 2
-				}
-				return f
-			})
+			l := w.distant(1, slow)
 			w.nodes[0].Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "x", Owner: "stray:1", Token: 1}}, TTL: time.Minute,
 				Deadline: w.clock.Now().Add(time.Second)}, func(node.Reply) {})
 			lock := l.Lock
@@ -55,33 +46,27 @@ func TestStrayKeyBesideASlowNode(t *testing.T) {
 }
 
 // turns counts for how often three Lockers get one name in some seconds. The last node is down if its round trip is 0.
-func turns(t *testing.T, nodes int, slow time.Duration) (n int64) {
+func turns(t *testing.T, nodes int, slow time.Duration) (n int) {
 	inWorld(t, nodes, func(w *world) {
 		w.nodes[nodes-1].Down(slow == 0)
-		var count atomic.Int64
-		var all sync.WaitGroup
-		end := time.Now().Add(2 * time.Second)
-		for locker := range 3 {
-			l := w.behind(quorum.Options{NoRestartGuard: true}, func(i int, n node.Node) node.Node {
-				f := &distant{Node: n, trip: 150 * time.Microsecond, random: rand.New(rand.NewPCG(uint64(locker), uint64(i)))}
-				if i == nodes-1 {
-					f.trip = slow / 2
-				}
-				return f
-			})
-			all.Go(func() {
-				for time.Now().Before(end) {
-					if lease, err := l.Lock(background, "x", quorum.WithWait(time.Until(end))); err == nil {
-						count.Add(1)
-						_ = lease.Unlock(background)
-					}
-				}
-			})
+		c := newRivals(t, 2*time.Second)
+		for locker := range uint64(3) {
+			c.rival(w.distant(locker, slow), 0, "x")
 		}
-		all.Wait()
-		n = count.Load()
+		_, _, n = c.wait()
 	})
 	return n
+}
+
+// distant makes a Locker that is near all nodes but the last, whose round trip is slow.
+func (w *world) distant(seed uint64, slow time.Duration) *quorum.Locker {
+	return w.behind(quorum.Options{NoRestartGuard: true}, func(i int, n node.Node) node.Node {
+		f := &distant{Node: n, trip: 150 * time.Microsecond, random: rand.New(rand.NewPCG(seed, uint64(i)))}
+		if i == len(w.nodes)-1 {
+			f.trip = slow / 2
+		}
+		return f
+	})
 }
 
 // A distant node is some time away, there and back. Commands stay in their order.
@@ -95,11 +80,7 @@ type distant struct {
 }
 
 func (f *distant) Submit(cmd node.Command, reply func(node.Reply)) {
-	cmd.Claims = slices.Clone(cmd.Claims)
-	if cmd.Wait != nil {
-		wait := *cmd.Wait
-		cmd.Wait = &wait
-	}
+	cmd = own(cmd)
 	f.after(&f.there, func() {
 		f.Node.Submit(cmd, func(r node.Reply) { f.after(&f.back, func() { reply(r) }) })
 	})

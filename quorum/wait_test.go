@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -54,147 +53,120 @@ func TestOwnReleaseIsNoNews(t *testing.T) {
 			defer cancel()
 			before := w.sent[0].Load()
 			expect(t, errorOf(l.Lock(ctx, "x", option)), quorum.ErrHeld)
-			if n := w.sent[0].Load() - before; n > 9 { // with a poll a second
-				t.Errorf("%d commands in five seconds", n)
-			}
+			atMost(t, w.sent[0].Load()-before, 9, "commands in five seconds") // with a poll a second
 			unlock(t, held)
 		})
 	}
 }
 
-// Nor is it news where the node has executed the acquire and said that this does not count.
-func TestOwnReleaseIsNoNewsAfterAnError(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		l := w.through(quorum.Options{}, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
-			n.Submit(cmd, func(r node.Reply) {
-				if r.Status == node.Granted {
-					r = node.Reply{Err: node.ErrUnreplicated} // as a primary without replicas
+func TestWaiting(t *testing.T) {
+	rules{
+		{"the notice of its own release is no news to a waiter whose acquire a node has executed, and said that it does not count", 1, func(t *testing.T, w *world) {
+			l := w.through(quorum.Options{}, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+				n.Submit(cmd, func(r node.Reply) {
+					if r.Status == node.Granted {
+						r = node.Reply{Err: node.ErrUnreplicated} // as a primary without replicas
+					}
+					reply(r)
+				})
+			})
+			expect(t, errorOf(l.Lock(background, "x", quorum.WithWait(5*time.Second))), node.ErrUnreplicated)
+			atMost(t, w.sent[0].Load(), 50, "commands in five seconds") // with a poll a second
+		}},
+		{"a waiter for the lock of a dead holder gets it when the key expires (S23)", 5, func(t *testing.T, w *world) {
+			w.foreign("x", 400*time.Millisecond, 0, 1, 2, 3)
+			l := w.locker(quorum.Options{})
+			start := time.Now()
+			lock(t, l, "x")
+			within(t, time.Since(start), 400*time.Millisecond, 450*time.Millisecond)
+		}},
+		{"a key without expiry is neither free nor a reason to hang", 3, func(t *testing.T, w *world) {
+			w.foreign("x", time.Second, 0, 1, 2)
+			w.nodes.Do(func(s *model.Server, now model.Time) { s.Persist(now, "x") })
+			l := w.locker(quorum.Options{})
+			start := time.Now()
+			_, err := l.Lock(background, "x", quorum.WithWait(5*time.Second))
+			matches(t, err, quorum.ErrHeld, "refused forever")
+			equal(t, time.Since(start), 5*time.Second)
+		}},
+		{"a wait ends with its context, and says why; with an ended context nothing is sent", 3, func(t *testing.T, w *world) {
+			w.foreign("x", time.Hour, 0, 1, 2)
+			l := w.locker(quorum.Options{})
+			why := errors.New("tired")
+			ctx, cancel := context.WithCancelCause(background)
+			time.AfterFunc(3*time.Second, func() { cancel(why) })
+			start := time.Now()
+			_, err := l.Lock(ctx, "x")
+			matches(t, err, context.Canceled, why, quorum.ErrHeld)
+			equal(t, time.Since(start), 3*time.Second)
+			expect(t, errorOf(l.Lock(ctx, "y")), context.Canceled, "with an ended context")
+			equal(t, w.locked("y"), 0, "an ended context still sent commands")
+		}},
+		{"a canceled acquisition leaves nothing behind (S58)", 5, func(t *testing.T, w *world) {
+			w.nodes.Delay(100 * time.Millisecond)
+			l := w.locker(quorum.Options{})
+			for after := range 12 {
+				ctx, cancel := context.WithTimeout(background, time.Duration(after)*10*time.Millisecond)
+				lease, err := l.Lock(ctx, "x")
+				if err == nil {
+					_ = lease.Unlock(background)
 				}
-				reply(r)
-			})
-		})
-		expect(t, errorOf(l.Lock(background, "x", quorum.WithWait(5*time.Second))), node.ErrUnreplicated)
-		if n := w.sent[0].Load(); n > 50 { // with a poll a second
-			t.Errorf("%d commands in five seconds", n)
-		}
-	})
-}
-
-// A waiter for the lock of a dead holder gets it when the key expires (S23).
-func TestWaiterTakesOverWhenTheKeyExpires(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		w.foreign("x", 400*time.Millisecond, 0, 1, 2, 3)
-		l := w.locker(quorum.Options{})
-		start := time.Now()
-		must[*quorum.Lease](t)(l.Lock(background, "x"))
-		within(t, time.Since(start), 400*time.Millisecond, 450*time.Millisecond)
-	})
-}
-
-// A key without expiry is neither free nor a reason to hang.
-func TestKeyWithoutExpiry(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.foreign("x", time.Second, 0, 1, 2)
-		w.nodes.Do(func(s *model.Server, now model.Time) { s.Persist(now, "x") })
-		l := w.locker(quorum.Options{})
-		start := time.Now()
-		_, err := l.Lock(background, "x", quorum.WithWait(5*time.Second))
-		if !errors.Is(err, quorum.ErrHeld) || !strings.Contains(err.Error(), "refused forever") {
-			t.Errorf("got %v", err)
-		}
-		equal(t, time.Since(start), 5*time.Second)
-	})
-}
-
-// While a majority is down a waiter neither gives up nor burns the nodes (S22).
-func TestWaitingThroughAnOutage(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		w.nodes[:3].Down(true)
-		l := w.locker(quorum.Options{})
-		time.AfterFunc(time.Hour, func() {
-			w.nodes[:3].Down(false)
-		})
-		start := time.Now()
-		must[*quorum.Lease](t)(l.Lock(background, "x"))
-		within(t, time.Since(start), time.Hour, time.Hour+2*time.Second)
-		atMost(t, w.sent[4].Load(), 3*3600, "a node got commands in the hour")
-	})
-}
-
-func TestWaitEndsWithItsContext(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.foreign("x", time.Hour, 0, 1, 2)
-		l := w.locker(quorum.Options{})
-		why := errors.New("tired")
-		ctx, cancel := context.WithCancelCause(background)
-		time.AfterFunc(3*time.Second, func() { cancel(why) })
-		start := time.Now()
-		_, err := l.Lock(ctx, "x")
-		if !errors.Is(err, context.Canceled) || !errors.Is(err, why) || !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("got %v", err)
-		}
-		equal(t, time.Since(start), 3*time.Second)
-		expect(t, errorOf(l.Lock(ctx, "y")), context.Canceled, "with an ended context")
-		equal(t, w.locked("y"), 0, "an ended context still sent commands")
-	})
-}
-
-// A canceled acquisition leaves nothing behind (S58).
-func TestCancelInMidAcquireLeavesNoKey(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		w.nodes.Delay(100 * time.Millisecond)
-		l := w.locker(quorum.Options{})
-		for after := range 12 {
-			ctx, cancel := context.WithTimeout(background, time.Duration(after)*10*time.Millisecond)
-			lease, err := l.Lock(ctx, "x")
-			if err == nil {
-				_ = lease.Unlock(background)
+				cancel()
 			}
-			cancel()
-		}
-		time.Sleep(300 * time.Millisecond)
-		equal(t, w.locked("x"), 0, "nodes have the key")
-	})
-}
-
-// In one process the waiters of a name are served in order, and one competes.
-func TestWaitersOfOneLockerAreServedInOrder(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		l := w.locker(quorum.Options{})
-		lease := must[*quorum.Lease](t)(l.Lock(background, "x"))
-		const waiters = 50
-		var order []int
-		var wg sync.WaitGroup
-		for i := range waiters {
-			wg.Go(func() {
-				use(t, l, "x", func(*quorum.Lease) { order = append(order, i) })
+			time.Sleep(300 * time.Millisecond)
+			equal(t, w.locked("x"), 0, "nodes have the key")
+		}},
+		{"in one process the waiters of a name are served in order, and one competes", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			lease := lock(t, l, "x")
+			const waiters = 50
+			var order []int
+			var wg sync.WaitGroup
+			for i := range waiters {
+				wg.Go(func() {
+					use(t, l, "x", func(*quorum.Lease) { order = append(order, i) })
+				})
+				synctest.Wait()
+			}
+			w.sent[0].Store(0)
+			unlock(t, lease)
+			wg.Wait()
+			ensure(t, len(order) == waiters && slices.IsSorted(order), "served in the order %v", order)
+			atMost(t, w.sent[0].Load(), 2*waiters+1, "commands to a node for all acquisitions")
+		}},
+		{"of many waiters here only the first asks the nodes", 3, func(t *testing.T, w *world) {
+			w.foreign("x", time.Hour, 0, 1, 2)
+			l := w.locker(quorum.Options{})
+			var wg sync.WaitGroup
+			for range 50 {
+				wg.Go(func() { _, _ = l.Lock(background, "x", quorum.WithWait(10*time.Second)) })
+			}
+			wg.Wait()
+			atMost(t, w.sent[0].Load(), 40, "commands to a node in 10 s")
+		}},
+		{"while a majority is down a waiter neither gives up nor burns the nodes (S22)", 5, func(t *testing.T, w *world) {
+			w.nodes[:3].Down(true)
+			l := w.locker(quorum.Options{})
+			time.AfterFunc(time.Hour, func() {
+				w.nodes[:3].Down(false)
 			})
-			synctest.Wait()
-		}
-		w.sent[0].Store(0)
-		unlock(t, lease)
-		wg.Wait()
-		if len(order) != waiters || !slices.IsSorted(order) {
-			t.Errorf("served in the order %v", order)
-		}
-		if n := w.sent[0].Load(); n > 2*waiters+1 {
-			t.Errorf("%d commands to a node for %d acquisitions", n, waiters)
-		}
-	})
-}
-
-// Of many waiters here only the first asks the nodes.
-func TestOneWaiterOfALockerCompetes(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.foreign("x", time.Hour, 0, 1, 2)
-		l := w.locker(quorum.Options{})
-		var wg sync.WaitGroup
-		for range 50 {
-			wg.Go(func() { _, _ = l.Lock(background, "x", quorum.WithWait(10*time.Second)) })
-		}
-		wg.Wait()
-		atMost(t, w.sent[0].Load(), 40, "commands to a node in 10 s")
-	})
+			start := time.Now()
+			lock(t, l, "x")
+			within(t, time.Since(start), time.Hour, time.Hour+2*time.Second)
+			atMost(t, w.sent[4].Load(), 3*3600, "a node got commands in the hour")
+		}},
+		{"tasks of one program that hand the lock over to each other leave it to others too", 5, func(t *testing.T, w *world) {
+			w.delay(500*time.Microsecond, 0)
+			many, one := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			defer keepUsing(t, many, 3, time.Millisecond).stop()
+			time.Sleep(10 * time.Millisecond)
+			began := time.Now()
+			for range 10 {
+				use(t, one, "x", func(*quorum.Lease) { time.Sleep(time.Millisecond) })
+			}
+			atMost(t, time.Since(began), 200*time.Millisecond, "10 turns took")
+		}},
+	}.hold(t)
 }
 
 // Attempts are those of a Locker that are under way: each ends when a majority has
@@ -246,7 +218,7 @@ func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 		var tasks sync.WaitGroup
 		for i := range waiters {
 			tasks.Go(func() {
-				lease := must[*quorum.Lease](t)(l.Lock(background, fmt.Sprint("x", i)))
+				lease := lock(t, l, fmt.Sprint("x", i))
 				unlock(t, lease)
 			})
 		}
@@ -269,27 +241,5 @@ func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 		}
 		tasks.Wait()
 		within(t, all.most, 1024, 1024+3*100, "asked at the same time")
-	})
-}
-
-// A waiter whose Locker is closed before it asks the nodes asks none.
-func TestCloseEndsTheWaitToAsk(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		w.delay(30*time.Millisecond, 0)
-		l := w.locker(quorum.Options{})
-		var tasks sync.WaitGroup
-		for i := range 1024 {
-			tasks.Go(func() { _, _ = l.Lock(background, fmt.Sprint("x", i)) })
-		}
-		synctest.Wait()
-		tasks.Go(func() {
-			time.Sleep(5 * time.Millisecond)
-			_ = l.Close()
-		})
-		start := time.Now()
-		if _, err := l.Lock(background, "late"); !errors.Is(err, quorum.ErrClosed) || time.Since(start) > 5*time.Millisecond {
-			t.Errorf("after %v: %v", time.Since(start), err)
-		}
-		tasks.Wait()
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,7 +26,8 @@ type world struct {
 	sent  []*atomic.Int64 // commands to each node
 
 	lockers []*quorum.Locker
-	linger  time.Duration // for what is under way when all are closed: time stops with the test
+	cut     map[*quorum.Locker]*atomic.Bool // those that are cuttable
+	linger  time.Duration                   // for what is under way when all are closed: time stops with the test
 }
 
 // models are nodes of a world.
@@ -38,6 +41,7 @@ func (m models) each(do func(n *model.Node)) {
 
 func (m models) Down(is bool)                         { m.each(func(n *model.Node) { n.Down(is) }) }
 func (m models) Hang(does bool)                       { m.each(func(n *model.Node) { n.Hang(does) }) }
+func (m models) DropReplies(does bool)                { m.each(func(n *model.Node) { n.DropReplies(does) }) }
 func (m models) Restart(empty bool)                   { m.each(func(n *model.Node) { n.Restart(empty) }) }
 func (m models) Do(f func(*model.Server, model.Time)) { m.each(func(n *model.Node) { n.Do(f) }) }
 func (m models) Delay(each time.Duration)             { m.each(func(n *model.Node) { n.Delay(each) }) }
@@ -47,7 +51,7 @@ func (m models) Delay(each time.Duration)             { m.each(func(n *model.Nod
 func inWorld(t *testing.T, n int, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, clock: clock.Runtime()}
+		w := &world{t: t, clock: clock.Runtime(), cut: make(map[*quorum.Locker]*atomic.Bool)}
 		for i := range n {
 			w.nodes = append(w.nodes, model.New(w.clock, fmt.Sprint("n", i+1)))
 			w.sent = append(w.sent, new(atomic.Int64))
@@ -55,6 +59,22 @@ func inWorld(t *testing.T, n int, test func(w *world)) {
 		defer w.close()
 		test(w)
 	})
+}
+
+// Rules say what holds in worlds of so many nodes, each in a sentence.
+type rules []struct {
+	says  string
+	nodes int
+	check func(t *testing.T, w *world)
+}
+
+// hold checks each rule in a world of its own.
+func (all rules) hold(t *testing.T) {
+	for _, rule := range all {
+		t.Run(rule.says, func(t *testing.T) {
+			inWorld(t, rule.nodes, func(w *world) { rule.check(w.t, w) })
+		})
+	}
 }
 
 // A shared node counts what one Locker sends it, and outlives that Locker.
@@ -71,11 +91,9 @@ func (s shared) Submit(cmd node.Command, reply func(node.Reply)) {
 }
 
 func (w *world) close() {
-	for _, n := range w.nodes {
-		n.Down(false)
-		n.Hang(false)
-		n.DropReplies(false)
-	}
+	w.nodes.Down(false)
+	w.nodes.Hang(false)
+	w.nodes.DropReplies(false)
 	for _, l := range slices.Backward(w.lockers) {
 		_ = l.Close()
 	}
@@ -135,56 +153,54 @@ func (w *world) delay(first, step time.Duration) {
 	}
 }
 
+// count counts the nodes that have something.
+func (w *world) count(is func(s *model.Server, now model.Time) bool) (n int) {
+	w.nodes.Do(func(s *model.Server, now model.Time) {
+		if is(s, now) {
+			n++
+		}
+	})
+	return n
+}
+
 // holders returns on how many nodes owner has name.
-func (w *world) holders(name, owner string) (count int) {
-	for _, n := range w.nodes {
-		n.Do(func(s *model.Server, now model.Time) {
-			if _, ok := s.Holds(now, name, owner); ok {
-				count++
+func (w *world) holders(name, owner string) int {
+	return w.count(func(s *model.Server, now model.Time) bool { _, ok := s.Holds(now, name, owner); return ok })
+}
+
+// keys counts the keys on all nodes that have a text in them.
+func (w *world) keys(text string) (n int) {
+	w.nodes.Do(func(s *model.Server, now model.Time) {
+		for _, e := range s.Dump(now) {
+			if strings.Contains(e.Key, text) {
+				n++
 			}
-		})
-	}
-	return count
+		}
+	})
+	return n
 }
 
 // locked returns on how many nodes the key name is there.
-func (w *world) locked(name string) (count int) {
-	for _, n := range w.nodes {
-		n.Do(func(s *model.Server, now model.Time) {
-			for _, e := range s.Dump(now) {
-				if e.Key == name {
-					count++
-				}
-			}
-		})
-	}
-	return count
+func (w *world) locked(name string) int {
+	return w.count(func(s *model.Server, now model.Time) bool {
+		return slices.ContainsFunc(s.Dump(now), func(e model.Entry) bool { return e.Key == name })
+	})
 }
 
 // inLine returns on how many nodes somebody is queued for name.
-func (w *world) inLine(name string) (count int) {
-	w.t.Helper()
-	for _, n := range w.nodes {
-		n.Do(func(s *model.Server, now model.Time) {
-			var state node.State
-			if err := s.State(now, name, &state); err != nil {
-				w.t.Error(err)
-			}
-			if len(state.Queue) > 0 {
-				count++
-			}
-		})
-	}
-	return count
+func (w *world) inLine(name string) int {
+	return w.count(func(s *model.Server, now model.Time) bool {
+		var state node.State
+		expect(w.t, s.State(now, name, &state), nil)
+		return len(state.Queue) > 0
+	})
 }
 
 // foreign puts the lock of another program, with a TTL, on some nodes.
 func (w *world) foreign(name string, ttl time.Duration, nodes ...int) {
 	for _, i := range nodes {
 		w.nodes[i].Do(func(s *model.Server, now model.Time) {
-			if err := s.HSet(now, name, "java:1", "1"); err != nil {
-				w.t.Fatal(err)
-			}
+			succeed(w.t, s.HSet(now, name, "java:1", "1"))
 			s.PExpire(now, name, ttl)
 		})
 	}
@@ -192,22 +208,37 @@ func (w *world) foreign(name string, ttl time.Duration, nodes ...int) {
 
 var background = context.Background()
 
-// an observer keeps all events.
-type observer struct{ events chan quorum.Event }
-
-func newObserver() observer { return observer{make(chan quorum.Event, 10000)} }
-
-func (o observer) observe(e quorum.Event) { o.events <- e }
-
-// count is called when all is quiet: another task than that of a call may report its events.
-func (o observer) count(kind quorum.EventKind) (n int) {
-	synctest.Wait()
-	for range len(o.events) {
-		e := <-o.events
-		if e.Kind == kind {
-			n++
-		}
-		o.events <- e
-	}
-	return n
+// An observer keeps all events.
+type observer struct {
+	mu  sync.Mutex
+	all []quorum.Event
 }
+
+// observed makes another Locker on all nodes, and an observer of its events.
+func (w *world) observed(o quorum.Options) (*quorum.Locker, *observer) {
+	w.t.Helper()
+	seen := new(observer)
+	o.Trace = seen.observe
+	return w.locker(o), seen
+}
+
+func (o *observer) observe(e quorum.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all = append(o.all, e)
+}
+
+// of returns the events of a kind when all is quiet: another task than that of a call may report its events.
+func (o *observer) of(kind quorum.EventKind) (events []quorum.Event) {
+	synctest.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, e := range o.all {
+		if e.Kind == kind {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+func (o *observer) count(kind quorum.EventKind) int { return len(o.of(kind)) }

@@ -1,7 +1,7 @@
 // Package redisson_test shares locks with Redisson itself: a Java process with the
 // release that testdata/client/pom.xml names, which takes its locks on the same
 // servers. It needs redis-server, java and mvn, and is skipped without. Package quorum
-// describes what Redisson does on a server in redisson_java_test.go, and tests that
+// describes what Redisson does on a server in redisson_test.go, and tests that
 // without Java.
 package redisson_test
 
