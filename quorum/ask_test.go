@@ -75,14 +75,7 @@ func TestAsking(t *testing.T) {
 			first.Asked()
 			ask(t, b, "r")
 			ensure(t, asked(first) && asked(second), "asked: %v, %v", asked(first), asked(second))
-			held, next := lock(t, a, "x"), make(chan *quorum.Lease)
-			go func() { next <- lock(t, b, "x") }()
-			time.Sleep(time.Second)
-			unlock(t, held)
-			heir := <-next
-			if !node.IsOffer(heir.Owner()) {
-				t.Fatal("it was not handed over")
-			}
+			heir := handedOver(t, w, b)
 			nested := lock(t, b, "n", quorum.WithNames("m"))
 			inner := nest(t, b, nested, "n")
 			ask(t, a, "x")

@@ -33,12 +33,7 @@ func TestDowngrade(t *testing.T) {
 			var left time.Time
 			for _, l := range []*quorum.Locker{a, b} {
 				wg.Go(func() {
-					lease, err := l.Lock(background, "x", read)
-					if d := time.Since(left); err != nil || d > 50*time.Millisecond {
-						t.Errorf("%s: after %v: %v", broken, d, err)
-						return
-					}
-					_ = lease.Unlock(background)
+					use(t, l, "x", func(*quorum.Lease) { atMost(t, time.Since(left), 50*time.Millisecond, "a reader came late:", broken) }, read)
 				})
 			}
 			time.Sleep(time.Second)

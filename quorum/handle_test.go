@@ -416,10 +416,7 @@ func TestVeryLongTimes(t *testing.T) {
 			"a MaxLease of centuries is accepted, and would be no guard")
 		l := w.locker(quorum.Options{})
 		lease := lock(t, l, "x", quorum.WithMaxHold(forever))
-		go func() {
-			time.Sleep(time.Second)
-			lease.Unlock(background)
-		}()
+		time.AfterFunc(time.Second, func() { unlock(t, lease) })
 		expect(t, errorOf(l.Lock(background, "x", quorum.WithWait(forever))), nil)
 	})
 }

@@ -211,16 +211,11 @@ func TestLabels(t *testing.T) {
 			for range 40 {
 				lock(t, a, "x", quorum.WithRead())
 			}
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				_, _ = b.Lock(background, "x", quorum.WithWrite(), quorum.WithWait(time.Second))
-			}()
-			time.Sleep(100 * time.Millisecond)
+			waiter := waiting(b, write, quorum.WithWait(time.Second))
 			r := inspect(t, a, "x")
 			ensure(t, len(r.Owners) == 40 && len(r.Waiting) == 1 && r.Label(r.Owners[39]) == "shop-1 worker" && r.Label(r.Waiting[0]) == "shop-2 worker",
 				"%d owners, %d waiters, labels %q and %q", len(r.Owners), len(r.Waiting), r.Label(r.Owners[0]), r.Label(r.Waiting[0]))
-			<-done
+			<-waiter
 		}},
 		{"with a short MaxLease nodes that are too slow for the label get it as soon as one is due", 3, func(t *testing.T, w *world) {
 			slow := node.ErrTimeout

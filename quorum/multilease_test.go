@@ -56,11 +56,7 @@ func TestMultiLease(t *testing.T) {
 			for _, names := range [][2]string{{"a", "b"}, {"b", "a"}} {
 				parts := []quorum.Member{{Locker: locker(0, names[0]), Name: "x"}, {Locker: locker(1, names[1]), Name: "x"}}
 				wg.Go(func() {
-					j, err := quorum.LockAll(background, parts)
-					if err != nil {
-						t.Error(err)
-						return
-					}
+					j := lockAll(t, parts)
 					time.Sleep(time.Second)
 					unlock(t, j)
 				})
@@ -153,19 +149,10 @@ func TestMultiLease(t *testing.T) {
 			start := time.Now()
 			time.AfterFunc(65*time.Second, func() {
 				for range 8 {
-					lease, err := other.TryLock(background, "x")
-					if err != nil {
-						t.Errorf("after %v: %v", time.Since(start), err)
-						return
-					}
-					_ = lease.Unlock(background)
+					unlock(t, tryLock(t, other, "x"))
 					time.Sleep(time.Minute)
 				}
-				lease, err := other.TryLock(background, "x")
-				if err != nil {
-					t.Errorf("after %v: %v", time.Since(start), err)
-					return
-				}
+				lease := tryLock(t, other, "x")
 				time.Sleep(70 * time.Second) // until about 10:15
 				equal(t, w.locked("y"), 0, "nodes have what is free, because of something else")
 				unlock(t, lease)

@@ -302,23 +302,15 @@ func TestReadersAndWriters(t *testing.T) {
 			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 			lease := lock(t, a, "x", read)
 			w.nodes[0].DropReplies(true)
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				mine, err := b.Lock(background, "x", write)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				_ = mine.Unlock(background)
-			}()
+			var task sync.WaitGroup
+			task.Go(func() { use(t, b, "x", func(*quorum.Lease) {}, write) })
 			for range 20 {
 				time.Sleep(100 * time.Millisecond)
 				equal(t, w.locked(node.QueueKey("x")), 5, "nodes know that a writer waits")
 			}
 			w.nodes[0].DropReplies(false)
 			_ = lease.Unlock(background)
-			<-done
+			task.Wait()
 			a.Close()
 			b.Close()
 			equal(t, w.locked(node.QueueKey("x")), 0, "nodes still think so")

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -121,11 +122,10 @@ func TestNoticesDoNotProlongAWait(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.nodes[3:].Delay(600 * time.Millisecond)
 		const wait = 50 * time.Millisecond
-		done := make(chan bool)
+		var tasks sync.WaitGroup
 		for range 12 {
 			l := w.locker(quorum.Options{})
-			go func() {
-				defer func() { done <- true }()
+			tasks.Go(func() {
 				for range 20 {
 					start := time.Now()
 					lease, err := l.Lock(background, "x", quorum.WithWait(wait))
@@ -136,11 +136,9 @@ func TestNoticesDoNotProlongAWait(t *testing.T) {
 						unlock(t, lease)
 					}
 				}
-			}()
+			})
 		}
-		for range 12 {
-			<-done
-		}
+		tasks.Wait()
 	})
 }
 
@@ -374,14 +372,11 @@ func TestHealing(t *testing.T) {
 				equal(t, w.holders("x", le.Owner()), 3, "nodes have the lock")
 			})
 			time.Sleep(100 * time.Millisecond)
-			done := make(chan bool)
-			go func() {
-				defer close(done)
-				use(t, waits, "x", func(*quorum.Lease) {})
-			}()
+			var task sync.WaitGroup
+			task.Go(func() { use(t, waits, "x", func(*quorum.Lease) {}) })
 			time.Sleep(100 * time.Millisecond)
 			unlock(t, lease)
-			<-done
+			task.Wait()
 		}},
 		{"a node that cannot tell when it started is ignored while the guard is on", 1, func(t *testing.T, w *world) {
 			w.nodes[0].SetLife(nil)
