@@ -45,20 +45,17 @@ func TestAtRisk(t *testing.T) {
 		l := w.locker(quorum.Options{})
 		lease := lock(t, l, "x", quorum.WithLease(12*time.Second))
 		expect(t, lease.AtRisk(), nil, "at first")
-		down := func(d bool) {
-			w.nodes[:2].Down(d)
-		}
-		down(true)
+		w.nodes[:2].Down(true)
 		time.Sleep(6 * time.Second)
 		err := lease.AtRisk()
 		ensure(t, errors.Is(err, quorum.ErrNoQuorum) && lease.Remaining() != 0, "with %v left: %v", lease.Remaining(), err)
-		down(false)
+		w.nodes[:2].Down(false)
 		time.Sleep(2 * time.Second)
 		expect(t, lease.AtRisk(), nil, "after a renewal")
-		down(true)
+		w.nodes[:2].Down(true)
 		time.Sleep(20 * time.Second)
 		matches(t, lease.AtRisk(), quorum.ErrNotHeld, quorum.ErrLost)
-		down(false)
+		w.nodes[:2].Down(false)
 	})
 }
 

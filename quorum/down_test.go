@@ -93,9 +93,6 @@ func TestMaxDown(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{MaxDown: 5 * time.Second})
 		held := lock(t, l, "held")
-		down := func(is bool) {
-			w.nodes[1:].Down(is)
-		}
 		call := func(wait time.Duration) (time.Duration, error) {
 			began := time.Now()
 			lease, err := l.Lock(background, "x", quorum.WithWait(wait))
@@ -104,7 +101,7 @@ func TestMaxDown(t *testing.T) {
 			}
 			return time.Since(began), err
 		}
-		down(true)
+		w.nodes[1:].Down(true)
 		results := make(chan time.Duration, 100)
 		for range cap(results) {
 			go func() {
@@ -124,7 +121,7 @@ func TestMaxDown(t *testing.T) {
 		}
 		atMost(t, w.sent[0].Load()-asked, 10, "times a node was asked for 100 calls")
 		goesOn(t, held)
-		down(false)
+		w.nodes[1:].Down(false)
 		time.Sleep(3 * time.Second) // a renewal, a release or a call has been answered by then
 		took, err := call(time.Minute)
 		ensure(t, err == nil && took <= time.Millisecond, "after %v: %v", took, err)

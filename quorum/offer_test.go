@@ -97,10 +97,7 @@ func TestHandingOver(t *testing.T) {
 		}},
 		{"as long as fewer nodes than a quorum have handed the lock over, nobody has it, and they are given back", 5, func(t *testing.T, w *world) {
 			held, ended := wanted(t, w, w.locker(quorum.Options{}))
-			hang := func(h bool) {
-				w.nodes[2:].Hang(h)
-			}
-			hang(true)
+			w.nodes[2:].Hang(true)
 			expect(t, held.Unlock(background), quorum.ErrNoQuorum)
 			time.Sleep(time.Second)
 			select {
@@ -108,7 +105,7 @@ func TestHandingOver(t *testing.T) {
 				t.Error("two nodes of five are enough")
 			default:
 			}
-			hang(false)
+			w.nodes[2:].Hang(false)
 			lease := <-ended
 			time.Sleep(time.Second)
 			n := w.holders("x", lease.Owner())

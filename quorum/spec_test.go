@@ -28,18 +28,15 @@ func TestAcquiring(t *testing.T) {
 		{`"Mutual exclusion. At any given moment, only one client can hold a lock."`, 5, func(t *testing.T, w *world) {
 			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 			lease := lock(t, a, "x")
-			_, err := b.TryLock(background, "x")
-			var details *quorum.Error
-			if !errors.Is(err, quorum.ErrHeld) || !errors.As(err, &details) {
-				t.Fatalf("the second client got %v", err)
-			}
+			details, _ := errors.AsType[*quorum.Error](errorOf(b.TryLock(background, "x")))
+			expect(t, details, quorum.ErrHeld, "the second client")
 			refused := 0
 			for _, n := range details.Nodes {
 				if n.Vote == "refused" && n.For > 29*time.Second && n.For <= 30*time.Second {
 					refused++
 				}
 			}
-			ensure(t, refused >= 3, "the error names %d refusing nodes: %v", refused, err)
+			ensure(t, refused >= 3, "the error names %d refusing nodes: %v", refused, details)
 			unlock(t, lease)
 			second := tryLock(t, b, "x")
 			more(t, second.Token(), lease.Token(), "tokens rise")
