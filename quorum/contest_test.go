@@ -64,7 +64,9 @@ func breakLock(t *testing.T, l *quorum.Locker, name string) {
 // taken checks that somebody has a lock.
 func taken(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) {
 	t.Helper()
-	expect(t, errorOf(l.TryLock(background, name, opts...)), quorum.ErrHeld, "TryLock of", name)
+	lease, err := l.TryLock(background, name, opts...)
+	expect(t, err, quorum.ErrHeld, "TryLock of", name)
+	_ = lease.Unlock(background) // so that nobody waits for it
 }
 
 // A held lock is a Lease or a MultiLease.
