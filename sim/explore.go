@@ -63,7 +63,7 @@ func Explore(ctx context.Context, c Campaign) *Report {
 		next  atomic.Uint64
 		tasks sync.WaitGroup
 		mu    sync.Mutex
-		r     Report
+		r     = Report{Reached: newSometimes()}
 		shown = begun
 	)
 	next.Store(c.From)
@@ -107,7 +107,7 @@ func (r *Report) add(seed uint64, result *Result) {
 	r.Events += result.Events
 	r.Grants += uint64(result.Grants)
 	r.Virtual += result.Virtual
-	r.Reached.Add(&result.Sometimes)
+	r.Reached.Add(result.Sometimes)
 	switch result.Verdict {
 	case Outside:
 		r.Outside++

@@ -205,7 +205,7 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 
 // newWorld returns the world of a plan before anything has happened in it.
 func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *world {
-	w := &world{p: p, program: program, memory: func(e model.Ears) memory { return &model.Server{Ears: e} }}
+	w := &world{p: p, program: program, seen: newSometimes(), memory: func(e model.Ears) memory { return &model.Server{Ears: e} }}
 	w.order = p.Stream(faults.OfOrder, 0)
 	w.healing = p.Stream(faults.OfHealing, 0)
 	w.check = checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p)}
