@@ -279,7 +279,7 @@ func (k *checker) acquired(s *server, m *message, now model.Time) {
 // note is called when a client gets the reply to a command.
 func (w *world) note(l *link, m *message, r *node.Reply) {
 	if isLabel(&m.cmd) {
-		w.logReply(l, m, r)
+		w.logMessage(KindReply, l, toClient, m, 0, r)
 		return
 	}
 	if m.cmd.Kind != node.Extend {
@@ -308,7 +308,7 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 	if r.Status == node.Stale && int64(r.Fence)-l.c.Wall().UnixMicro() > quorum.Defaults().FenceRetention.Microseconds() {
 		w.sometimes(FarAhead)
 	}
-	w.logReply(l, m, r)
+	w.logMessage(KindReply, l, toClient, m, 0, r)
 }
 
 // observe checks an event of the engine.

@@ -416,7 +416,7 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 	switch {
 	case l.Cut[way], m.conn == l.gone, l.random.Happens(l.Loss[way]):
 		w.sometimes(MessageLost)
-		w.lost(l, way, m)
+		w.logMessage(KindLost, l, way, m, 0, nil)
 		w.free(m)
 		return
 	case m.conn != l.conn: // of a connection that was given up: nothing keeps its order
@@ -430,12 +430,12 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 	if m.isCommand() && l.Hold(way, m.cmd.Kind.String(), heldMessage{m, kind}) {
 		m.flying++
 		w.sometimes(MessageHeld)
-		w.heldUp(l, way, m)
+		w.logMessage(KindHeld, l, way, m, 0, nil)
 		return
 	}
 	m.flying++
 	w.plan(at, kind, m, 0)
-	w.sent(l, way, m, at)
+	w.logMessage(KindSend, l, way, m, at, nil)
 	if way == toNode && m.isCommand() && l.random.Happens(l.Duplicate[way]) {
 		c := w.message(l)
 		c.cmd, c.plain, c.conn, c.life, c.copy = m.cmd, m.plain, m.conn, m.life, true
@@ -445,7 +445,7 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 		c.flying++
 		at += int64(l.random.Within(l.Later))
 		w.plan(at, kind, c, 0)
-		w.sent(l, way, c, at)
+		w.logMessage(KindSend, l, way, c, at, nil)
 		w.sometimes(Duplicated)
 	}
 }
@@ -455,7 +455,7 @@ func (l *link) letGo(free []heldMessage) {
 	for _, e := range free {
 		at := l.w.now + int64(l.random.Within(l.w.p.Network.Delay))
 		l.w.plan(at, e.kind, e.message, 0)
-		l.w.released(l, e.message)
+		l.w.logMessage(KindReleased, l, toNode, e.message, 0, nil)
 	}
 }
 

@@ -30,17 +30,12 @@ const (
 	evFault                    // an event of the plan begins
 	evUnfault                  // and ends
 	evStrobe                   // a strobing clock jumps
-	evResume                   // a client goes on
+	_                          // so that the numbers of the others, and with them all hashes, stay
 	evAudit                    // the belief of a holder ends
 	evWrite                    // a message reaches the resource
 	evAnswer                   // or its answer the client
 	evCall                     // a function of the run itself
 )
-
-var eventNames = [...]string{"timer", "request", "reply", "reset", "notice", "turn", "sweep", "dial", "serve", "sync",
-	"fault", "end of fault", "strobe", "resume", "audit", "write", "answer", "call"}
-
-func (k eventKind) String() string { return eventNames[k] }
 
 // A queue has its events in order, the next one last. It is short, a few dozen
 // events, and most of what is planned comes before most of what is there: to put

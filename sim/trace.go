@@ -90,8 +90,11 @@ func (w *world) log(e Entry) {
 	}
 }
 
-// logMessage logs something about a message.
-func (w *world) logMessage(kind Kind, l *link, way int, m *message, until int64) {
+// logMessage logs something about a message: with a reply, that it came to this.
+func (w *world) logMessage(kind Kind, l *link, way int, m *message, until int64, r *node.Reply) {
+	if w.trace == nil {
+		return
+	}
 	if m.serial == 0 {
 		w.serial++
 		m.serial = w.serial
@@ -99,43 +102,20 @@ func (w *world) logMessage(kind Kind, l *link, way int, m *message, until int64)
 	e := Entry{Kind: kind, Client: l.c.number, Node: l.n.number, Message: m.serial, Until: time.Duration(until),
 		ToClient: way == toClient, Text: m.String()}
 	switch {
+	case r != nil:
+		e.Text += ": " + answer(r)
 	case way == toClient && m.question != nil:
 		e.Text = m.question.answer()
 	case way == toClient && m.isCommand():
 		e.Text = answer(&m.result)
+	case m.copy:
+		e.Text += ", a second time"
 	}
 	if len(m.cmd.Claims) > 0 && !isLabel(&m.cmd) {
 		claim := m.cmd.Claims[0]
 		e.Name, e.Owner, e.Token = m.names(), claim.Owner, claim.Token
 	}
-	if m.copy {
-		e.Text += ", a second time"
-	}
 	w.log(e)
-}
-
-func (w *world) sent(l *link, way int, m *message, at int64) {
-	if w.trace != nil {
-		w.logMessage(KindSend, l, way, m, at)
-	}
-}
-
-func (w *world) lost(l *link, way int, m *message) {
-	if w.trace != nil {
-		w.logMessage(KindLost, l, way, m, 0)
-	}
-}
-
-func (w *world) heldUp(l *link, way int, m *message) {
-	if w.trace != nil {
-		w.logMessage(KindHeld, l, way, m, 0)
-	}
-}
-
-func (w *world) released(l *link, m *message) {
-	if w.trace != nil {
-		w.logMessage(KindReleased, l, toNode, m, 0)
-	}
 }
 
 // executed notes what a command did to a node.
@@ -143,8 +123,7 @@ func (w *world) executed(s *server, m *message) {
 	if w.trace == nil {
 		return
 	}
-	w.logMessage(KindExecute, m.link, toNode, m, 0)
-	w.trace.Entries[len(w.trace.Entries)-1].Text = m.String() + ": " + answer(&m.result)
+	w.logMessage(KindExecute, m.link, toNode, m, 0, &m.result)
 	if _, known := w.trace.waiters[m.cmd.Waiting().Waiter]; !known && m.cmd.Waiting().Waiter != "" {
 		w.trace.waiters[m.cmd.Waiting().Waiter] = Waiter{Number: len(w.trace.waiters) + 1, Client: m.link.c.number}
 	}
@@ -247,13 +226,6 @@ func answer(r *node.Reply) string {
 	return r.Status.String()
 }
 
-func (w *world) logReply(l *link, m *message, r *node.Reply) {
-	if w.trace != nil {
-		w.logMessage(KindReply, l, toClient, m, 0)
-		w.trace.Entries[len(w.trace.Entries)-1].Text = m.String() + ": " + answer(r)
-	}
-}
-
 func (w *world) logEvent(c *Client, e *quorum.Event) {
 	if w.trace == nil {
 		return
@@ -284,9 +256,6 @@ func (w *world) believes(h *holder, begins bool) {
 
 // logJoint notes that parts are held as one.
 func (w *world) logJoint(c *Client, parts []part) {
-	if w.trace == nil {
-		return
-	}
 	var names, owners []string
 	for _, p := range parts {
 		names, owners = append(names, p.name), append(owners, p.owner)
@@ -296,9 +265,6 @@ func (w *world) logJoint(c *Client, parts []part) {
 }
 
 func (w *world) logFault(e *faults.Event, end bool) {
-	if w.trace == nil {
-		return
-	}
 	entry := Entry{Kind: KindFault, Client: -1, Node: -1, Text: e.Words()}
 	if e.For > 0 {
 		entry.Until = time.Duration(w.now) + e.For
@@ -310,15 +276,11 @@ func (w *world) logFault(e *faults.Event, end bool) {
 }
 
 func (w *world) logStep(c *Client, e *faults.Event) {
-	if w.trace != nil {
-		w.log(Entry{Kind: KindStep, Client: c.number, Node: -1, Name: e.Name, Text: e.Words()})
-	}
+	w.log(Entry{Kind: KindStep, Client: c.number, Node: -1, Name: e.Name, Text: e.Words()})
 }
 
 func (w *world) logResult(c *Client, e *faults.Event, result string) {
-	if w.trace != nil {
-		w.log(Entry{Kind: KindResult, Client: c.number, Node: -1, Name: e.Name, Text: string(e.Verb) + " " + e.Name + ": " + result})
-	}
+	w.log(Entry{Kind: KindResult, Client: c.number, Node: -1, Name: e.Name, Text: string(e.Verb) + " " + e.Name + ": " + result})
 }
 
 func (w *world) logAccess(a *access) {
