@@ -13,13 +13,11 @@ func (c *Client) force(name string) {
 	}
 	f := &forcing{c: c, name: name}
 	w.check.forcings = append(w.check.forcings, f)
-	start, stops := w.now, c.stops
+	start := c.starts()
 	removed, err := c.locker.Break(c.ctx, name)
 	w.check.forcings = without(w.check.forcings, slices.Index(w.check.forcings, f))
-	if c.stops == stops {
-		c.bounded("Break", start, w.p.Lock.Timeout)
-	}
-	w.check.forcedTruly(f, removed, err, c.stops == stops)
+	c.bounded("Break", start, w.p.Lock.Timeout)
+	w.check.forcedTruly(f, removed, err, c.stops == start.stops)
 	if err == nil {
 		w.check.forcedHere(c, here, name)
 	}

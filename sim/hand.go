@@ -99,7 +99,7 @@ func (c *Client) resumeLease(b *detachedLease) (*lock, error) {
 	w := c.w
 	h, t := b.h, c.caller()
 	b.by, b.began, b.votes, b.blind, b.kept, b.lacks = c, w.now, 0, 0, 0, 0
-	start, begun, stops := w.now, c.Now(), c.stops
+	start, begun := c.starts(), c.Now()
 	passed, length := max(0, c.Wall().Sub(b.wall)), h.length
 	if b.fixedLeft > 0 {
 		length = b.fixedLeft - passed
@@ -108,11 +108,9 @@ func (c *Client) resumeLease(b *detachedLease) (*lock, error) {
 	lease, err := c.locker.Resume(c.ctx, b.handle)
 	t.extends = nil
 	b.by = nil
-	if c.stops == stops {
-		c.bounded("Resume", start, min(w.p.Lock.Timeout, max(0, length/3)))
-	}
+	c.bounded("Resume", start, min(w.p.Lock.Timeout, max(0, length/3)))
 	if err != nil {
-		w.check.resumeFails(c, b, passed+c.Now().Sub(begun), stops, err)
+		w.check.resumeFails(c, b, passed+c.Now().Sub(begun), start, err)
 		return nil, err
 	}
 	until := w.check.promise(begun, length+w.p.Lock.Grace)

@@ -18,7 +18,7 @@ func (k *checker) exclusive(h *holder) {
 			if o.token != 0 || h.token != 0 {
 				tokens = fmt.Sprintf(": tokens %d and %d", o.token, h.token)
 			}
-			k.w.fail("I1", fmt.Sprintf("%s and %s both hold %q%s", o.c.name, h.c.name, h.name, tokens))
+			k.w.fail("I1", "%s and %s both hold %q%s", o.c.name, h.c.name, h.name, tokens)
 			return
 		}
 	}
@@ -27,14 +27,14 @@ func (k *checker) exclusive(h *holder) {
 // writesAlone checks that a client writes under a lock that excludes readers.
 func (k *checker) writesAlone(c *Client, p *part) {
 	if h := k.holder(p.owner); h != nil && h.mode == node.Read {
-		k.w.fail("I1", fmt.Sprintf("%s writes %q under a lock that lets others read it", c.name, p.name))
+		k.w.fail("I1", "%s writes %q under a lock that lets others read it", c.name, p.name)
 	}
 }
 
 // upgraded checks that a writer's lease is not the reader's lease of the same owner.
 func (k *checker) upgraded(c *Client, from, to *lock) {
 	if to.parts[0].owner == from.parts[0].owner {
-		k.w.fail("I1", fmt.Sprintf("%s may write %q, which it holds as one of several readers", c.name, to.wants.Names[0]))
+		k.w.fail("I1", "%s may write %q, which it holds as one of several readers", c.name, to.wants.Names[0])
 	}
 }
 
@@ -45,7 +45,7 @@ func (k *checker) keptLongEnough(h *holder, name string) {
 		return
 	}
 	if passed := time.Duration(k.w.now - last.begun); passed < last.keep {
-		k.w.fail("I1", fmt.Sprintf("%s was granted %q %v after %s had asked for it, whose minimum hold is %v", h.c.name, name, passed, last.c.name, last.keep))
+		k.w.fail("I1", "%s was granted %q %v after %s had asked for it, whose minimum hold is %v", h.c.name, name, passed, last.c.name, last.keep)
 	} else if passed < 2*last.keep {
 		k.w.sometimes(KeptName)
 	}

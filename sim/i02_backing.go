@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math/bits"
 	"slices"
 	"time"
@@ -32,7 +31,7 @@ func (k *checker) backed(h *holder, moment string) {
 		}
 		switch {
 		case have < need:
-			w.fail("I2", fmt.Sprintf("%s holds %q, but at its %s %d of %d nodes protected it; %d needed", h.c.name, name, moment, have, len(nodes), need))
+			w.fail("I2", "%s holds %q, but at its %s %d of %d nodes protected it; %d needed", h.c.name, name, moment, have, len(nodes), need)
 		case have == need:
 			w.sometimes(BarelyBacked)
 		}
@@ -59,7 +58,7 @@ func (k *checker) unopposed(h *holder, name, moment string) {
 				}
 			}
 			if n >= quorum {
-				k.w.fail("I2", fmt.Sprintf("%s holds %q, but at its %s %s has, or can get, the votes of %d nodes", h.c.name, name, moment, c.name, n))
+				k.w.fail("I2", "%s holds %q, but at its %s %s has, or can get, the votes of %d nodes", h.c.name, name, moment, c.name, n)
 			}
 		}
 	}
@@ -88,7 +87,7 @@ func (k *checker) lasting(h *holder) {
 			}
 		}
 		if have < need {
-			w.fail("I2", fmt.Sprintf("%s may rely on %q for %v, and only %d nodes keep it for that time", h.c.name, name, remaining, have))
+			w.fail("I2", "%s may rely on %q for %v, and only %d nodes keep it for that time", h.c.name, name, remaining, have)
 		}
 	}
 }
@@ -107,7 +106,7 @@ func (k *checker) elected(c *Client, o *call, name string) {
 		}
 	}
 	if n < need {
-		w.fail("I2", fmt.Sprintf("%s was granted %q by %d nodes that may vote", c.name, name, n))
+		w.fail("I2", "%s was granted %q by %d nodes that may vote", c.name, name, n)
 	}
 }
 
@@ -122,7 +121,7 @@ func (k *checker) handedOverByEnough(c *Client, a *attempt, name string, token n
 		}
 	}
 	if n := bits.OnesCount64(uint64(by)); n < need {
-		k.w.fail("I2", fmt.Sprintf("%s was handed %q by %d servers that may vote", c.name, name, n))
+		k.w.fail("I2", "%s was handed %q by %d servers that may vote", c.name, name, n)
 	}
 	for _, s := range nodes {
 		s.handovers = slices.DeleteFunc(s.handovers, func(h handover) bool { return h.owner == node.Offer(a.owner) })
@@ -133,6 +132,6 @@ func (k *checker) handedOverByEnough(c *Client, a *attempt, name string, token n
 func (k *checker) resumedByEnough(c *Client, b *detachedLease) {
 	_, need := k.w.site(b.h.name)
 	if n := bits.OnesCount64(uint64(b.kept &^ b.lacks & b.votes)); n < need && k.w.broken == "" && len(c.listed) == len(c.links) {
-		k.w.fail("I2", fmt.Sprintf("%s has resumed %q with %d nodes that may vote", c.name, b.h.name, n))
+		k.w.fail("I2", "%s has resumed %q with %d nodes that may vote", c.name, b.h.name, n)
 	}
 }

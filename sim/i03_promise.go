@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -18,7 +17,7 @@ func (k *checker) promised(h *holder, at clock.Instant) {
 	said := h.c.Now().Add(h.lease.Remaining())
 	at = min(at, h.limit)
 	if said > at && h.lease.Remaining() > 0 {
-		k.w.fail("I3", fmt.Sprintf("%s is promised %q for %v longer than it may rely on it", h.c.name, h.name, said.Sub(at)))
+		k.w.fail("I3", "%s is promised %q for %v longer than it may rely on it", h.c.name, h.name, said.Sub(at))
 	}
 	if k.judge != nil {
 		k.judge.relies(h, h.lease.Remaining())
@@ -31,14 +30,14 @@ func (k *checker) promised(h *holder, at clock.Instant) {
 // them.
 func (k *checker) promisedTogether(h *holder, j *quorum.MultiLease) {
 	if said := h.c.Now().Add(j.Remaining()); said > h.until && j.Remaining() > 0 {
-		k.w.fail("I3", fmt.Sprintf("%s is promised several locks for %v longer than one of them, %q", h.c.name, said.Sub(h.until), h.name))
+		k.w.fail("I3", "%s is promised several locks for %v longer than one of them, %q", h.c.name, said.Sub(h.until), h.name)
 	}
 }
 
 // believesNoLonger checks that a lease reports its end when its validity has ended.
 func (k *checker) believesNoLonger(h *holder) {
 	if h.lease != nil && h.lease.Remaining() > 0 {
-		k.w.fail("I3", fmt.Sprintf("%s considers %q its own for longer than its validity", h.c.name, h.name))
+		k.w.fail("I3", "%s considers %q its own for longer than its validity", h.c.name, h.name)
 	}
 }
 
@@ -47,6 +46,6 @@ func (k *checker) lasts(s *server, m *message, now model.Time) {
 	claim := &m.cmd.Claims[0]
 	until, ok := s.mem.Keeps(now, claim.Name, claim.Owner, m.cmd.Mode)
 	if kept := time.Duration(until-now) * time.Millisecond; ok && until != model.Never && kept < m.cmd.TTL {
-		k.w.fail("I3", fmt.Sprintf("%s was to keep %q for %v, and keeps it for %v", s.name, claim.Name, m.cmd.TTL, kept))
+		k.w.fail("I3", "%s was to keep %q for %v, and keeps it for %v", s.name, claim.Name, m.cmd.TTL, kept)
 	}
 }

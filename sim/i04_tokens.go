@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -32,7 +31,7 @@ func (k *checker) rises(h *holder, name string) {
 		if w.seen[Amnesia] > 0 && w.disagree > w.p.Lock.MaxLease {
 			w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
 		}
-		w.fail("I4", fmt.Sprintf("%s was granted %q with token %d, after %s with %d", h.c.name, name, h.token, low.c.name, low.token))
+		w.fail("I4", "%s was granted %q with token %d, after %s with %d", h.c.name, name, h.token, low.c.name, low.token)
 	}
 	switch {
 	case h.mode != node.Read:
@@ -50,7 +49,7 @@ func (k *checker) behindClocks(h *holder) {
 	w.checkDays()
 	ahead := time.Duration(int64(h.token)-epoch.UnixMicro())*time.Microsecond - time.Duration(w.now)
 	if most := w.foremost + time.Duration(w.now)/20 + 10*time.Millisecond; ahead > most && h.c.plain == nil {
-		w.fail("I4", fmt.Sprintf("%s was granted %q with token %d, which is %v ahead; no clock was by more than %v", h.c.name, h.name, h.token, ahead, most))
+		w.fail("I4", "%s was granted %q with token %d, which is %v ahead; no clock was by more than %v", h.c.name, h.name, h.token, ahead, most)
 	}
 }
 
@@ -58,7 +57,7 @@ func (k *checker) behindClocks(h *holder) {
 // with earlier ones stay refused.
 func (k *checker) healsAbove(h *holder, token node.Token) {
 	if token <= h.high {
-		k.w.fail("I4", fmt.Sprintf("%s restores %q on a node with token %d, and has used %d before", h.c.name, h.name, token, h.high))
+		k.w.fail("I4", "%s restores %q on a node with token %d, and has used %d before", h.c.name, h.name, token, h.high)
 	}
 }
 
@@ -68,13 +67,13 @@ func (k *checker) releasesAbove(g *givenUp, cmd *node.Command) {
 	token := cmd.Claims[0].Token
 	spares := token == 0 && (cmd.Mode == node.Read || !cmd.Waiting().Queued())
 	if token < g.high && g.c.plain == nil && !spares {
-		k.w.fail("I4", fmt.Sprintf("%s releases %q with token %d, below the %d of an acquire that may still arrive", g.c.name, g.name, token, g.high))
+		k.w.fail("I4", "%s releases %q with token %d, below the %d of an acquire that may still arrive", g.c.name, g.name, token, g.high)
 	}
 }
 
 // resumedAsItWas checks that a resumed lease has the token with which it was granted.
 func (k *checker) resumedAsItWas(c *Client, h *holder, lease *quorum.Lease) {
 	if lease.Token() != h.token || lease.Owner() != h.owner {
-		k.w.fail("I4", fmt.Sprintf("%s has resumed %q with token %d, and has token %d", c.name, h.name, h.token, lease.Token()))
+		k.w.fail("I4", "%s has resumed %q with token %d, and has token %d", c.name, h.name, h.token, lease.Token())
 	}
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -20,7 +19,7 @@ func (w *world) stale(a *access) {
 	if !w.p.Lock.Fence || a.token == 0 {
 		w.breaks(brokenBy(w.p))
 	}
-	w.fail("I5", fmt.Sprintf("%s writes to %q after a later holder has", a.c.name, w.names[a.name]))
+	w.fail("I5", "%s writes to %q after a later holder has", a.c.name, w.names[a.name])
 }
 
 // brokenBy returns the assumption that a resource without fencing breaks.
@@ -36,7 +35,7 @@ func (k *checker) turnedAway(a *access) {
 	for _, h := range k.holders {
 		if h.grant == a.grant && h.token == a.token && h.believed() {
 			if k.w.broken == "" && !k.excused(h) {
-				k.w.fail("I5", fmt.Sprintf("%s reads %q, and the resource refuses its token", h.c.name, h.name))
+				k.w.fail("I5", "%s reads %q, and the resource refuses its token", h.c.name, h.name)
 			}
 		}
 	}
@@ -98,7 +97,7 @@ func (r *resource) linearizable() {
 			f = fence{r.before[i].value, r.before[i].token}
 		}
 		if !f.explains(history) {
-			r.w.fail("I5", fmt.Sprintf("no order of what was read of %q and written to it explains all answers", r.w.names[i]))
+			r.w.fail("I5", "no order of what was read of %q and written to it explains all answers", r.w.names[i])
 			return
 		}
 	}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math"
 	"strings"
 	"time"
@@ -19,21 +18,21 @@ const i6 = "no leak: a released lock is not renewed, its release is repeated on 
 // mayRenew checks that a fixed lease is not renewed.
 func (k *checker) mayRenew(h *holder, name string) {
 	if h.fixed {
-		k.w.fail("I6", fmt.Sprintf("%s extends %q, whose lease is fixed", h.c.name, name))
+		k.w.fail("I6", "%s extends %q, whose lease is fixed", h.c.name, name)
 	}
 }
 
 // staysReleased checks that a released lease is not renewed.
 func (k *checker) staysReleased(c *Client, claim *node.Claim) {
 	if k.released(c, claim.Owner) != nil {
-		k.w.fail("I6", fmt.Sprintf("%s extends %q, which it has released", c.name, claim.Name))
+		k.w.fail("I6", "%s extends %q, which it has released", c.name, claim.Name)
 	}
 }
 
 // healsInMode checks that a key is restored on a node in the holder's mode.
 func (k *checker) healsInMode(h *holder, mode node.Mode) {
 	if mode != h.mode {
-		k.w.fail("I6", fmt.Sprintf("%s restores %q on a node in mode %s, and holds it in mode %s", h.c.name, h.name, mode, h.mode))
+		k.w.fail("I6", "%s restores %q on a node in mode %s, and holds it in mode %s", h.c.name, h.name, mode, h.mode)
 	}
 }
 
@@ -47,7 +46,7 @@ func (k *checker) goesWithout(c *Client, owner string, what string) {
 		return
 	}
 	if h.detached || h.c != c {
-		k.w.fail("I6", fmt.Sprintf("%s %s %q, which it has detached", c.name, what, h.name))
+		k.w.fail("I6", "%s %s %q, which it has detached", c.name, what, h.name)
 	}
 }
 
@@ -78,7 +77,7 @@ func (k *checker) swept(c *Client) {
 			// A server that crashed may have got the key back.
 			_, holds := s.keepsAny(g.names, g.owner, g.mode)
 			if holds && s.born < g.at && !s.copied(g.begun) && g.sent[s.number] < 2 && !c.links[s.number].closed && !g.doubled.Has(s.number) {
-				w.fail("I6", fmt.Sprintf("%s has released %q, which %s still has, and does not repeat the release", c.name, g.name, s.name))
+				w.fail("I6", "%s has released %q, which %s still has, and does not repeat the release", c.name, g.name, s.name)
 				return
 			}
 		}
@@ -99,7 +98,7 @@ func (k *checker) abandoned(c *Client, e *quorum.Event) {
 			continue
 		}
 		if _, holds := s.keepsAny(o.names, e.Owner, o.mode); holds {
-			k.w.fail("I6", fmt.Sprintf("%s failed to acquire %q, and does not release it on %s", c.name, e.Name, s.name))
+			k.w.fail("I6", "%s failed to acquire %q, and does not release it on %s", c.name, e.Name, s.name)
 			return
 		}
 	}
@@ -109,7 +108,7 @@ func (k *checker) abandoned(c *Client, e *quorum.Event) {
 // the lease.
 func (k *checker) closesLease(h *holder) {
 	if k.w.program == nil || h.endedBy(quorum.ErrClosed) {
-		k.w.fail("I6", fmt.Sprintf("%s has closed its Locker, and does not release %q", h.c.name, h.name))
+		k.w.fail("I6", "%s has closed its Locker, and does not release %q", h.c.name, h.name)
 	}
 }
 
@@ -126,7 +125,7 @@ func (k *checker) leaves(c *Client, since int64) {
 				continue
 			}
 			if _, holds := s.keepsAny(o.names, o.owner, o.mode); holds {
-				w.fail("I6", fmt.Sprintf("%s has closed its Locker, and %s still has %q of it", c.name, s.name, o.names[0]))
+				w.fail("I6", "%s has closed its Locker, and %s still has %q of it", c.name, s.name, o.names[0])
 				return
 			}
 		}
@@ -143,7 +142,7 @@ func (k *checker) insists(h *holder, l *link) {
 		due = h.lacked[s.number] > told
 	}
 	if _, writes := s.mem.Keeps(s.time(), h.name, h.owner, node.Write); writes && due {
-		k.w.fail("I6", fmt.Sprintf("%s reads %q, and does not repeat its downgrade to %s, which has it as a writer", h.c.name, h.name, s.name))
+		k.w.fail("I6", "%s reads %q, and does not repeat its downgrade to %s, which has it as a writer", h.c.name, h.name, s.name)
 	}
 }
 
@@ -156,7 +155,7 @@ func (k *checker) downgraded(c *Client, e *quorum.Event) {
 	}
 	for i := range k.w.nodes {
 		if _, told := h.told[i]; !told {
-			k.w.fail("I6", fmt.Sprintf("%s downgrades its lock of %q, and does not tell %s", h.c.name, h.name, k.w.nodes[i].name))
+			k.w.fail("I6", "%s downgrades its lock of %q, and does not tell %s", h.c.name, h.name, k.w.nodes[i].name)
 		}
 	}
 }
@@ -164,7 +163,7 @@ func (k *checker) downgraded(c *Client, e *quorum.Event) {
 // letsReadersIn checks that a downgraded lock is no longer a writer's.
 func (k *checker) letsReadersIn(c *Client, owner string) {
 	if h := k.holder(owner); h != nil && h.mode == node.Write {
-		k.w.fail("I6", fmt.Sprintf("%s has downgraded its lock of %q, and still keeps readers out", c.name, h.name))
+		k.w.fail("I6", "%s has downgraded its lock of %q, and still keeps readers out", c.name, h.name)
 	}
 }
 
@@ -205,8 +204,8 @@ func (k *checker) isGhost(s *server, g *goneClaim, name, owner string) {
 	case w.disturbs(l, since):
 		g.since[n] = w.now
 	default:
-		w.fail("I6", fmt.Sprintf("%s has released %q, and does not release it again on %s, which has it for %v", g.c.name, name, s.name,
-			time.Duration(w.now-since)))
+		w.fail("I6", "%s has released %q, and does not release it again on %s, which has it for %v", g.c.name, name, s.name,
+			time.Duration(w.now-since))
 	}
 }
 
@@ -239,8 +238,8 @@ func (k *checker) leaks() {
 			if len(e.Fields) > 0 {
 				owner = e.Fields[0].Name
 			}
-			w.fail("I6", fmt.Sprintf("%s still has %q of %s, for another %v", s.name, e.Key, owner,
-				time.Duration(e.Expires-s.time())*time.Millisecond))
+			w.fail("I6", "%s still has %q of %s, for another %v", s.name, e.Key, owner,
+				time.Duration(e.Expires-s.time())*time.Millisecond)
 			return
 		}
 	}

@@ -14,32 +14,41 @@ import (
 // I7 is checked whenever a call returns, and when the faults are over: see world.finish.
 const i7 = "liveness: every call returns within its bound, and every waiter gets the lock when the faults are over"
 
-// bounded checks that a call returned within its bound.
-func (c *Client) bounded(call string, start int64, bound time.Duration) {
-	took := time.Duration(c.w.now - start)
-	if bound += time.Duration(mulRatio(int64(bound), faults.Percent(60))) + time.Millisecond; took > bound {
-		c.w.fail("I7", fmt.Sprintf("%s of %s lasted %v; its bound is %v", call, c.name, took, bound))
+// A start is when a call began, and how often its client had been stopped by then.
+type start struct {
+	at    int64
+	stops int
+}
+
+func (c *Client) starts() start { return start{c.w.now, c.stops} }
+
+// bounded checks that a call returned within its bound, unless its client was stopped meanwhile.
+func (c *Client) bounded(call string, from start, bound time.Duration) {
+	took := time.Duration(c.w.now - from.at)
+	bound += time.Duration(mulRatio(int64(bound), faults.Percent(60))) + time.Millisecond
+	if took > bound && c.stops == from.stops {
+		c.w.fail("I7", "%s of %s lasted %v; its bound is %v", call, c.name, took, bound)
 	}
 }
 
 // endsWithContext checks that a waiting call has returned when its context ended, or when the
 // attempt that was under way did.
-func (c *Client) endsWithContext(ctx context.Context, q *request, start int64, stops int, attempt time.Duration) {
-	if q.Wait && q.Ended != nil && ctx.Err() != nil && c.stops == stops {
-		c.bounded("after its context had ended, Lock", max(start, cmp.Or(*q.Ended, c.w.calmed)), attempt)
+func (c *Client) endsWithContext(ctx context.Context, q *request, from start, attempt time.Duration) {
+	if q.Wait && q.Ended != nil && ctx.Err() != nil {
+		from.at = max(from.at, cmp.Or(*q.Ended, c.w.calmed))
+		c.bounded("after its context had ended, Lock", from, attempt)
 	}
 }
 
 // endsWithItsWait checks that a waiting call has returned when the bound of its wait was reached, or when
 // the attempt that was under way ended. It reports whether the bound was reached.
-func (c *Client) endsWithItsWait(q *request, begun clock.Instant, stops int, attempt time.Duration) (over bool) {
+func (c *Client) endsWithItsWait(q *request, begun clock.Instant, from start, attempt time.Duration) (over bool) {
 	past := c.Now().Sub(begun.Add(q.Bound))
 	if q.Bound == 0 || past < 0 {
 		return false
 	}
-	if c.stops == stops {
-		c.bounded("after its wait was over, Lock", c.w.now-int64(past), attempt)
-	}
+	from.at = c.w.now - int64(past)
+	c.bounded("after its wait was over, Lock", from, attempt)
 	return true
 }
 
@@ -50,17 +59,17 @@ func (k *checker) outlastsDown(c *Client, t *caller) {
 	l := &k.w.p.Lock
 	asks := slices.ContainsFunc(c.calls, func(o *call) bool { return o.at >= t.since && !o.won && t.asks(o.names, o.mode) })
 	first := !slices.ContainsFunc(c.callers, func(o *caller) bool { return o.wants != nil && o != t && o.since <= t.since })
-	if t.wants == nil || !t.wants.Wait || !asks || !first || c.down.since == 0 || c.stops != c.down.stops || c.dead {
+	if t.wants == nil || !t.wants.Wait || !asks || !first || c.down.since == 0 || c.dead {
 		return
 	}
-	from := max(t.since, c.down.at)
+	from := start{max(t.since, c.down.at), c.down.stops}
 	for _, name := range t.wants.Names {
 		switch h := c.grants[name]; {
 		case h == nil:
 		case h.removed == 0:
 			return
 		default:
-			from = max(from, c.trueTime(h.removed))
+			from.at = max(from.at, c.trueTime(h.removed))
 		}
 	}
 	c.bounded(fmt.Sprintf("Lock, while too few nodes answered for %v,", time.Duration(k.w.now-c.down.at)), from, l.MaxDown+l.Poll+l.Timeout)
@@ -69,7 +78,7 @@ func (k *checker) outlastsDown(c *Client, t *caller) {
 // refusedAtOnce checks that a reader that asks to write fails at once: it would wait for itself.
 func (k *checker) refusedAtOnce(c *Client, name string, start int64) {
 	if k.w.now != start {
-		k.w.fail("I7", fmt.Sprintf("%s waits to write %q, which it reads, before it is refused", c.name, name))
+		k.w.fail("I7", "%s waits to write %q, which it reads, before it is refused", c.name, name)
 	}
 }
 
@@ -78,11 +87,11 @@ func (k *checker) refusedAtOnce(c *Client, name string, start int64) {
 func (k *checker) allServed(live []*Client, bound time.Duration, before int) bool {
 	for _, c := range live {
 		if k.w.program != nil && !c.returned {
-			k.w.fail("I7", fmt.Sprintf("the program of %s has not returned within %v after the faults, when its Context ended", c.name, bound))
+			k.w.fail("I7", "the program of %s has not returned within %v after the faults, when its Context ended", c.name, bound)
 			return false
 		}
 		if !c.served {
-			k.w.fail("I7", fmt.Sprintf("%s did not get every lock within %v after the faults%s", c.name, bound, k.heldOn(before)))
+			k.w.fail("I7", "%s did not get every lock within %v after the faults%s", c.name, bound, k.heldOn(before))
 			return false
 		}
 	}
@@ -106,15 +115,15 @@ func (k *checker) heldOn(grants int) string {
 
 // stillWaits reports that a step still waits for a lock that nobody holds after the faults.
 func (k *checker) stillWaits(c *Client) {
-	k.w.fail("I7", fmt.Sprintf("%s waits for %q, which nobody holds, still %v after the faults", c.name, c.script.waits, k.w.serveWithin(1)))
+	k.w.fail("I7", "%s waits for %q, which nobody holds, still %v after the faults", c.name, c.script.waits, k.w.serveWithin(1))
 }
 
 // canAcquire reports that a lock cannot be acquired after the faults.
 func (k *checker) canAcquire(c *Client, name string, err error) {
-	k.w.fail("I7", fmt.Sprintf("%s cannot acquire %q though the faults are over: %v", c.name, name, err))
+	k.w.fail("I7", "%s cannot acquire %q though the faults are over: %v", c.name, name, err)
 }
 
 // letsTimePass reports that a program runs on and on at one instant.
 func (k *checker) letsTimePass(c *Client) {
-	k.w.fail("I7", fmt.Sprintf("the program of %s spins at %v: it goes on and on, and does not let time pass", c.name, time.Duration(k.w.now)))
+	k.w.fail("I7", "the program of %s spins at %v: it goes on and on, and does not let time pass", c.name, time.Duration(k.w.now))
 }

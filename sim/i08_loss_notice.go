@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/bits"
 	"slices"
 	"time"
@@ -39,7 +38,7 @@ func (k *checker) endSoon(c *Client) {
 	c.overdue = slices.DeleteFunc(c.overdue, func(o overdue) bool { return o.ends() != nil })
 	for _, o := range c.overdue {
 		if c.steps > o.last {
-			k.w.fail("I8", fmt.Sprintf("%s: the context of %q goes on %d steps after its validity has ended", c.name, o.name, maxOverdue))
+			k.w.fail("I8", "%s: the context of %q goes on %d steps after its validity has ended", c.name, o.name, maxOverdue)
 		}
 	}
 }
@@ -47,7 +46,7 @@ func (k *checker) endSoon(c *Client) {
 // endedContext checks that the context of an ended lease has ended.
 func (k *checker) endedContext(h *holder) {
 	if h.ends != nil && h.ends() == nil {
-		k.w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after the lease", h.c.name, h.name))
+		k.w.fail("I8", "%s: the context of %q goes on after the lease", h.c.name, h.name)
 	}
 	k.endedTogether(h)
 }
@@ -55,7 +54,7 @@ func (k *checker) endedContext(h *holder) {
 // endsInTime checks that the context of a lease ends with its validity.
 func (k *checker) endsInTime(h *holder) {
 	if h.ends != nil && h.ends() == nil {
-		k.w.fail("I8", fmt.Sprintf("%s: the context of %q goes on after its validity has ended", h.c.name, h.name))
+		k.w.fail("I8", "%s: the context of %q goes on after its validity has ended", h.c.name, h.name)
 	}
 }
 
@@ -70,7 +69,7 @@ func (k *checker) lostForCause(h *holder) {
 	healing := h.given > 0 && w.now < given+int64(w.p.Lock.Timeout)
 	nodes, _ := w.site(h.names[0])
 	if have := w.having(h); w.broken == "" && !healing && k.broken[h.owner] == nil && have >= len(nodes)/2+1 {
-		w.fail("I8", fmt.Sprintf("%s lost %q, which %d nodes still have, %v before its validity ends", c.name, h.name, have, h.until.Sub(c.Now())))
+		w.fail("I8", "%s lost %q, which %d nodes still have, %v before its validity ends", c.name, h.name, have, h.until.Sub(c.Now()))
 	}
 }
 
@@ -78,7 +77,7 @@ func (k *checker) lostForCause(h *holder) {
 // were due.
 func (k *checker) renewed(h *holder) {
 	if waited, late := k.unrenewedFor(h); late {
-		k.w.fail("I8", fmt.Sprintf("%s lost %q, and had not tried to renew it for %v", h.c.name, h.name, waited))
+		k.w.fail("I8", "%s lost %q, and had not tried to renew it for %v", h.c.name, h.name, waited)
 	}
 }
 
@@ -94,7 +93,7 @@ func (k *checker) renews(h *holder) {
 		asked = max(asked, x.at)
 	}
 	if waited, late := k.unrenewedFor(h); late && h.c.resumed < asked && (len(h.asked) > 0 || h.stood == 0) {
-		k.w.fail("I8", fmt.Sprintf("%s has not tried to renew %q for %v", h.c.name, h.name, waited))
+		k.w.fail("I8", "%s has not tried to renew %q for %v", h.c.name, h.name, waited)
 	}
 }
 
@@ -144,7 +143,7 @@ func (k *checker) lacks(h *holder, on int, m *message) {
 		switch lease, ok := h.lease.(*quorum.Lease); {
 		case !ok || h.c != c || c.stops != stops || c.dead:
 		case lease.Remaining() > 0:
-			w.fail("I8", fmt.Sprintf("%s goes on to hold %q, which %d nodes have said that they no longer have", c.name, h.name, len(nodes)/2+1))
+			w.fail("I8", "%s goes on to hold %q, which %d nodes have said that they no longer have", c.name, h.name, len(nodes)/2+1)
 		case errors.Is(context.Cause(lease.Context()), quorum.ErrLost):
 			w.sometimes(BrokenLost)
 		}
@@ -155,7 +154,7 @@ func (k *checker) lacks(h *holder, on int, m *message) {
 func (k *checker) forcedHere(c *Client, here []*holder, name string) {
 	for _, h := range here {
 		if h.c == c && h.lease != nil && h.lease.Remaining() > 0 {
-			k.w.fail("I8", fmt.Sprintf("%s has unlocked %q by force, and still holds it", c.name, name))
+			k.w.fail("I8", "%s has unlocked %q by force, and still holds it", c.name, name)
 		}
 	}
 }
@@ -163,7 +162,7 @@ func (k *checker) forcedHere(c *Client, here []*holder, name string) {
 // endedByDetach checks that Detach ends the validity and the context of a lease.
 func (k *checker) endedByDetach(h *holder, lease *quorum.Lease) {
 	if cause := context.Cause(lease.Context()); !errors.Is(cause, quorum.ErrNotHeld) || lease.Remaining() > 0 {
-		k.w.fail("I8", fmt.Sprintf("%s has detached %q, and may rely on it for %v; its context has ended with %v", h.c.name, h.name, lease.Remaining(), cause))
+		k.w.fail("I8", "%s has detached %q, and may rely on it for %v; its context has ended with %v", h.c.name, h.name, lease.Remaining(), cause)
 	}
 }
 
@@ -174,6 +173,6 @@ func (l *lock) outlives(err error, stops int) {
 	case ctx.Err() == nil:
 		c.w.sometimes(OuterGoesOn)
 	case err == nil && stops == c.stops && !c.leaving && !errors.Is(context.Cause(ctx), quorum.ErrLost):
-		c.w.fail("I8", fmt.Sprintf("%s lost %q by the unlock of an inner lease: %v", c.name, l.wants.Names[0], context.Cause(ctx)))
+		c.w.fail("I8", "%s lost %q by the unlock of an inner lease: %v", c.name, l.wants.Names[0], context.Cause(ctx))
 	}
 }

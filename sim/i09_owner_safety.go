@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/redquorum/redquorum/node"
@@ -38,7 +37,7 @@ func (k *checker) hasSpared(s *server, m *message, now model.Time) {
 			continue
 		}
 		if !ok || until != sp.until {
-			k.w.fail("I9", fmt.Sprintf("%s of %s on %s changed the key of %s", m.cmd.Kind, m.link.c.name, s.name, sp.h.c.name))
+			k.w.fail("I9", "%s of %s on %s changed the key of %s", m.cmd.Kind, m.link.c.name, s.name, sp.h.c.name)
 		}
 	}
 }
@@ -46,6 +45,6 @@ func (k *checker) hasSpared(s *server, m *message, now model.Time) {
 // hasPrefix checks that a client with a prefix asks for names that have it, once.
 func (k *checker) hasPrefix(c *Client, name string) {
 	if short, is := strings.CutPrefix(name, prefix); !is || strings.HasPrefix(short, prefix) {
-		k.w.fail("I9", fmt.Sprintf("%s asks for %q, and the prefix of its names is %q", c.name, name, prefix))
+		k.w.fail("I9", "%s asks for %q, and the prefix of its names is %q", c.name, name, prefix)
 	}
 }

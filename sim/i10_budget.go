@@ -2,7 +2,6 @@ package sim
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,7 +14,7 @@ const i10 = "budget: the number of commands of an acquisition is bounded, and no
 // asksEachOnce checks that an attempt sends each node one acquire.
 func (k *checker) asksEachOnce(c *Client, o *call) {
 	if o.acquires > o.attempts*len(c.links) && c.plain == nil {
-		k.w.fail("I10", fmt.Sprintf("%s sent %d acquires in %d attempts on %d nodes", c.name, o.acquires, o.attempts, len(c.links)))
+		k.w.fail("I10", "%s sent %d acquires in %d attempts on %d nodes", c.name, o.acquires, o.attempts, len(c.links))
 	}
 }
 
@@ -29,7 +28,7 @@ func (k *checker) restless(c *Client, o *call) {
 	waited := time.Duration(k.w.now - o.since)
 	others := k.attempts - o.before - o.attempts
 	if most := 30 + 4*others + int(waited/(10*time.Millisecond)); o.attempts > most && c.plain == nil {
-		k.w.fail("I10", fmt.Sprintf("%s made %d attempts in %v, while others made %d", c.name, o.attempts, waited, others))
+		k.w.fail("I10", "%s made %d attempts in %v, while others made %d", c.name, o.attempts, waited, others)
 	}
 }
 
@@ -41,7 +40,7 @@ func (k *checker) looksForHolder(c *Client, name string) {
 		return
 	}
 	if c.looked != 0 && c.Now() < c.looked.Add(lookEvery) {
-		k.w.fail("I10", fmt.Sprintf("%s asks for the holder of %q, %v after the last time", c.name, name, c.Now().Sub(c.looked)))
+		k.w.fail("I10", "%s asks for the holder of %q, %v after the last time", c.name, name, c.Now().Sub(c.looked))
 	}
 	c.looked = c.Now()
 }
@@ -49,7 +48,7 @@ func (k *checker) looksForHolder(c *Client, name string) {
 // closes checks that Close of a Locker fails for lack of a quorum only.
 func (k *checker) closes(c *Client, err error) {
 	if err != nil && !errors.Is(err, quorum.ErrNoQuorum) {
-		k.w.fail("I10", fmt.Sprintf("closing the Locker of %s: %v", c.name, err))
+		k.w.fail("I10", "closing the Locker of %s: %v", c.name, err)
 	}
 }
 
@@ -61,7 +60,7 @@ func (k *checker) tasksLeft() {
 	}
 	for _, c := range k.w.clients {
 		if n := len(c.tasks); n > 0 && !c.dead {
-			k.w.fail("I10", fmt.Sprintf("%d tasks of %s are left over%s", n, c.name, whose))
+			k.w.fail("I10", "%d tasks of %s are left over%s", n, c.name, whose)
 		}
 	}
 }

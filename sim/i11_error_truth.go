@@ -29,17 +29,17 @@ func (c *Client) failed(name, owner string, err error) {
 	for i, v := range e.Nodes {
 		votes[v.Vote]++
 		if heard := o.heard[i]; o.told.Has(i) && !c.links[i].honest(v.Vote, heard) {
-			w.fail("I11", fmt.Sprintf("%s: the error gives the vote of %s as %s; its answer was %s", c.name, c.links[i].n.name, v.Vote, heard))
+			w.fail("I11", "%s: the error gives the vote of %s as %s; its answer was %s", c.name, c.links[i].n.name, v.Vote, heard)
 		}
 	}
 	_, need := w.site(name)
 	granted, refused := votes[quorum.VoteGranted], votes[quorum.VoteRefused]
 	held := e.Err == quorum.ErrHeld
 	if held && granted+refused < need {
-		w.fail("I11", fmt.Sprintf("%s: the error is that the lock is held; only %d nodes answered", c.name, granted+refused))
+		w.fail("I11", "%s: the error is that the lock is held; only %d nodes answered", c.name, granted+refused)
 	}
 	if !held && granted < need && granted+refused >= need {
-		w.fail("I11", fmt.Sprintf("%s: the error is not that the lock is held; %d nodes answered", c.name, granted+refused))
+		w.fail("I11", "%s: the error is not that the lock is held; %d nodes answered", c.name, granted+refused)
 	}
 	if e.Err == quorum.ErrNoQuorum {
 		w.sometimes(NoQuorum)
@@ -100,7 +100,7 @@ func (k *checker) confirmed(c *Client, e *quorum.Event) {
 		told = "was not confirmed to be released"
 	}
 	if told != "" {
-		k.w.fail("I11", fmt.Sprintf("%s: Unlock reports that %q %s; %d nodes confirmed it", c.name, e.Name, told, n))
+		k.w.fail("I11", "%s: Unlock reports that %q %s; %d nodes confirmed it", c.name, e.Name, told, n)
 	}
 	k.awaited(c, e)
 }
@@ -119,7 +119,7 @@ func (k *checker) awaited(c *Client, e *quorum.Event) {
 		}
 	}
 	if may >= err.Quorum {
-		k.w.fail("I11", fmt.Sprintf("%s: Unlock reports that too few nodes have confirmed the end of %q, and has not waited for them", c.name, e.Name))
+		k.w.fail("I11", "%s: Unlock reports that too few nodes have confirmed the end of %q, and has not waited for them", c.name, e.Name)
 	}
 }
 
@@ -144,7 +144,7 @@ func (k *checker) closedTruly(h *holder) {
 		need = len(h.c.listed)/2 + 1
 	}
 	if bits.OnesCount64(uint64(g.gone)) < need {
-		k.w.fail("I11", fmt.Sprintf("%s: Close reports that all leases are released; %q is not", h.c.name, h.name))
+		k.w.fail("I11", "%s: Close reports that all leases are released; %q is not", h.c.name, h.name)
 	}
 }
 
@@ -156,20 +156,20 @@ func (c *Client) givesUpInTime(ctx context.Context, q *request, over bool, err e
 		c.w.sometimes(WaitedInVain)
 	case !q.Wait || ctx.Err() != nil || !errors.Is(err, quorum.ErrHeld) && !errors.Is(err, quorum.ErrNoQuorum) || errors.Is(err, quorum.ErrDeadlock):
 	case errors.Is(err, quorum.ErrHeld) || !c.tooLongDown():
-		c.w.fail("I11", fmt.Sprintf("%s no longer waits for %q, though nothing has ended the wait: %v", c.name, q.Names[0], err))
+		c.w.fail("I11", "%s no longer waits for %q, though nothing has ended the wait: %v", c.name, q.Names[0], err)
 	default:
 		c.w.sometimes(TooLongDown)
 	}
 }
 
 // hearsOfClose checks that a waiting call that Close ends returns ErrClosed.
-func (c *Client) hearsOfClose(ctx context.Context, q *request, stops int, err error) {
+func (c *Client) hearsOfClose(ctx context.Context, q *request, from start, err error) {
 	switch {
 	case !c.leaving || c.w.now == c.shutAt || !q.Wait:
 	case errors.Is(err, quorum.ErrClosed):
 		c.w.sometimes(ClosedWaiting)
-	case ctx.Err() == nil && c.stops == stops && !errors.Is(err, quorum.ErrDeadlock):
-		c.w.fail("I11", fmt.Sprintf("%s waits for %q, closes its Locker, and the error is: %v", c.name, q.Names[0], err))
+	case ctx.Err() == nil && c.stops == from.stops && !errors.Is(err, quorum.ErrDeadlock):
+		c.w.fail("I11", "%s waits for %q, closes its Locker, and the error is: %v", c.name, q.Names[0], err)
 	}
 }
 
@@ -188,7 +188,7 @@ func (k *checker) forcedTruly(f *forcing, removed bool, err error, awake bool) {
 		told = fmt.Sprintf("was there: %v, and the nodes say %v", removed, f.removed)
 	}
 	if told != "" {
-		k.w.fail("I11", fmt.Sprintf("%s: Break reports that %q %s", c.name, f.name, told))
+		k.w.fail("I11", "%s: Break reports that %q %s", c.name, f.name, told)
 	}
 }
 
@@ -197,9 +197,9 @@ func (k *checker) detachedTruly(l *lock, h *holder, valid bool, err error) bool 
 	c, w := l.c, k.w
 	switch {
 	case err != nil && (valid || !errors.Is(err, quorum.ErrNotHeld)):
-		w.fail("I11", fmt.Sprintf("%s cannot detach %q: %v", c.name, l.wants.Names[0], err))
+		w.fail("I11", "%s cannot detach %q: %v", c.name, l.wants.Names[0], err)
 	case err == nil && h == nil:
-		w.fail("I11", fmt.Sprintf("%s detaches %q, and does not hold it", c.name, l.wants.Names[0]))
+		w.fail("I11", "%s detaches %q, and does not hold it", c.name, l.wants.Names[0])
 		return false
 	}
 	return err == nil
@@ -208,12 +208,12 @@ func (k *checker) detachedTruly(l *lock, h *holder, valid bool, err error) bool 
 // saysDetached checks the error of an Unlock of a detached lease.
 func (k *checker) saysDetached(c *Client, name string, err error) {
 	if !errors.Is(err, quorum.ErrNotHeld) {
-		k.w.fail("I11", fmt.Sprintf("%s has detached %q, and unlocks it: %v", c.name, name, err))
+		k.w.fail("I11", "%s has detached %q, and unlocks it: %v", c.name, name, err)
 	}
 }
 
 // resumeFails checks the error of Resume. passed is how much of the lease's bounds has passed.
-func (k *checker) resumeFails(c *Client, b *detachedLease, passed time.Duration, stops int, err error) {
+func (k *checker) resumeFails(c *Client, b *detachedLease, passed time.Duration, from start, err error) {
 	w, h := k.w, b.h
 	nodes, need := w.site(h.name)
 	over := b.left > 0 && passed+w.p.Lock.Timeout >= b.left || b.fixedLeft > 0 && passed+w.p.Lock.Timeout >= b.fixedLeft
@@ -233,11 +233,11 @@ func (k *checker) resumeFails(c *Client, b *detachedLease, passed time.Duration,
 		}
 	case !errors.Is(err, quorum.ErrNoQuorum):
 		told = "fails"
-	case bits.OnesCount64(uint64(b.kept&^b.lacks&steady)) >= need && c.stops == stops && !over:
+	case bits.OnesCount64(uint64(b.kept&^b.lacks&steady)) >= need && c.stops == from.stops && !over:
 		told = "has no quorum; it has one"
 	}
 	if told != "" {
-		w.fail("I11", fmt.Sprintf("%s: Resume reports that %q %s: %v", c.name, h.name, told, err))
+		w.fail("I11", "%s: Resume reports that %q %s: %v", c.name, h.name, told, err)
 	}
 }
 
@@ -246,12 +246,12 @@ func (i *inspection) tells(report *quorum.Report, err error, through []*holder) 
 	c, w := i.c, i.c.w
 	if err != nil {
 		if c.ctx.Err() == nil && !errors.Is(err, quorum.ErrClosed) {
-			w.fail("I11", fmt.Sprintf("%s inspects %q: %v", c.name, i.name, err))
+			w.fail("I11", "%s inspects %q: %v", c.name, i.name, err)
 		}
 		return
 	}
 	if told := i.wrong(report); told != "" {
-		w.fail("I11", fmt.Sprintf("%s inspects %q: %s", c.name, i.name, told))
+		w.fail("I11", "%s inspects %q: %s", c.name, i.name, told)
 	}
 	for _, h := range through {
 		if w.check.holder(h.owner) == h && h.believed() && w.check.broken[h.owner] == nil {
@@ -266,7 +266,7 @@ func (i *inspection) sees(h *holder, report *quorum.Report) {
 	c, w := i.c, i.c.w
 	forgot := slices.ContainsFunc(i.looks, func(l look) bool { return l.free && l.forgot })
 	if report.Verdict == "free" && !forgot && w.broken == "" && len(c.listed) == len(c.links) {
-		w.fail("I11", fmt.Sprintf("%s: Inspect reports that %q is free, which %s has held all the while", c.name, report.Name, h.c.name))
+		w.fail("I11", "%s: Inspect reports that %q is free, which %s has held all the while", c.name, report.Name, h.c.name)
 	}
 }
 
@@ -319,7 +319,7 @@ func (k *checker) outlasts(h *holder) {
 	switch {
 	case l == nil && (h.handed || h.passedOn), l != nil && l.c != h.c: // it is that of another process
 	case l == nil || l.until < h.until:
-		k.w.fail("I11", fmt.Sprintf("%s has %q, and its label expires before the lease: nobody can tell who the holder is", h.c.name, h.name))
+		k.w.fail("I11", "%s has %q, and its label expires before the lease: nobody can tell who the holder is", h.c.name, h.name)
 	}
 }
 
@@ -341,6 +341,6 @@ func (k *checker) namesHolder(c *Client, q *request, err error) {
 		wrong = "which has not asked for it"
 	}
 	if wrong != "" {
-		k.w.fail("I11", fmt.Sprintf("%s was refused %q, and the error names the holder %s, %s", c.name, q.Names[0], e.Holder, wrong))
+		k.w.fail("I11", "%s was refused %q, and the error names the holder %s, %s", c.name, q.Names[0], e.Holder, wrong)
 	}
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -17,7 +16,7 @@ func (k *checker) continuous(c *Client, name, owner string) {
 	h := k.holder(owner)
 	if h == nil { // it ended long ago
 		if last := k.latest[name].alone; last.owner != owner {
-			k.w.fail("I12", fmt.Sprintf("%s has extended %q, which was granted to %s since", c.name, name, last.c.name))
+			k.w.fail("I12", "%s has extended %q, which was granted to %s since", c.name, name, last.c.name)
 		}
 		return
 	}
@@ -29,7 +28,7 @@ func (k *checker) continuous(c *Client, name, owner string) {
 		}
 		// A grant that was broken while it was under way becomes known when the next may be known already.
 		if since != nil && since.grant > h.grant && k.broken[since.owner] == nil && !k.excused(h) {
-			k.w.fail("I12", fmt.Sprintf("%s has extended %q, which was granted to %s since", c.name, name, since.c.name))
+			k.w.fail("I12", "%s has extended %q, which was granted to %s since", c.name, name, since.c.name)
 		}
 	}
 }
@@ -45,7 +44,7 @@ func (k *checker) extendedInTime(c *Client, h *holder, e *quorum.Event) {
 
 // revived reports that a lease was extended after its validity had ended.
 func (k *checker) revived(c *Client, name string) {
-	k.w.fail("I12", fmt.Sprintf("%s has extended %q, whose validity had ended", c.name, name))
+	k.w.fail("I12", "%s has extended %q, whose validity had ended", c.name, name)
 }
 
 // healsHeld checks that a key is restored on a node only while a majority has it.
@@ -55,6 +54,6 @@ func (k *checker) healsHeld(h *holder) {
 	}
 	timeout := min(k.w.p.Lock.Timeout, h.length/3)
 	if h.c.Now() > h.won.Add(timeout+timeout/32+time.Millisecond) && h.c.stops == h.stops {
-		k.w.fail("I12", fmt.Sprintf("%s restores %q on a node, and no majority had it at the last renewal", h.c.name, h.name))
+		k.w.fail("I12", "%s restores %q on a node, and no majority had it at the last renewal", h.c.name, h.name)
 	}
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -43,7 +42,7 @@ func (k *checker) gaveBackAtOnce(l *link, g *givenUp, name string) {
 		return
 	}
 	if kept := time.Duration(w.now - g.at); kept > w.quick() {
-		w.fail("I13", fmt.Sprintf("%s is queued for %q, and keeps it on %s for %v after its attempt has failed", l.c.name, name, s.name, kept))
+		w.fail("I13", "%s is queued for %q, and keeps it on %s for %v after its attempt has failed", l.c.name, name, s.name, kept)
 	}
 	w.sometimes(GaveBackAtOnce)
 }
@@ -52,7 +51,7 @@ func (k *checker) gaveBackAtOnce(l *link, g *givenUp, name string) {
 func (k *checker) triesBriefly(l *link, o *call, name string) {
 	c, s := l.c, l.n
 	if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && !no(o.heard[s.number]) && s.disturbed() < o.at && took > k.w.longestAttempt(o.ttl) {
-		k.w.fail("I13", fmt.Sprintf("%s is queued for %q, and holds it on %s for %v", c.name, name, s.name, took))
+		k.w.fail("I13", "%s is queued for %q, and holds it on %s for %v", c.name, name, s.name, took)
 	}
 }
 
@@ -83,7 +82,7 @@ func (k *checker) noIdleHandOver(s *server, name, owner string) {
 			h.idle = w.now
 		}
 		if w.now-h.idle > int64(w.p.Lock.Timeout+w.quick()) {
-			w.fail("I13", fmt.Sprintf("%s was handed %q, no longer waits for it, and keeps it on %s", c.name, name, s.name))
+			w.fail("I13", "%s was handed %q, no longer waits for it, and keeps it on %s", c.name, name, s.name)
 		}
 	}
 }
@@ -123,7 +122,7 @@ func (k *checker) reservesInTime(c *Client, o *call, wait *node.Wait) {
 			began := h.keptFor[i].began
 			lock := &w.p.Lock
 			if kept := time.Duration(w.now - began); kept > 4*max(lock.Poll, lock.Timeout)+2*lock.Timeout && w.tranquil(began) {
-				w.fail("I13", fmt.Sprintf("%s has reserved names for %v, while %s held %q", c.name, kept, h.c.name, h.name))
+				w.fail("I13", "%s has reserved names for %v, while %s held %q", c.name, kept, h.c.name, h.name)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -21,11 +20,11 @@ func (k *checker) keepsItsPlace(c *Client, o *call, wait *node.Wait) {
 	_, waits := c.wants(o.names, o.mode, func(q *request) bool { return q.Wait })
 	switch {
 	case o.ticket > 0 && o.ticket != wait.Ticket:
-		k.w.fail("I13", fmt.Sprintf("%s is queued for %q with ticket %d, and had %d before", c.name, o.names[0], wait.Ticket, o.ticket))
+		k.w.fail("I13", "%s is queued for %q with ticket %d, and had %d before", c.name, o.names[0], wait.Ticket, o.ticket)
 	case waits && wait.Queued() && !wait.Stays():
-		k.w.fail("I13", fmt.Sprintf("%s waits for %q, and does not ask for its place to be kept", c.name, o.names[0]))
+		k.w.fail("I13", "%s waits for %q, and does not ask for its place to be kept", c.name, o.names[0])
 	case o.left != 0:
-		k.w.fail("I13", fmt.Sprintf("%s has given up its place for %q, though it waits on", c.name, o.names[0]))
+		k.w.fail("I13", "%s has given up its place for %q, though it waits on", c.name, o.names[0])
 	}
 }
 
@@ -36,7 +35,7 @@ func (k *checker) yields(c *Client, o *call, h *holder, cmd *node.Command) {
 		return
 	}
 	if slices.Contains(o.heard[:], node.Granted) && (cmd.Waiting().Waiter != o.waiter || cmd.Waiting().Ticket != o.ticket) {
-		k.w.fail("I13", fmt.Sprintf("%s gives back its partial grant of %q, and its place with it", c.name, o.names[0]))
+		k.w.fail("I13", "%s gives back its partial grant of %q, and its place with it", c.name, o.names[0])
 	}
 }
 
@@ -44,14 +43,14 @@ func (k *checker) yields(c *Client, o *call, h *holder, cmd *node.Command) {
 // its place expires.
 func (k *checker) gaveUp(c *Client, q *request) {
 	if waiters, callers := c.inLine(q.Names, q.Mode); waiters > callers {
-		k.w.fail("I13", fmt.Sprintf("%s no longer waits for %q, and does not tell all nodes", c.name, q.Names[0]))
+		k.w.fail("I13", "%s no longer waits for %q, and does not tell all nodes", c.name, q.Names[0])
 	}
 }
 
 // oneWaiterEach checks that each caller has one waiter, under one name.
 func (k *checker) oneWaiterEach(c *Client, o *call) {
 	if waiters, callers := c.inLine(o.names, o.mode); waiters > callers && k.w.program == nil {
-		k.w.fail("I13", fmt.Sprintf("%s waits for %q under another name than before", c.name, o.names[0]))
+		k.w.fail("I13", "%s waits for %q under another name than before", c.name, o.names[0])
 	}
 }
 
@@ -77,7 +76,7 @@ func (k *checker) forgotten(s *server, name string, before *node.State) {
 	longest := placeTTL(k.w.p) + time.Millisecond
 	for _, p := range before.Queue {
 		if k.w.program == nil && (p.TTL == node.NoExpiry || p.TTL > longest && !s.copied(k.w.now-int64(longest))) {
-			k.w.fail("I13", fmt.Sprintf("%s keeps the place of a waiter for %q for longer than the waiter may take to ask again", s.name, name))
+			k.w.fail("I13", "%s keeps the place of a waiter for %q for longer than the waiter may take to ask again", s.name, name)
 		}
 	}
 }
@@ -104,9 +103,9 @@ func (k *checker) overtakesNobody(h *holder, o *call) {
 			waits.passed++
 			switch {
 			case !mayPass:
-				w.fail("I13", fmt.Sprintf("%s was granted %q before %s, which has waited for longer, and which enough nodes know", h.c.name, h.name, c.name))
+				w.fail("I13", "%s was granted %q before %s, which has waited for longer, and which enough nodes know", h.c.name, h.name, c.name)
 			case waits.passed > maxPassed:
-				w.fail("I13", fmt.Sprintf("%s waits for %q, and %d callers that came later were granted it", c.name, h.name, waits.passed))
+				w.fail("I13", "%s waits for %q, and %d callers that came later were granted it", c.name, h.name, waits.passed)
 			}
 		}
 	}
@@ -145,8 +144,8 @@ func (k *checker) sameFirst(name string) {
 			continue
 		}
 		if is := k.firstOn(s, name); is != first.waiter {
-			w.fail("I13", fmt.Sprintf("%s has waiter %q as the first for %q, but the first is %s, as %q; no waiter has come for %v",
-				s.name, is, name, first.c.name, first.waiter, time.Duration(w.now-changed)))
+			w.fail("I13", "%s has waiter %q as the first for %q, but the first is %s, as %q; no waiter has come for %v",
+				s.name, is, name, first.c.name, first.waiter, time.Duration(w.now-changed))
 			return
 		}
 	}

@@ -1,16 +1,12 @@
 package sim
 
-import (
-	"fmt"
-)
-
 // I14 is checked whenever one of several locks has ended, and when a call for several returns.
 const i14 = "all or nothing: several locks that are acquired as one are held, lost and released as one"
 
 // endedTogether checks that the end of one of several locks ends all of them.
 func (k *checker) endedTogether(h *holder) {
 	if h.joint != nil && h.joint.Context().Err() == nil {
-		k.w.fail("I14", fmt.Sprintf("%s: the context of several locks goes on after the lease of one, %q", h.c.name, h.name))
+		k.w.fail("I14", "%s: the context of several locks goes on after the lease of one, %q", h.c.name, h.name)
 	}
 }
 
@@ -24,7 +20,7 @@ func (k *checker) gaveBack(c *Client, before int) {
 	}
 	for _, h := range k.holders {
 		if h.c == c && h.grant > before && h.lease == nil && !h.detached && callers == 1 {
-			k.w.fail("I14", fmt.Sprintf("%s did not get several locks, and keeps %q", c.name, h.name))
+			k.w.fail("I14", "%s did not get several locks, and keeps %q", c.name, h.name)
 		}
 	}
 	if k.grants > before {
@@ -36,7 +32,7 @@ func (k *checker) gaveBack(c *Client, before int) {
 func (k *checker) parted(l *lock) {
 	for _, p := range l.parts {
 		if h := k.holder(p.owner); h != nil && h.joint == l.lease {
-			k.w.fail("I14", fmt.Sprintf("%s has released several locks, and keeps %q", l.c.name, p.name))
+			k.w.fail("I14", "%s has released several locks, and keeps %q", l.c.name, p.name)
 		}
 	}
 }

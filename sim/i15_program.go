@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -26,8 +25,8 @@ func (k *checker) writes(c *Client, name string, token node.Token, p pass) {
 		if p.h.removed > 0 {
 			ended = min(ended, p.h.removed)
 		}
-		k.w.blame("I15", fmt.Sprintf("%s wrote %q %v after its lease had ended", c.name, name, now.Sub(ended).Round(time.Microsecond)))
+		k.w.violated("", "I15", "%s wrote %q %v after its lease had ended", c.name, name, now.Sub(ended).Round(time.Microsecond))
 	case locked: // else the register has another name than the lock
-		k.w.blame("I15", fmt.Sprintf("%s wrote %q without ever having held its lock", c.name, name))
+		k.w.violated("", "I15", "%s wrote %q without ever having held its lock", c.name, name)
 	}
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -107,7 +106,7 @@ func Specification(p *faults.Plan, name string) *spec.Rules {
 func (j *judge) refuses(r *judged, err error) {
 	if err != nil {
 		r.outside = true
-		j.w.fail("I16", fmt.Sprintf("%q: %v", r.name, err))
+		j.w.fail("I16", "%q: %v", r.name, err)
 	}
 }
 

@@ -16,12 +16,10 @@ func (c *Client) inspects(name string) string {
 	}
 	i := &inspection{c: c, name: name}
 	w.check.inspections = append(w.check.inspections, i)
-	start, stops := w.now, c.stops
+	start := c.starts()
 	report, err := c.locker.Inspect(c.ctx, name)
 	w.check.inspections = without(w.check.inspections, slices.Index(w.check.inspections, i))
-	if c.stops == stops {
-		c.bounded("Inspect", start, w.p.Lock.Timeout)
-	}
+	c.bounded("Inspect", start, w.p.Lock.Timeout)
 	i.tells(report, err, through)
 	if err != nil {
 		return ""

@@ -92,15 +92,13 @@ func (l *lock) Unlock() error {
 		}
 		return nil
 	}
-	start, stops := w.now, c.stops
+	start := c.starts()
 	ctx := context.Background()
 	if w.now&1 == 0 { // that must not matter
 		ctx = ended
 	}
 	err := l.lease.Unlock(ctx)
-	if c.stops == stops {
-		c.bounded("Unlock", start, w.p.Lock.Timeout)
-	}
+	c.bounded("Unlock", start, w.p.Lock.Timeout)
 	if l.wants.Joint {
 		w.check.parted(l)
 	}
@@ -124,15 +122,12 @@ func (l *lock) Extend(d time.Duration) {
 		}
 		return
 	}
-	start, stops := w.now, c.stops
+	start, rounds := c.starts(), time.Duration(1)
 	err := l.lease.Extend(context.Background(), d)
-	if c.stops == stops {
-		n := time.Duration(1)
-		if l.wants.Joint {
-			n = time.Duration(len(l.parts))
-		}
-		c.bounded("Extend", start, n*min(w.p.Lock.Timeout, d/3))
+	if l.wants.Joint {
+		rounds = time.Duration(len(l.parts))
 	}
+	c.bounded("Extend", start, rounds*min(w.p.Lock.Timeout, d/3))
 	if err != nil {
 		w.sometimes(ExtendLost)
 	} else {

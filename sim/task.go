@@ -40,7 +40,7 @@ func (c *Client) start(body func()) {
 func (t *task) run(yield func(struct{}) bool) {
 	defer func() {
 		if p := recover(); p != nil && !t.w.over {
-			t.w.fail("panic", fmt.Sprintf("%v\n%s", p, debug.Stack()))
+			t.w.fail("panic", "%v\n%s", p, debug.Stack())
 		}
 	}()
 	t.yield = yield

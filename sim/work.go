@@ -81,7 +81,7 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	q.Fixed = q.Fixed || !w.p.Lock.Renew
 	t := c.caller()
 	t.wants, t.since = &q, w.now
-	start, stops := w.now, c.stops
+	start := c.starts()
 	defer func() { t.wants = nil }()
 	if q.Joint {
 		return c.acquireJointly(ctx, &q)
@@ -100,19 +100,19 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	}
 	l, err := acquire(ctx, name, q.Options()...)
 	attempt := min(w.p.Lock.Timeout, length/3)
-	if !q.Wait && c.stops == stops {
+	if !q.Wait {
 		c.bounded("TryLock", start, attempt)
 	}
-	c.endsWithContext(ctx, &q, start, stops, attempt)
+	c.endsWithContext(ctx, &q, start, attempt)
 	w.check.outlastsDown(c, t)
-	over := c.endsWithItsWait(&q, begun, stops, attempt)
+	over := c.endsWithItsWait(&q, begun, start, attempt)
 	if err != nil {
 		t.wants = nil
 		w.check.gaveUp(c, &q)
 		w.check.namesHolder(c, &q, err)
 		c.givesUpInTime(ctx, &q, over, err)
 		if !over {
-			c.hearsOfClose(ctx, &q, stops, err)
+			c.hearsOfClose(ctx, &q, start, err)
 		}
 		switch {
 		case errors.Is(err, context.Canceled):
@@ -189,7 +189,7 @@ func (c *Client) believes(l *textbook.Lease, p *part) {
 // acquireJointly acquires locks of two Lockers as one.
 func (c *Client) acquireJointly(ctx context.Context, q *request) (*lock, error) {
 	w := c.w
-	start, stops, before := w.now, c.stops, w.check.grants
+	start, before := c.starts(), w.check.grants
 	all := []quorum.Member{{Locker: c.locker, Name: q.Names[0]}, {Locker: c.far, Name: faults.Far}}
 	for _, name := range q.Names[1:] {
 		all = append(all, quorum.Member{Locker: c.locker, Name: name})
@@ -203,10 +203,10 @@ func (c *Client) acquireJointly(ctx context.Context, q *request) (*lock, error) 
 	}
 	j, err := quorum.LockAll(ctx, all, options...)
 	attempts := time.Duration(len(all)+1)*min(w.p.Lock.Timeout, q.Lease/3) + w.p.Lock.Timeout
-	if !q.Wait && c.stops == stops {
+	if !q.Wait {
 		c.bounded("LockAll", start, attempts)
 	}
-	c.endsWithContext(ctx, q, start, stops, attempts)
+	c.endsWithContext(ctx, q, start, attempts)
 	if err != nil {
 		w.check.gaveBack(c, before)
 		return nil, err
@@ -245,8 +245,8 @@ func (c *Client) leave() bool {
 // answered.
 func (c *Client) shut() {
 	w := c.w
-	start, stops := w.now, c.stops
-	c.shutAt = start
+	start := c.starts()
+	c.shutAt = start.at
 	var mine []*holder
 	for _, h := range w.check.holders {
 		if h.c == c && !h.detached {
@@ -260,17 +260,15 @@ func (c *Client) shut() {
 		bound *= 2
 	}
 	err = errors.Join(err, c.locker.Close())
-	if c.stops == stops {
-		c.bounded("Close", start, bound)
-	}
+	c.bounded("Close", start, bound)
 	w.check.closes(c, err)
 	for _, h := range mine {
 		if h.c == c && !h.detached { // meanwhile
 			w.check.closed(h, err)
 		}
 	}
-	if err == nil && c.stops == stops {
-		w.check.leaves(c, start)
+	if err == nil && c.stops == start.stops {
+		w.check.leaves(c, start.at)
 	}
 }
 

@@ -313,27 +313,24 @@ func (w *world) happen(at int64, slot int32) {
 }
 
 // fail notes a violation. A run ends with the first that is a bug.
-func (w *world) fail(invariant, what string) {
+func (w *world) fail(invariant, format string, args ...any) {
 	if l := &w.p.Lock; l.Client == faults.Plain && l.Mistake != "" && slices.Contains(premature, invariant) {
 		return
 	}
-	w.violated(Violation{Invariant: invariant, At: time.Duration(w.now), What: what, Outside: w.broken})
+	w.violated(w.broken, invariant, format, args...)
 }
 
-// blame notes a violation that no fault excuses.
-func (w *world) blame(invariant, what string) {
-	w.violated(Violation{Invariant: invariant, At: time.Duration(w.now), What: what})
-}
-
-func (w *world) violated(v Violation) {
-	if w.judgedBy != nil && !slices.Contains(w.judgedBy, v.Invariant) {
+// violated notes a violation that is outside of what a lock can stand for a reason, or is a bug if that is "".
+func (w *world) violated(outside, invariant, format string, args ...any) {
+	if w.judgedBy != nil && !slices.Contains(w.judgedBy, invariant) {
 		return
 	}
 	if len(w.found) < maxViolations {
+		v := Violation{Invariant: invariant, At: time.Duration(w.now), What: fmt.Sprintf(format, args...), Outside: outside}
 		w.found = append(w.found, v)
 		w.log(Entry{Kind: "violation", Client: -1, Node: -1, Text: v.said()})
 	}
-	if v.Outside == "" {
+	if outside == "" {
 		w.over = true
 	}
 }
