@@ -36,19 +36,19 @@ type checker struct {
 	grants   int
 	attempts int                       // to acquire anything, by anybody
 	latest   map[string]latest         // by name
-	detached map[string]*detachedLease // by owner: the leases that were detached; nil if none was
+	detached map[string]*detachedLease // by owner: the leases that were detached
 	handles  map[string]*detachedLease // by name: the latest
-	broken   map[string]*broken        // by owner: the locks that were unlocked by force; nil if none was
+	broken   map[string]*broken        // by owner: the locks that were unlocked by force
 	forcings []*forcing                // under way
-	kept     map[string]bool           // by owner: the locks that have a minimum hold; nil if none has
+	kept     map[string]bool           // by owner: the locks that have a minimum hold
 
 	inspections []*inspection // likewise
 	labels      labels
 	ended       []pastClaims // by client
 
-	gone      map[string]*goneClaim // by owner: what was released, if leases are long; nil if nothing was
-	goneNames []string              // of these
-	again     map[string]bool       // by owner: that a doubled command has created
+	gone      map[string]*goneClaim // by owner: what was released, if leases are long
+	goneNames []string              // of these; nil if nothing was
+	again     map[string]bool       // by owner: that a doubled command has created, and nobody need release there
 	scans     int                   // of the nodes, for them
 	nextScan  int64
 
@@ -59,6 +59,12 @@ type checker struct {
 	was    []node.State   // of the command's names, before it
 	seen   node.State     // of the name that was inspected last
 	line   []queuedWaiter // the waiters for a name, see lineUp
+}
+
+func newChecker(w *world) checker {
+	return checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p), detached: make(map[string]*detachedLease),
+		handles: make(map[string]*detachedLease), broken: make(map[string]*broken), kept: make(map[string]bool), gone: make(map[string]*goneClaim),
+		again: make(map[string]bool), ended: make([]pastClaims, w.p.Clients), scans: 1} // none has found anything yet
 }
 
 // submitted is called for each command that an engine hands to a link.
@@ -230,7 +236,7 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 	switch {
 	case m.cmd.Kind == node.Acquire:
 		k.acquired(s, m, now)
-	case m.cmd.Kind == node.Extend && k.detached != nil:
+	case m.cmd.Kind == node.Extend:
 		k.votesForBaton(s, m)
 	}
 	late := m.copy || m.conn != m.link.conn
@@ -254,7 +260,7 @@ func (k *checker) acquired(s *server, m *message, now model.Time) {
 		return
 	}
 	if m.copy && k.fresh {
-		k.comesTwice(owner)
+		k.again[owner] = true
 		if m.cmd.Mode == node.Read {
 			k.doubles(s, owner)
 		}

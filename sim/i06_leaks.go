@@ -38,7 +38,7 @@ func (k *checker) healsInMode(h *holder, mode node.Mode) {
 
 // goesWithout checks that a client sends no commands for a lease that it has detached.
 func (k *checker) goesWithout(c *Client, owner string, what string) {
-	if k.detached == nil || k.w.broken != "" {
+	if len(k.detached) == 0 || k.w.broken != "" {
 		return
 	}
 	h := k.holder(owner)
@@ -172,7 +172,7 @@ func (k *checker) letsReadersIn(c *Client, owner string) {
 // release was sent.
 func (k *checker) ghosts() {
 	w := k.w
-	if k.gone == nil || w.now < k.nextScan || w.broken != "" {
+	if k.goneNames == nil || w.now < k.nextScan || w.broken != "" {
 		return
 	}
 	k.nextScan = w.now + int64(100*time.Millisecond)

@@ -55,12 +55,10 @@ func (j *judge) of(name string) *judged {
 		for i, s := range nodes {
 			clocks[i] = serverTime{s}
 		}
-		r = &judged{Run: spec.NewRun(Specification(j.w.p, name), func() spec.Time { return j.w.now }, clocks...), name: name}
+		r = &judged{Run: spec.NewRun(Specification(j.w.p, name), func() spec.Time { return j.w.now }, clocks...), name: name,
+			ended: make(map[string]bool), unaware: make(map[string]bool)}
 		for i, s := range nodes {
 			r.Born(i, s.since, s.replica)
-		}
-		if j.names == nil {
-			j.names = make(map[string]*judged)
 		}
 		j.names[name] = r
 	}
@@ -219,9 +217,6 @@ func (s *server) left(now model.Time, name, owner string, mode node.Mode) (spec.
 // believes notes that a client may take a node for one that remembers everything, though it was a replica.
 func (r *judged) believes(l *link, owner string) {
 	if l.unaware() {
-		if r.unaware == nil {
-			r.unaware = make(map[string]bool)
-		}
 		r.unaware[owner] = true
 	}
 }
@@ -287,9 +282,6 @@ func (r *judged) tells(c *Client, e *quorum.Event) error {
 	var err error
 	if e.Kind == quorum.EventLost && phase == spec.Asking {
 		err = r.Wins(e.Owner, clientTime{c}, 0)
-		if r.ended == nil {
-			r.ended = make(map[string]bool)
-		}
 		r.ended[e.Owner] = true
 	}
 	r.Leaves(e.Owner)

@@ -208,11 +208,11 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 	w := &world{p: p, program: program, seen: newSometimes(), memory: func(e model.Ears) memory { return &model.Server{Ears: e} }}
 	w.order = p.Stream(faults.OfOrder, 0)
 	w.healing = p.Stream(faults.OfHealing, 0)
-	w.check = checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p)}
+	w.check = newChecker(w)
 	if p.Lock.Replicas > 0 {
 		w.judgedBy = ofReplicas
 	} else if p.Lock.Client != faults.Plain && p.Lock.Guard {
-		w.check.judge = &judge{w: w}
+		w.check.judge = &judge{w: w, names: make(map[string]*judged)}
 	}
 	w.need = p.Need()
 	w.store = resource{w: w, passes: make(map[node.Token][]pass), late: make(map[int]bool)}

@@ -296,14 +296,11 @@ func (k *checker) settled(owner string, q *request) {
 
 // keeps notes the minimum hold of a lock; 0: it has none.
 func (k *checker) keeps(h *holder, keep time.Duration) {
-	if h.keep = keep; keep == 0 {
+	if h.keep = keep; keep > 0 {
+		k.kept[h.owner] = true
+	} else {
 		delete(k.kept, h.owner)
-		return
 	}
-	if k.kept == nil {
-		k.kept = make(map[string]bool)
-	}
-	k.kept[h.owner] = true
 }
 
 // vote notes that a node granted an attempt, and whether it may vote. A node that has lost its

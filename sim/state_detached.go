@@ -45,9 +45,6 @@ func (k *checker) detaches(b *detachedLease, lease *quorum.Lease) {
 		o.attempt, o.stood = attempt{}, attempt{}
 	}
 	h.detached, h.lease, h.ends = true, nil, nil
-	if k.detached == nil {
-		k.detached, k.handles = make(map[string]*detachedLease), make(map[string]*detachedLease)
-	}
 	k.detached[h.owner], k.handles[h.name] = b, b
 }
 

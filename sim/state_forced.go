@@ -20,10 +20,8 @@ type forcing struct {
 	removed   bool       // one of them had a lock
 }
 
-// A broken owner is one that Break has removed from nodes.
-type broken struct {
-	at [faults.MaxNodes]int64 // when; 0: never
-}
+// A broken owner is one that Break has removed from nodes: when from which; 0: never.
+type broken [faults.MaxNodes]int64
 
 // forces is called for each command of a call of Break.
 func (k *checker) forces(c *Client, claim *node.Claim) {
@@ -41,9 +39,6 @@ func (k *checker) forces(c *Client, claim *node.Claim) {
 // forced notes that a node is about to remove the lock of a name by force. A waiter that the node
 // had granted it in part has lost its place there: the node knows it again after its next attempt.
 func (k *checker) forced(s *server, name string) {
-	if k.broken == nil {
-		k.broken = make(map[string]*broken)
-	}
 	for _, f := range s.inspect(s.time(), name, &k.seen).Fields {
 		owner := strings.TrimSuffix(f.Name, node.WriteSuffix)
 		b := k.broken[owner]
@@ -51,7 +46,7 @@ func (k *checker) forced(s *server, name string) {
 			b = new(broken)
 			k.broken[owner] = b
 		}
-		b.at[s.number] = k.w.now
+		b[s.number] = k.w.now
 		for _, c := range k.w.clients {
 			if o, _ := c.attemptOf(owner); o != nil {
 				o.firm, o.joined = 0, k.w.now
@@ -66,7 +61,7 @@ func (k *checker) forced(s *server, name string) {
 // isForced reports whether a holder may not know yet that its key was removed from a node.
 func (k *checker) isForced(h *holder, on int) bool {
 	b := k.broken[h.owner]
-	return b != nil && b.at[on] >= h.asking && b.at[on] > 0
+	return b != nil && b[on] >= h.asking && b[on] > 0
 }
 
 // excused reports whether others may have the name of a holder, because Break has removed
@@ -80,7 +75,7 @@ func (k *checker) excused(h *holder) bool {
 	nodes, need := k.w.site(h.name)
 	lacking, forced := 0, false
 	for i, s := range nodes {
-		if !k.w.hasAll(s, h) || b.at[i] > 0 && s.copy > b.at[i] {
+		if !k.w.hasAll(s, h) || b[i] > 0 && s.copy > b[i] {
 			lacking++
 			forced = forced || k.isForced(h, i)
 		}

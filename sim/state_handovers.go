@@ -16,7 +16,7 @@ func (k *checker) handsOver(s *server, h handover, token node.Token, waiter stri
 		k.judge.handsOver(s, h.name, h.owner, waiter)
 	}
 	if k.gone[h.owner] != nil {
-		k.comesTwice(h.owner)
+		k.again[h.owner] = true
 	}
 	if node.WaiterMode(waiter) == node.Write {
 		k.w.sometimes(WriterHanded)

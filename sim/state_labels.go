@@ -40,16 +40,13 @@ func isLabel(cmd *node.Command) bool { return isText(cmd.Claims[0].Name) }
 
 func newLabels(p *faults.Plan) labels {
 	several := slices.ContainsFunc(p.Events, func(e faults.Event) bool { return strings.Contains(e.Name, ",") })
-	return labels{once: p.Work.Several+p.Work.Joint == 0 && !several}
+	return labels{kept: make(map[string]*keptLabel), once: p.Work.Several+p.Work.Joint == 0 && !several}
 }
 
 // writes is called for each command about a label.
 func (x *labels) writes(c *Client, cmd *node.Command) {
 	if cmd.Kind == node.Inspect {
 		return
-	}
-	if x.kept == nil {
-		x.kept = make(map[string]*keptLabel)
 	}
 	l := x.kept[cmd.Claims[0].Name]
 	if l == nil {

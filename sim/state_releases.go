@@ -47,12 +47,7 @@ type pastClaims struct {
 	missing string // the owner that was looked for in vain last
 }
 
-func (k *checker) past(c *Client) *pastClaims {
-	if k.ended == nil {
-		k.ended = make([]pastClaims, len(k.w.clients))
-	}
-	return &k.ended[c.number]
-}
+func (k *checker) past(c *Client) *pastClaims { return &k.ended[c.number] }
 
 // released returns the claim of an owner if c has released it lately, or nil.
 func (k *checker) released(c *Client, owner string) *givenUp {
@@ -174,9 +169,6 @@ func (k *checker) goes(g *givenUp) {
 		clear(k.gone)
 		k.goneNames = k.goneNames[:0]
 	}
-	if k.gone == nil {
-		k.gone, k.scans = make(map[string]*goneClaim), 1 // none has found anything yet
-	}
 	k.gone[g.owner] = &goneClaim{c: g.c, begun: g.begun, at: g.at}
 	for _, name := range g.names {
 		if !slices.Contains(k.goneNames, name) {
@@ -217,13 +209,4 @@ func (g *goneClaim) repeats(l *link, since int64) bool {
 	timeout := int64(l.w.p.Lock.Timeout)
 	under := g.sent[l.n.number] + timeout + timeout/16 + int64(time.Millisecond)
 	return g.c.far == nil && g.at < l.recovered && under < l.recovered && l.recovered <= since+int64(l.w.quick())
-}
-
-// comesTwice notes that a doubled command has created an owner's claim. The node has refused the first,
-// or the claim is released, so nobody need release it there.
-func (k *checker) comesTwice(owner string) {
-	if k.again == nil {
-		k.again = make(map[string]bool)
-	}
-	k.again[owner] = true
 }
