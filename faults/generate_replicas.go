@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"math/bits"
 	"slices"
 	"time"
 )
@@ -24,7 +23,7 @@ func (g *generator) replicas(p *Plan) {
 			e.Mode = Empty
 		}
 		if e.Verb == Skew && e.Procs.Nodes != 0 { // a copied key ends at a time of day, too late perhaps
-			e.Procs.Nodes = p.Members(bits.TrailingZeros64(uint64(e.Procs.Nodes)))
+			e.Procs.Nodes = p.Members(e.Procs.Nodes.First())
 		}
 	}
 	if g.half() { // everybody wants one name, and keeps it

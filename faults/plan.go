@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -342,6 +343,12 @@ func Of(numbers ...int) (s Set) {
 
 // Has reports whether i is in the set.
 func (s Set) Has(i int) bool { return s>>i&1 == 1 }
+
+// Len is how many are in the set.
+func (s Set) Len() int { return bits.OnesCount64(uint64(s)) }
+
+// First is the lowest number in the set.
+func (s Set) First() int { return bits.TrailingZeros64(uint64(s)) }
 
 // A Verb is what an event does.
 type Verb string

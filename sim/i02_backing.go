@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math/bits"
 	"slices"
 	"time"
 
@@ -120,7 +119,7 @@ func (k *checker) handedOverByEnough(c *Client, a *attempt, name string, token n
 			by |= faults.Of(s.host)
 		}
 	}
-	if n := bits.OnesCount64(uint64(by)); n < need {
+	if n := by.Len(); n < need {
 		k.w.fail("I2", "%s was handed %q by %d servers that may vote", c.name, name, n)
 	}
 	for _, s := range nodes {
@@ -131,7 +130,7 @@ func (k *checker) handedOverByEnough(c *Client, a *attempt, name string, token n
 // resumedByEnough checks that a quorum of nodes that may vote has confirmed a resumed lease.
 func (k *checker) resumedByEnough(c *Client, b *detachedLease) {
 	_, need := k.w.site(b.h.name)
-	if n := bits.OnesCount64(uint64(b.kept &^ b.lacks & b.votes)); n < need && k.w.broken == "" && len(c.listed) == len(c.links) {
+	if n := (b.kept &^ b.lacks & b.votes).Len(); n < need && k.w.broken == "" && len(c.listed) == len(c.links) {
 		k.w.fail("I2", "%s has resumed %q with %d nodes that may vote", c.name, b.h.name, n)
 	}
 }

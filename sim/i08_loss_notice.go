@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -135,7 +134,7 @@ func (k *checker) lacks(h *holder, on int, m *message) {
 	}
 	h.gone |= faults.Of(on)
 	nodes, _ := w.site(h.name)
-	if bits.OnesCount64(uint64(h.gone)) != len(nodes)/2+1 || len(h.c.listed) < len(h.c.links) {
+	if h.gone.Len() != len(nodes)/2+1 || len(h.c.listed) < len(h.c.links) {
 		return
 	}
 	c, stops := h.c, h.c.stops

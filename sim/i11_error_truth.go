@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -88,7 +87,7 @@ func (k *checker) confirmed(c *Client, e *quorum.Event) {
 	if k.kept[e.Owner] {
 		return // its minimum hold may have ended while nodes confirmed that they keep the name
 	}
-	n := bits.OnesCount64(uint64(g.gone))
+	n := g.gone.Len()
 	_, need := k.w.site(g.name)
 	told := ""
 	switch {
@@ -143,7 +142,7 @@ func (k *checker) closedTruly(h *holder) {
 	if len(h.c.listed) < len(h.c.links) {
 		need = len(h.c.listed)/2 + 1
 	}
-	if bits.OnesCount64(uint64(g.gone)) < need {
+	if g.gone.Len() < need {
 		k.w.fail("I11", "%s: Close reports that all leases are released; %q is not", h.c.name, h.name)
 	}
 }
@@ -177,7 +176,7 @@ func (c *Client) hearsOfClose(ctx context.Context, q *request, from start, err e
 func (k *checker) forcedTruly(f *forcing, removed bool, err error, awake bool) {
 	c := f.c
 	told, majority := "", len(c.listed)/2+1
-	n := bits.OnesCount64(uint64(f.confirmed))
+	n := f.confirmed.Len()
 	switch {
 	case c.ctx.Err() != nil || errors.Is(err, quorum.ErrClosed):
 	case err == nil && n < majority:
@@ -228,12 +227,12 @@ func (k *checker) resumeFails(c *Client, b *detachedLease, passed time.Duration,
 	case len(c.listed) < len(c.links) || c.ctx.Err() != nil || errors.Is(err, quorum.ErrClosed):
 	case errors.Is(err, quorum.ErrNotHeld):
 		w.sometimes(ResumedTooLate)
-		if missing := bits.OnesCount64(uint64(b.lacks)); !over && missing <= len(nodes)-need {
+		if missing := b.lacks.Len(); !over && missing <= len(nodes)-need {
 			told = fmt.Sprintf("is gone; %d nodes lack it", missing)
 		}
 	case !errors.Is(err, quorum.ErrNoQuorum):
 		told = "fails"
-	case bits.OnesCount64(uint64(b.kept&^b.lacks&steady)) >= need && c.stops == from.stops && !over:
+	case (b.kept&^b.lacks&steady).Len() >= need && c.stops == from.stops && !over:
 		told = "has no quorum; it has one"
 	}
 	if told != "" {

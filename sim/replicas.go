@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 	"strconv"
 	"time"
@@ -62,7 +61,7 @@ func (q *question) answer() string {
 	if !q.primary {
 		return "the server is a replica"
 	}
-	return fmt.Sprintf("%d of %d replicas that are connected have it", bits.OnesCount64(uint64(q.have)), bits.OnesCount64(uint64(q.listed)))
+	return fmt.Sprintf("%d of %d replicas that are connected have it", q.have.Len(), q.listed.Len())
 }
 
 // A session is a replica's connection as CLIENT LIST has it: it does not say whose it is.
@@ -78,7 +77,7 @@ func (w *world) replicate() {
 	}
 	for _, s := range w.nodes {
 		of := w.p.Members(s.number)
-		first := w.nodes[bits.TrailingZeros64(uint64(of))]
+		first := w.nodes[of.First()]
 		s.replid = s.name + "/0"
 		for _, o := range w.nodes {
 			if of.Has(o.number) {
@@ -265,7 +264,7 @@ func (s *server) answersWhatItCan() {
 		m := s.questions[i]
 		have, listed := s.having(m.question.offset)
 		want := m.question.site.wants(listed)
-		if have, listed := bits.OnesCount64(uint64(have)), bits.OnesCount64(uint64(listed)); have < want && listed >= want {
+		if have.Len() < want && listed.Len() >= want {
 			i++
 			continue
 		}

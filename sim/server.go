@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math/bits"
 	"slices"
 	"strconv"
 	"time"
@@ -215,7 +214,7 @@ func (s *server) execute(m *message) {
 // server, and they share its life.
 func (w *world) hosts() {
 	for i, s := range w.nodes {
-		s.host = bits.TrailingZeros64(uint64(w.p.Server(i)))
+		s.host = w.p.Server(i).First()
 	}
 	for _, s := range w.nodes {
 		w.nodes[s.host].shared = w.nodes[s.host].shared || s.host != s.number
@@ -354,7 +353,7 @@ func (s *server) restart() {
 // scripts and the life that it reports stay.
 func (s *server) demote(e *faults.Event) {
 	if s.members != nil {
-		s.follow(s.w.nodes[bits.TrailingZeros64(uint64(e.Source))])
+		s.follow(s.w.nodes[e.Source.First()])
 		return
 	}
 	s.mem.Refuse(s.refusal())
@@ -366,7 +365,7 @@ func (s *server) demote(e *faults.Event) {
 	case faults.Empty:
 		s.mem.Load(nil)
 	default:
-		of := s.w.nodes[bits.TrailingZeros64(uint64(e.Source))]
+		of := s.w.nodes[e.Source.First()]
 		if of.Down {
 			return
 		}

@@ -3,7 +3,6 @@ package sim
 import (
 	"errors"
 	"fmt"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -108,7 +107,7 @@ func (s *site) need() int { return (s.replicas + 1) / 2 }
 // wants is for how many replicas a question waits.
 func (s *site) wants(listed faults.Set) int {
 	if s.c.plain != nil {
-		return bits.OnesCount64(uint64(listed))
+		return listed.Len()
 	}
 	return s.need()
 }
@@ -170,11 +169,11 @@ func (s *site) verdict(q *question, l *link) (*node.Life, error) {
 		}
 		return l.lives.Life(), nil
 	}
-	have := bits.OnesCount64(uint64(q.have))
+	have := q.have.Len()
 	switch {
 	case !q.primary || q.replid != l.replid:
 		return nil, errDeposed
-	case bits.OnesCount64(uint64(q.listed)) > s.replicas:
+	case q.listed.Len() > s.replicas:
 		return nil, errMany
 	case have < s.need():
 		return nil, s.short(have, s.need())

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"math/bits"
 	"slices"
 	"time"
 
@@ -313,7 +312,7 @@ func (k *checker) resumes(h *holder, on int, sent int64) {
 		return
 	}
 	h.resumed |= faults.Of(on)
-	if _, need := k.w.site(h.name); bits.OnesCount64(uint64(h.resumed)) >= need {
+	if _, need := k.w.site(h.name); h.resumed.Len() >= need {
 		h.until = max(h.until, k.mayPromise(h))
 		k.planAudit(h)
 	}

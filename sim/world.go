@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"math/bits"
 	"slices"
 	"strconv"
 	"sync"
@@ -589,7 +588,7 @@ func (c *Client) strike(e *faults.Event, end bool) {
 	case faults.Pause, faults.Suspend:
 		c.pauses(e, end)
 	case faults.Lead:
-		c.leads(w.nodes[bits.TrailingZeros64(uint64(e.Source))])
+		c.leads(w.nodes[e.Source.First()])
 	case faults.Skew:
 		c.ahead = e.Offset
 		w.checkDays()
