@@ -9,11 +9,10 @@ import (
 
 // An argument is one word of an event after its target.
 type argument struct {
+	want     string
+	of       func(*Event) field
 	optional bool
 	fits     func(string) bool // whether a word can be this one, or else the next; nil if it must be
-	want     string
-	set      func(*Event, string) error
-	get      func(*Event) string // "" if it is left out
 }
 
 var arguments = map[Verb][]argument{
@@ -44,43 +43,24 @@ var arguments = map[Verb][]argument{
 }
 
 var (
-	rangeArg = argument{want: "a time, or a range of times",
-		set: func(e *Event, s string) (err error) { e.Range, err = parseRange(s); return err },
-		get: func(e *Event) string { return e.Range.String() }}
-	lateArg = argument{optional: true, want: "how much later it arrives",
-		set: rangeArg.set,
-		get: func(e *Event) string {
-			if e.Range == (Range{}) {
-				return ""
-			}
-			return e.Range.String()
-		}}
-	nodesArg = argument{want: "nodes",
-		set: func(e *Event, s string) (err error) { e.Procs.Nodes, err = parseSet('n', s); return err },
-		get: func(e *Event) string { return e.Procs.Nodes.text('n') }}
-	othersArg = argument{want: "the servers at the other end",
-		set: func(e *Event, s string) (err error) { e.Source, err = parseSet('n', s); return err },
-		get: func(e *Event) string { return e.Source.text('n') }}
-	serverArg = argument{want: "the server that they are led to", set: othersArg.set, get: othersArg.get}
-	ratioArg  = argument{want: "a percentage",
-		set: func(e *Event, s string) (err error) { e.Ratio, err = parseRatio(s); return err },
-		get: func(e *Event) string { return e.Ratio.String() }}
-	offsetArg = argument{want: "a time",
-		set: func(e *Event, s string) (err error) { e.Offset, err = parseDuration(s); return err },
-		get: func(e *Event) string { return formatDuration(e.Offset) }}
-	everyArg = argument{want: "a period",
-		set: func(e *Event, s string) (err error) { e.Every, err = parseDuration(s); return err },
-		get: func(e *Event) string { return formatDuration(e.Every) }}
-	modeArg = argument{want: "durable, second, empty or replica",
-		set: func(e *Event, s string) error {
-			if e.Mode = Mode(s); e.Mode != Durable && e.Mode != Second && e.Mode != Empty && e.Mode != Replica {
-				return fmt.Errorf("want durable, second, empty or replica, have %q", s)
-			}
-			return nil
-		},
-		get: func(e *Event) string { return string(e.Mode) }}
-	dataArg = argument{want: "durable, second, empty or a node",
-		set: func(e *Event, s string) (err error) {
+	rangeArg  = argument{want: "a time, or a range of times", of: func(e *Event) field { return ranged("", &e.Range) }}
+	ratioArg  = argument{want: "a percentage", of: func(e *Event) field { return ratio("", &e.Ratio) }}
+	offsetArg = argument{want: "a time", of: func(e *Event) field { return duration("", &e.Offset) }}
+	everyArg  = argument{want: "a period", of: func(e *Event) field { return duration("", &e.Every) }}
+	nodesArg  = argument{want: "nodes", of: func(e *Event) field { return nodeSet(&e.Procs.Nodes) }}
+	othersArg = argument{want: "the servers at the other end", of: func(e *Event) field { return nodeSet(&e.Source) }}
+	serverArg = argument{want: "the server that they are led to", of: othersArg.of}
+	modeArg   = argument{want: "durable, second, empty or replica", of: func(e *Event) field { return word("", &e.Mode, Durable, Second, Empty, Replica) }}
+	lackArg   = argument{want: "disk or memory", of: func(e *Event) field { return word("", &e.Mode, Disk, Memory) }}
+	asArg     = argument{optional: true, of: func(e *Event) field { return word("", &e.As, ToRead, ToWrite, Fairly) }}
+	kindArg   = argument{optional: true, fits: func(s string) bool { _, err := strconv.Atoi(s); return err != nil },
+		of: func(e *Event) field { return word("", &e.Kind, "acquire", "release", "extend") }}
+	lateArg = argument{optional: true, of: func(e *Event) field { return unless(e.Range == Range{}, ranged("", &e.Range)) }}
+	nameArg = argument{want: "the name of a lock", of: func(e *Event) field {
+		return field{"", func(s string) error { e.Name = s; return nil }, func() string { return e.Name }}
+	}}
+	dataArg = argument{want: "durable, second, empty or a node", of: func(e *Event) field {
+		return field{"", func(s string) (err error) {
 			switch e.Mode = Mode(s); e.Mode {
 			case Durable, Second, Empty:
 				return nil
@@ -90,57 +70,23 @@ var (
 			}
 			e.Source, err = parseSet('n', s)
 			return err
-		},
-		get: func(e *Event) string {
+		}, func() string {
 			if e.Source != 0 {
 				return e.Source.text('n')
 			}
 			return string(e.Mode)
 		}}
-	lackArg = argument{want: "disk or memory",
-		set: func(e *Event, s string) error {
-			if e.Mode = Mode(s); e.Mode != Disk && e.Mode != Memory {
-				return fmt.Errorf("want disk or memory, have %q", s)
-			}
-			return nil
-		},
-		get: func(e *Event) string { return string(e.Mode) }}
-	kindArg = argument{optional: true, want: "acquire, release or extend", fits: func(s string) bool { _, err := strconv.Atoi(s); return err != nil },
-		set: func(e *Event, s string) error {
-			if e.Kind = s; s != "acquire" && s != "release" && s != "extend" {
-				return fmt.Errorf("want acquire, release or extend, have %q", s)
-			}
-			return nil
-		},
-		get: func(e *Event) string { return e.Kind }}
-	countArg = argument{optional: true, want: "how many",
-		set: func(e *Event, s string) error {
-			n, err := strconv.Atoi(s)
-			if err != nil || n < 1 {
+	}}
+	countArg = argument{optional: true, of: func(e *Event) field {
+		return unless(e.Count == 0, field{"", func(s string) (err error) {
+			if e.Count, err = strconv.Atoi(s); err != nil || e.Count < 1 {
 				return fmt.Errorf("want how many, have %q", s)
 			}
-			e.Count = n
 			return nil
-		},
-		get: func(e *Event) string {
-			if e.Count == 0 {
-				return ""
-			}
-			return strconv.Itoa(e.Count)
-		}}
-	nameArg = argument{want: "the name of a lock",
-		set: func(e *Event, s string) error { e.Name = s; return nil },
-		get: func(e *Event) string { return e.Name }}
-	asArg = argument{optional: true, want: "read, write or fair",
-		set: func(e *Event, s string) error {
-			if e.As = As(s); e.As != ToRead && e.As != ToWrite && e.As != Fairly {
-				return fmt.Errorf("want read, write or fair, have %q", s)
-			}
-			return nil
-		},
-		get: func(e *Event) string { return string(e.As) }}
-	leaseArg = argument{optional: true, want: "lease=1s or fixed=1s", fits: func(s string) bool { return strings.Contains(s, "=") },
-		set: func(e *Event, s string) (err error) {
+		}, func() string { return strconv.Itoa(e.Count) }})
+	}}
+	leaseArg = argument{optional: true, fits: func(s string) bool { return strings.Contains(s, "=") }, of: func(e *Event) field {
+		return unless(e.Lease == 0, field{"", func(s string) (err error) {
 			key, value, _ := strings.Cut(s, "=")
 			if key != "lease" && key != "fixed" {
 				return fmt.Errorf("want lease=1s or fixed=1s, have %q", s)
@@ -151,17 +97,18 @@ var (
 				err = fmt.Errorf("want a lease of more than 0, have %q", s)
 			}
 			return err
-		},
-		get: func(e *Event) string {
-			switch {
-			case e.Lease == 0:
-				return ""
-			case e.Fixed:
+		}, func() string {
+			if e.Fixed {
 				return "fixed=" + formatDuration(e.Lease)
 			}
 			return "lease=" + formatDuration(e.Lease)
-		}}
+		}})
+	}}
 )
+
+func nodeSet(to *Set) field {
+	return field{"", func(s string) (err error) { *to, err = parseSet('n', s); return err }, func() string { return to.text('n') }}
+}
 
 // parseEvent reads what comes after "at": TIME VERB TARGET ARGUMENTS [for TIME].
 func parseEvent(words []string) (e Event, err error) {
@@ -214,7 +161,7 @@ func parseEvent(words []string) (e Event, err error) {
 		if a.fits != nil && !a.fits(words[0]) {
 			continue
 		}
-		if err := a.set(&e, words[0]); err != nil {
+		if err := a.of(&e).set(words[0]); err != nil {
 			return e, fmt.Errorf("%s: %w", e.Verb, err)
 		}
 		words = words[1:]
@@ -238,7 +185,7 @@ func (e Event) Words() string {
 		words = append(words, e.Links.String())
 	}
 	for _, a := range arguments[e.Verb] {
-		if s := a.get(&e); s != "" {
+		if s := a.of(&e).get(); s != "" {
 			words = append(words, s)
 		}
 	}

@@ -12,33 +12,43 @@ import (
 // Parse reads a plan. Settings that are left out are as in [New]. An error names the
 // line, what was wanted, and what was there.
 func Parse(text string) (*Plan, error) {
+	p, line, err := parse(text)
+	switch {
+	case err == nil:
+		return p, nil
+	case line > 0:
+		return p, fmt.Errorf("plan, line %d: %w", line, err)
+	}
+	return p, fmt.Errorf("plan: %w", err)
+}
+
+// parse reads a plan. Of an error it returns the line, or 0 if that is about no line.
+func parse(text string) (p *Plan, line int, err error) {
 	r := reader{p: New(5, 3), told: make(map[string]int)}
-	p := r.p
+	p = r.p
 	p.Lock.MaxLease = 0 // until it is known whether the plan tells
 	headed := false
 	for line := range strings.Lines(text) {
 		r.line++
 		line, _, _ = strings.Cut(line, "#")
 		words := strings.Fields(line)
-		if len(words) == 0 {
-			continue
-		}
-		if !headed {
-			if len(words) != 3 || words[0] != "redquorum" || words[1] != "plan" {
-				return nil, fmt.Errorf("plan, line %d: want \"redquorum plan %d\", have %q", r.line, Format, strings.TrimSpace(line))
-			}
-			if words[2] != strconv.Itoa(Format) {
-				return nil, fmt.Errorf("plan, line %d: this program reads format %d, not %s", r.line, Format, words[2])
-			}
+		switch {
+		case len(words) == 0:
+		case headed:
+			err = r.read(words)
+		case len(words) != 3 || words[0] != "redquorum" || words[1] != "plan":
+			err = fmt.Errorf("want \"redquorum plan %d\", have %q", Format, strings.TrimSpace(line))
+		case words[2] != strconv.Itoa(Format):
+			err = fmt.Errorf("this program reads format %d, not %s", Format, words[2])
+		default:
 			headed = true
-			continue
 		}
-		if err := r.read(words); err != nil {
-			return nil, fmt.Errorf("plan, line %d: %w", r.line, err)
+		if err != nil {
+			return nil, r.line, err
 		}
 	}
 	if !headed {
-		return nil, fmt.Errorf("plan: it is empty; the first line must be \"redquorum plan %d\"", Format)
+		return nil, 0, fmt.Errorf("it is empty; the first line must be \"redquorum plan %d\"", Format)
 	}
 	if p.Lock.MaxLease == 0 {
 		p.Lock.MaxLease = max(New(5, 3).Lock.MaxLease, p.Lock.Lease)
@@ -48,9 +58,9 @@ func Parse(text string) (*Plan, error) {
 		p.Events = append(p.Events, e.Event)
 	}
 	if wrong := p.check(); wrong != nil {
-		return p, fmt.Errorf("plan%s: %w", r.where(wrong), wrong.err)
+		return p, r.where(wrong), wrong.err
 	}
-	return p, nil
+	return p, 0, nil
 }
 
 // A reader is a plan that is being read.
@@ -67,19 +77,15 @@ type read struct {
 	line int
 }
 
-// where names the line of what is wrong, if it is one.
-func (r *reader) where(w *wrong) string {
-	line := 0
+// where returns the line of what is wrong, or 0.
+func (r *reader) where(w *wrong) (line int) {
 	for _, setting := range w.settings {
 		line = max(line, r.told[setting])
 	}
 	if w.settings == nil {
 		line = r.events[w.event].line
 	}
-	if line == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", line %d", line)
+	return line
 }
 
 // tell notes that a setting is on this line.
@@ -177,13 +183,7 @@ func (p *Plan) blocks() []block {
 	l, w := &p.Lock, &p.Work
 	return []block{
 		{"lock", []field{
-			{"client", func(s string) error {
-				if l.Client = Client(s); l.Client != Redquorum && l.Client != Plain {
-					return fmt.Errorf("want %s or %s, have %q", Redquorum, Plain, s)
-				}
-				return nil
-			}, func() string { return string(l.Client) }},
-			duration("lease", &l.Lease), duration("maxlease", &l.MaxLease), duration("timeout", &l.Timeout),
+			word("client", &l.Client, Redquorum, Plain), duration("lease", &l.Lease), duration("maxlease", &l.MaxLease), duration("timeout", &l.Timeout),
 			duration("poll", &l.Poll), duration("grace", &l.Grace), ratio("drift", &l.Drift),
 			onOff("guard", &l.Guard), onOff("renew", &l.Renew), duration("maxhold", &l.MaxHold), unless(l.MaxDown == 0, duration("maxdown", &l.MaxDown)), onOff("fence", &l.Fence),
 			unless(l.Need == 0, number("need", &l.Need)), unless(l.Replicas == 0, number("replicas", &l.Replicas)),
@@ -196,14 +196,14 @@ func (p *Plan) blocks() []block {
 		}},
 		{"work", []field{
 			number("names", &w.Names), number("tasks", &w.Tasks), ranged("hold", &w.Hold), share("expiring", &w.Expiring), share("late", &w.Late), ranged("think", &w.Think), unless(w.Step == 0, duration("step", &w.Step)),
-			share("try", &w.Try), share("fixed", &w.Fixed), share("long", &w.Long), unless(w.Short == 0, share("short", &w.Short)), share("extend", &w.Extend),
+			share("try", &w.Try), share("fixed", &w.Fixed), share("long", &w.Long), rare("short", &w.Short), share("extend", &w.Extend),
 			share("cancel", &w.Cancel), share("nest", &w.Nest), share("close", &w.Close), share("drop", &w.Drop),
-			unless(w.Hand == 0, share("hand", &w.Hand)), unless(w.Break == 0, share("break", &w.Break)),
-			unless(w.Inspect == 0, share("inspect", &w.Inspect)), unless(w.Bound == 0, share("bound", &w.Bound)), unless(w.MinHold == 0, share("minhold", &w.MinHold)), unless(w.Label == 0, share("label", &w.Label)),
-			unless(w.Read == 0, share("read", &w.Read)), unless(w.Write == 0, share("write", &w.Write)),
-			unless(w.Down == 0, share("down", &w.Down)), unless(w.Fair == 0, share("fair", &w.Fair)),
-			unless(w.Several == 0, share("several", &w.Several)), unless(w.Joint == 0, share("joint", &w.Joint)),
-			unless(w.Chain == 0, share("chain", &w.Chain)),
+			rare("hand", &w.Hand), rare("break", &w.Break),
+			rare("inspect", &w.Inspect), rare("bound", &w.Bound), rare("minhold", &w.MinHold), rare("label", &w.Label),
+			rare("read", &w.Read), rare("write", &w.Write),
+			rare("down", &w.Down), rare("fair", &w.Fair),
+			rare("several", &w.Several), rare("joint", &w.Joint),
+			rare("chain", &w.Chain),
 		}},
 		{"network", []field{ranged("delay", &p.Network.Delay)}},
 		{"assume", []field{ratio("drift", &p.Assume.Drift)}},
@@ -229,19 +229,27 @@ func number(key string, n *int) field {
 	}, func() string { return strconv.Itoa(*n) }}
 }
 
-func onOff(key string, b *bool) field {
+// word is one of those that are known.
+func word[T ~string](key string, to *T, known ...T) field {
 	return field{key, func(s string) error {
-		if s != "on" && s != "off" {
-			return fmt.Errorf("want on or off, have %q", s)
+		if *to = T(s); slices.Contains(known, *to) {
+			return nil
 		}
-		*b = s == "on"
-		return nil
-	}, func() string {
-		if *b {
-			return "on"
+		want := string(known[0])
+		for _, w := range known[1 : len(known)-1] {
+			want += ", " + string(w)
 		}
-		return "off"
-	}}
+		return fmt.Errorf("want %s or %s, have %q", want, known[len(known)-1], s)
+	}, func() string { return string(*to) }}
+}
+
+func onOff(key string, on *bool) field {
+	text := "off"
+	if *on {
+		text = "on"
+	}
+	f := word(key, &text, "on", "off")
+	return field{key, func(s string) error { err := f.set(s); *on = s == "on"; return err }, f.get}
 }
 
 func duration(key string, d *time.Duration) field {
@@ -265,6 +273,9 @@ func share(key string, r *Ratio) field {
 		return err
 	}, r.String}
 }
+
+// rare is a share that is left out if it is 0.
+func rare(key string, r *Ratio) field { return unless(*r == 0, share(key, r)) }
 
 // formatDuration writes d as time.Duration does, without the zero units at the end.
 func formatDuration(d time.Duration) string {
