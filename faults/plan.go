@@ -66,55 +66,37 @@ const (
 // makes it is textbook Redlock in all else.
 type Mistake string
 
-const (
-	Absolute    Mistake = "absolute"
-	BareHash    Mistake = "barehash"
-	Connected   Mistake = "connected"
-	CountedLate Mistake = "countedlate"
-	Counters    Mistake = "counters"
-	DeadContext Mistake = "deadcontext"
-	Delete      Mistake = "delete"
-	Forgetful   Mistake = "forgetful"
-	Half        Mistake = "half"
-	KeptEnd     Mistake = "keptend"
-	LastEnd     Mistake = "lastend"
-	Minority    Mistake = "minority"
-	Notices     Mistake = "notices"
-	Patient     Mistake = "patient"
-	Recreate    Mistake = "recreate"
-	Revive      Mistake = "revive"
-	RoundDown   Mistake = "rounddown"
-	ShortGuard  Mistake = "shortguard"
-	Steady      Mistake = "steady"
-	TimeOfDay   Mistake = "timeofday"
-	Untagged    Mistake = "untagged"
-	Watchdog    Mistake = "watchdog"
+var (
+	Absolute    = mistake("absolute", "the end of a key is sent as a time of day, by the client's clock")
+	BareHash    = mistake("barehash", "a script is sent as its hash alone, and where it is unknown, that counts as: not the owner")
+	Connected   = mistake("connected", "of the replicas that are connected one is enough, and none if none is")
+	CountedLate = mistake("countedlate", "validity is counted from the answers, not from before the commands")
+	Counters    = mistake("counters", "a token is the highest count of those nodes that granted")
+	DeadContext = mistake("deadcontext", "a release needs the caller's context")
+	Delete      = mistake("delete", "a release does not look at the owner")
+	Forgetful   = mistake("forgetful", "each attempt has an owner of its own, and is released once, whatever comes of it")
+	Half        = mistake("half", "half of the nodes are enough")
+	KeptEnd     = mistake("keptend", "an extension that is shorter leaves the client its later end")
+	LastEnd     = mistake("lastend", "several locks are taken for valid as long as the last of them")
+	Minority    = mistake("minority", "one node is enough to extend")
+	Notices     = mistake("notices", "a waiter is woken by notices of releases, and by nothing else")
+	Patient     = mistake("patient", "every node is waited for, for as long as the lease lasts")
+	Recreate    = mistake("recreate", "an extension creates the key where it is gone")
+	Revive      = mistake("revive", "an extension counts also after the end")
+	RoundDown   = mistake("rounddown", "lengths are rounded down, and nothing is allowed for that")
+	ShortGuard  = mistake("shortguard", "a node that restarted is ignored for the usual lease, however long the longest is")
+	Steady      = mistake("steady", "the pause between attempts is always the same")
+	TimeOfDay   = mistake("timeofday", "validity is counted on the time of day")
+	Untagged    = mistake("untagged", "an answer counts for the round in which it comes, whichever it is of")
+	Watchdog    = mistake("watchdog", "a lock is renewed in the background, and valid until that ends, which it never does")
 )
 
 // Mistakes says what each of them is.
-var Mistakes = map[Mistake]string{
-	Absolute:    "the end of a key is sent as a time of day, by the client's clock",
-	BareHash:    "a script is sent as its hash alone, and where it is unknown, that counts as: not the owner",
-	Connected:   "of the replicas that are connected one is enough, and none if none is",
-	CountedLate: "validity is counted from the answers, not from before the commands",
-	Counters:    "a token is the highest count of those nodes that granted",
-	DeadContext: "a release needs the caller's context",
-	Delete:      "a release does not look at the owner",
-	Forgetful:   "each attempt has an owner of its own, and is released once, whatever comes of it",
-	Half:        "half of the nodes are enough",
-	LastEnd:     "several locks are taken for valid as long as the last of them",
-	KeptEnd:     "an extension that is shorter leaves the client its later end",
-	Minority:    "one node is enough to extend",
-	Notices:     "a waiter is woken by notices of releases, and by nothing else",
-	Patient:     "every node is waited for, for as long as the lease lasts",
-	Recreate:    "an extension creates the key where it is gone",
-	Revive:      "an extension counts also after the end",
-	RoundDown:   "lengths are rounded down, and nothing is allowed for that",
-	ShortGuard:  "a node that restarted is ignored for the usual lease, however long the longest is",
-	Steady:      "the pause between attempts is always the same",
-	TimeOfDay:   "validity is counted on the time of day",
-	Untagged:    "an answer counts for the round in which it comes, whichever it is of",
-	Watchdog:    "a lock is renewed in the background, and valid until that ends, which it never does",
+var Mistakes = make(map[Mistake]string)
+
+func mistake(name Mistake, what string) Mistake {
+	Mistakes[name] = what
+	return name
 }
 
 // Work is what a client does that has no steps of its own among the events:
