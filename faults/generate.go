@@ -245,7 +245,10 @@ type class struct {
 	draw    func(g *generator, p *Plan) []Event
 }
 
-func one(draw func(g *generator, p *Plan, e *Event)) func(*generator, *Plan) []Event {
+// A drawing draws what is special about an event.
+type drawing func(g *generator, p *Plan, e *Event)
+
+func one(draw drawing) func(*generator, *Plan) []Event {
 	return func(g *generator, p *Plan) []Event {
 		e := Event{At: g.when(p)}
 		draw(g, p, &e)
@@ -253,46 +256,56 @@ func one(draw func(g *generator, p *Plan, e *Event)) func(*generator, *Plan) []E
 	}
 }
 
+// lasting draws a fault that ends by itself.
+func lasting(verb Verb, where drawing, rest ...drawing) func(*generator, *Plan) []Event {
+	return one(func(g *generator, p *Plan, e *Event) {
+		e.Verb = verb
+		where(g, p, e)
+		e.For = g.span(p)
+		for _, draw := range rest {
+			draw(g, p, e)
+		}
+	})
+}
+
+func someLinks(g *generator, p *Plan, e *Event) { e.Links = g.links(p) }
+func oneNode(g *generator, p *Plan, e *Event)   { e.Procs = g.node(p) }
+func someNodes(g *generator, p *Plan, e *Event) { e.Procs = g.nodes(p) }
+
+// ratioOf draws one of these percentages.
+func ratioOf(percents ...int64) drawing {
+	return func(g *generator, _ *Plan, e *Event) { e.Ratio = Percent(pick(g, percents...)) }
+}
+
 var classes = []class{
-	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Links, e.For = Cut, g.links(p), g.span(p) })},
-	{false, one(func(g *generator, p *Plan, e *Event) {
-		e.Verb, e.Links, e.For = Delay, g.links(p), g.span(p)
-		most := pick(g, 5*time.Millisecond, p.Lock.Timeout*2, p.Lock.Lease, 4*p.Lock.Lease)
-		e.Range = Range{0, most}
+	{false, lasting(Cut, someLinks)},
+	{false, lasting(Delay, someLinks, func(g *generator, p *Plan, e *Event) {
+		e.Range.Max = pick(g, 5*time.Millisecond, p.Lock.Timeout*2, p.Lock.Lease, 4*p.Lock.Lease)
 		if g.half() {
-			e.Range.Min = most
+			e.Range.Min = e.Range.Max
 		}
 	})},
-	{false, one(func(g *generator, p *Plan, e *Event) {
-		e.Verb, e.Links, e.For, e.Ratio = Loss, g.links(p), g.span(p), pick(g, Percent(5), Percent(30), Percent(80))
+	{false, lasting(Loss, someLinks, ratioOf(5, 30, 80))},
+	{false, lasting(Duplicate, someLinks, ratioOf(10, 50, 100), func(g *generator, p *Plan, e *Event) {
+		e.Range.Max = pick(g, time.Millisecond, 100*time.Millisecond, 2*p.Lock.Lease)
 	})},
-	{false, one(func(g *generator, p *Plan, e *Event) {
-		e.Verb, e.Links, e.For, e.Ratio = Duplicate, g.links(p), g.span(p), pick(g, Percent(10), Percent(50), Percent(100))
-		e.Range = Range{0, pick(g, time.Millisecond, 100*time.Millisecond, 2*p.Lock.Lease)}
-	})},
-	{false, one(func(g *generator, p *Plan, e *Event) {
-		e.Verb, e.Links, e.For, e.Ratio = Reorder, g.links(p), g.span(p), pick(g, Percent(10), Percent(50))
-	})},
-	{false, one(func(g *generator, p *Plan, e *Event) {
-		e.Verb, e.Links, e.For = Hold, g.links(p), g.span(p)
+	{false, lasting(Reorder, someLinks, ratioOf(10, 50))},
+	{false, lasting(Hold, someLinks, func(g *generator, p *Plan, e *Event) {
 		e.Kind = pick(g, "", "acquire", "acquire", "release", "extend")
 		e.Links.Way = pick(g, To, To, From)
 		if g.half() && e.Kind != "" {
 			e.Count = 1 + g.below(3)
 		}
 	})},
-	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Links, e.For = Deafen, g.links(p), g.span(p) })},
-	{false, one(func(g *generator, p *Plan, e *Event) {
-		e.Verb, e.Procs, e.For, e.Mode = Crash, g.node(p), g.span(p), pick(g, Durable, Second, Empty, Empty, Replica)
-	})},
+	{false, lasting(Deafen, someLinks)},
+	{false, lasting(Crash, oneNode, func(g *generator, p *Plan, e *Event) { e.Mode = pick(g, Durable, Second, Empty, Empty, Replica) })},
 	{false, rolling},
-	{false, one(func(g *generator, p *Plan, e *Event) {
-		e.Verb, e.Procs, e.For = Slow, g.node(p), g.span(p)
+	{false, lasting(Slow, oneNode, func(g *generator, p *Plan, e *Event) {
 		e.Range.Max = pick(g, time.Millisecond, p.Lock.Timeout/2, 2*p.Lock.Timeout)
 	})},
-	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Procs, e.For = Block, g.node(p), g.span(p) })},
+	{false, lasting(Block, oneNode)},
 	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Procs = ScriptFlush, g.node(p) })},
-	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Procs, e.For = Pause, g.node(p), g.span(p) })},
+	{false, lasting(Pause, oneNode)},
 	{false, one(func(g *generator, p *Plan, e *Event) {
 		e.Verb, e.Procs, e.For = pick(g, Pause, Pause, Suspend), g.client(p), g.span(p)
 	})},
@@ -317,9 +330,7 @@ var classes = []class{
 		e.Verb, e.Procs, e.Offset = Step, g.node(p), pick(g, -p.Lock.Lease, p.Lock.Lease/2, p.Lock.Lease, time.Hour)
 	})},
 	{true, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Procs = pick(g, Evict, Flush), g.node(p) })},
-	{true, one(func(g *generator, p *Plan, e *Event) {
-		e.Verb, e.Procs, e.For, e.Offset, e.Every = Strobe, g.node(p), g.span(p), p.Lock.Lease, 10*time.Millisecond
-	})},
+	{true, lasting(Strobe, oneNode, func(g *generator, p *Plan, e *Event) { e.Offset, e.Every = p.Lock.Lease, 10*time.Millisecond })},
 	{true, one(func(g *generator, p *Plan, e *Event) {
 		e.Verb, e.Procs, e.Ratio = Rate, g.node(p), pick(g, Percent(5), Percent(20), -Percent(20))
 	})},
@@ -328,24 +339,15 @@ var classes = []class{
 		e.Offset = p.Lock.Lease / 4
 	})},
 	{false, demotion},
-	{true, one(func(g *generator, p *Plan, e *Event) { // perhaps for so short that some do not see it
-		e.Verb, e.Procs, e.For = Demote, g.node(p), g.span(p)
-		g.copies(p, e)
-	})},
+	{true, lasting(Demote, oneNode, (*generator).copies)}, // perhaps for so short that some do not see it
 }
 
 // machineClasses are drawn from a stream of their own, so that a plan has all that it has without
 // them.
 var machineClasses = []class{
-	{false, one(func(g *generator, p *Plan, e *Event) {
-		e.Verb, e.Procs, e.For, e.Mode = Full, g.nodes(p), g.span(p), Disk
-	})},
-	{false, one(func(g *generator, p *Plan, e *Event) {
-		e.Verb, e.Procs, e.For, e.Mode = Full, g.nodes(p), g.span(p), Memory
-	})},
-	{false, one(func(g *generator, p *Plan, e *Event) {
-		e.Verb, e.Procs, e.For, e.Ratio = Starve, g.nodes(p), g.span(p), pick(g, Percent(5), Percent(5), Percent(20), Percent(50))
-	})},
+	{false, lasting(Full, someNodes, func(g *generator, p *Plan, e *Event) { e.Mode = Disk })},
+	{false, lasting(Full, someNodes, func(g *generator, p *Plan, e *Event) { e.Mode = Memory })},
+	{false, lasting(Starve, someNodes, ratioOf(5, 5, 20, 50))},
 	{false, vanished},
 	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Links = Reset, g.connections(p) })},
 }
