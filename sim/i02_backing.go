@@ -21,13 +21,8 @@ func (k *checker) backed(h *holder, moment string) {
 	}
 	for _, name := range h.names {
 		nodes, quorum := w.site(name)
-		have, need := 0, len(nodes)-quorum+1
-		for i, s := range nodes {
-			_, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
-			if holds || s.silent() || s.guarded() || k.isForced(h, i) {
-				have++
-			}
-		}
+		need := len(nodes) - quorum + 1
+		have := countNodes(nodes, func(s *server) bool { return s.has(h, name) || s.silent() || s.guarded() || k.isForced(h, s.number) })
 		switch {
 		case have < need:
 			w.fail("I2", "%s holds %q, but at its %s %d of %d nodes protected it; %d needed", h.c.name, name, moment, have, len(nodes), need)
@@ -48,14 +43,9 @@ func (k *checker) unopposed(h *holder, name, moment string) {
 				k.broken[o.owner] != nil || h.mode == node.Read && o.mode == node.Read {
 				continue
 			}
-			n := 0
-			for i, s := range nodes {
-				_, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
-				voted := o.votes.Has(i) && o.heard[i] == node.Granted
-				if !k.isForced(h, i) && (voted || !holds && !s.silent() && !s.guarded()) {
-					n++
-				}
-			}
+			n := countNodes(nodes, func(s *server) bool {
+				return !k.isForced(h, s.number) && (o.elects(s) || !s.has(h, name) && !s.silent() && !s.guarded())
+			})
 			if n >= quorum {
 				k.w.fail("I2", "%s holds %q, but at its %s %s has, or can get, the votes of %d nodes", h.c.name, name, moment, c.name, n)
 			}
@@ -78,17 +68,20 @@ func (k *checker) lasting(h *holder) {
 	remaining := h.until.Sub(h.c.Now())
 	for _, name := range h.names {
 		nodes, need := w.site(name)
-		have := 0
-		for i, s := range nodes {
+		have := countNodes(nodes, func(s *server) bool {
 			until, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
-			if s.silent() || s.guarded() || k.isForced(h, i) || holds && (until == model.Never || time.Duration(until-s.time())*time.Millisecond >= remaining) {
-				have++
-			}
-		}
+			return s.silent() || s.guarded() || k.isForced(h, s.number) ||
+				holds && (until == model.Never || time.Duration(until-s.time())*time.Millisecond >= remaining)
+		})
 		if have < need {
 			w.fail("I2", "%s may rely on %q for %v, and only %d nodes keep it for that time", h.c.name, name, remaining, have)
 		}
 	}
+}
+
+// elects reports whether a node that may vote has granted the attempt.
+func (a *attempt) elects(s *server) bool {
+	return a.votes.Has(s.number) && a.heard[s.number] == node.Granted
 }
 
 // elected checks that a quorum of nodes that may vote has granted an attempt.
@@ -97,14 +90,8 @@ func (k *checker) elected(c *Client, o *call, name string) {
 	if c.plain != nil || !w.p.Lock.Guard || w.broken != "" {
 		return
 	}
-	n := 0
 	nodes, need := w.site(o.names[0])
-	for i := range nodes {
-		if o.votes.Has(i) && o.heard[i] == node.Granted {
-			n++
-		}
-	}
-	if n < need {
+	if n := countNodes(nodes, o.elects); n < need {
 		w.fail("I2", "%s was granted %q by %d nodes that may vote", c.name, name, n)
 	}
 }

@@ -75,8 +75,7 @@ func (k *checker) swept(c *Client) {
 		}
 		for _, s := range w.nodes {
 			// A server that crashed may have got the key back.
-			_, holds := s.keepsAny(g.names, g.owner, g.mode)
-			if holds && s.born < g.at && !s.copied(g.begun) && g.sent[s.number] < 2 && !c.links[s.number].closed && !g.doubled.Has(s.number) {
+			if s.keepsAny(g.names, g.owner, g.mode) && s.born < g.at && !s.copied(g.begun) && g.sent[s.number] < 2 && !c.links[s.number].closed && !g.doubled.Has(s.number) {
 				w.fail("I6", "%s has released %q, which %s still has, and does not repeat the release", c.name, g.name, s.name)
 				return
 			}
@@ -97,7 +96,7 @@ func (k *checker) abandoned(c *Client, e *quorum.Event) {
 		if no(o.heard[i]) || s.copied(o.at) {
 			continue
 		}
-		if _, holds := s.keepsAny(o.names, e.Owner, o.mode); holds {
+		if s.keepsAny(o.names, e.Owner, o.mode) {
 			k.w.fail("I6", "%s failed to acquire %q, and does not release it on %s", c.name, e.Name, s.name)
 			return
 		}
@@ -124,7 +123,7 @@ func (k *checker) leaves(c *Client, since int64) {
 			if o.won || o.owner == "" || o.mode == node.Read || !w.votes(s) {
 				continue
 			}
-			if _, holds := s.keepsAny(o.names, o.owner, o.mode); holds {
+			if s.keepsAny(o.names, o.owner, o.mode) {
 				w.fail("I6", "%s has closed its Locker, and %s still has %q of it", c.name, s.name, o.names[0])
 				return
 			}

@@ -105,7 +105,7 @@ func (k *checker) reservesInTime(c *Client, o *call, wait *node.Wait) {
 		}
 		nodes, need := w.site(h.name)
 		for _, s := range nodes {
-			if _, there := s.keepsAny(h.names, h.owner, h.mode); there && !s.guarded() {
+			if s.keepsAny(h.names, h.owner, h.mode) && !s.guarded() {
 				need--
 			}
 		}

@@ -75,7 +75,7 @@ func (k *checker) excused(h *holder) bool {
 	nodes, need := k.w.site(h.name)
 	lacking, forced := 0, false
 	for i, s := range nodes {
-		if !k.w.hasAll(s, h) || b[i] > 0 && s.copy > b[i] {
+		if !s.hasAll(h) || b[i] > 0 && s.copy > b[i] {
 			lacking++
 			forced = forced || k.isForced(h, i)
 		}

@@ -26,38 +26,29 @@ func (s *server) inspect(now model.Time, name string, state *node.State) *node.S
 }
 
 // keepsAny reports whether a node has any of the names.
-func (s *server) keepsAny(names []string, owner string, mode node.Mode) (until model.Time, ok bool) {
-	for _, name := range names {
-		if until, ok := s.mem.Keeps(s.time(), name, owner, mode); ok {
-			return until, true
-		}
-	}
-	return 0, false
+func (s *server) keepsAny(names []string, owner string, mode node.Mode) bool {
+	return slices.ContainsFunc(names, func(name string) bool { _, ok := s.mem.Keeps(s.time(), name, owner, mode); return ok })
 }
 
-// having counts the nodes that have h's key.
-func (w *world) having(h *holder) (n int) {
-	for _, s := range w.nodes {
-		has := !s.guarded()
-		for _, name := range h.names {
-			_, ok := s.mem.Keeps(s.time(), name, h.owner, h.mode)
-			has = has && ok
-		}
-		if has {
+// countNodes is of how many nodes something is true.
+func countNodes(nodes []*server, is func(*server) bool) (n int) {
+	for _, s := range nodes {
+		if is(s) {
 			n++
 		}
 	}
 	return n
 }
 
+// has reports whether a node has a holder's key for a name.
+func (s *server) has(h *holder, name string) bool {
+	_, has := s.mem.Keeps(s.time(), name, h.owner, h.mode)
+	return has
+}
+
 // hasAll reports whether a node has all names of a holder.
-func (w *world) hasAll(s *server, h *holder) bool {
-	for _, name := range h.names {
-		if _, ok := s.mem.Keeps(s.time(), name, h.owner, h.mode); !ok {
-			return false
-		}
-	}
-	return true
+func (s *server) hasAll(h *holder) bool {
+	return !slices.ContainsFunc(h.names, func(name string) bool { return !s.has(h, name) })
 }
 
 // copied reports whether the server's data, as of a command that was sent at an instant, may come
