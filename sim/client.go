@@ -23,10 +23,8 @@ type Client struct {
 	number int
 	name   string
 
-	rate   timepiece
-	ahead  time.Duration // of its time of day
-	strobe time.Duration
-	slept  int64 // when it was suspended
+	clocks
+	slept int64 // when it was suspended
 
 	stopped int  // how many faults stop it
 	busy    bool // it computes
@@ -190,7 +188,7 @@ func (w *world) newClient(number int) *Client {
 	if number < len(w.clients) && w.clients[number] != nil {
 		old := w.clients[number]
 		before = old.links
-		c.rate, c.ahead, c.strobe = old.rate, old.ahead, old.strobe
+		c.clocks = old.clocks
 		c.random = old.random
 		for i := range c.workers {
 			c.workers[i].Random = old.workers[i].Random
@@ -364,7 +362,8 @@ func (c *Client) take(b backlog) {
 	case b.message != nil:
 		b.message.link.receive(b.message)
 	case b.notice != "":
-		b.link.noticed(b.notice)
+		c.w.sometimes(FreedByNotice)
+		b.link.notify(b.notice, node.Turn{})
 	case b.turn != nil:
 		b.turn.link.hear(b.turn)
 	case b.link != nil:

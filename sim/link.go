@@ -176,18 +176,19 @@ func (l *link) submit(cmd node.Command, plain textbook.Op, reply func(node.Reply
 		return
 	}
 	w.check.submitted(l, &cmd)
+	var fails error
 	switch {
 	case l.closed:
-		reply(node.Reply{Err: node.ErrClosed, Unsent: true})
-		return
+		fails = node.ErrClosed
 	case cmd.Deadline <= l.c.Now():
-		l.answers(&cmd, node.ErrTimeout)
-		reply(node.Reply{Err: node.ErrTimeout, Unsent: true})
-		return
+		fails = node.ErrTimeout
 	case l.refused:
 		w.sometimes(NodeDown)
-		l.answers(&cmd, node.ErrUnreachable)
-		reply(node.Reply{Err: node.ErrUnreachable, Unsent: true})
+		fails = node.ErrUnreachable
+	}
+	if fails != nil {
+		l.answers(&cmd, fails)
+		reply(node.Reply{Err: fails, Unsent: true})
 		return
 	}
 	m := w.message(l)
@@ -474,7 +475,7 @@ func (l *link) receive(m *message) {
 		}
 		l.connected(m)
 	case m.topic != "":
-		l.subscribed(m.topic)
+		l.notify(m.topic, node.Turn{})
 	case m.question != nil:
 		if m.conn == l.conn {
 			l.site.judge(m)
@@ -614,17 +615,6 @@ func (l *link) subscribe(names []string) {
 	}
 }
 
-// subscribed wakes the watchers of a topic when their subscription has begun.
-func (l *link) subscribed(topic string) {
-	l.notify(topic, node.Turn{})
-}
-
-// noticed wakes the watchers of a topic.
-func (l *link) noticed(topic string) {
-	l.w.sometimes(FreedByNotice)
-	l.notify(topic, node.Turn{})
-}
-
 // hear tells the client that it is a waiter's turn, or that a lock was handed over to a waiter.
 func (l *link) hear(t *turn) {
 	if t.Owner == "" {
@@ -636,6 +626,7 @@ func (l *link) hear(t *turn) {
 	l.notify(t.topic, t.Turn)
 }
 
+// notify wakes the watchers of a topic.
 func (l *link) notify(topic string, t node.Turn) {
 	for _, v := range l.watchers {
 		if v.topic == topic {

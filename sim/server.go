@@ -21,10 +21,7 @@ type server struct {
 	host   int  // the first node on the same server
 	shared bool // it is one of several
 
-	rate   timepiece
-	ahead  time.Duration // of its time of day
-	strobe time.Duration // and what a strobe adds
-
+	clocks
 	life    int // counts lives, from 1
 	runID   string
 	born    int64
@@ -66,15 +63,7 @@ type listener struct {
 // time is the server's time of day, in whole milliseconds as Redis has it.
 func (s *server) time() model.Time {
 	ns := s.rate.read(s.w.now) + int64(s.ahead+s.strobe)
-	return model.Time(epochMilli + floorDiv(ns, int64(time.Millisecond)))
-}
-
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
+	return model.Time((epochNano + ns) / int64(time.Millisecond))
 }
 
 // arrive takes a message from the network.

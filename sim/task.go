@@ -227,6 +227,27 @@ func (w *world) lookAtContexts() {
 	w.watching = kept
 }
 
+// The clocks of one process.
+type clocks struct {
+	rate   timepiece
+	ahead  time.Duration // of its time of day
+	strobe time.Duration // and what a strobe adds
+}
+
+// sets sets the time of day, or takes that back, and returns by how much it has jumped.
+func (c *clocks) sets(e *faults.Event, end bool) time.Duration {
+	before := c.ahead
+	switch {
+	case end:
+		c.ahead -= e.Offset
+	case e.Verb == faults.Skew:
+		c.ahead = e.Offset
+	default:
+		c.ahead += e.Offset
+	}
+	return c.ahead - before
+}
+
 // A timepiece is a clock that runs at a rate of its own.
 type timepiece struct {
 	base int64        // what it showed at since
@@ -235,13 +256,6 @@ type timepiece struct {
 }
 
 func (t *timepiece) read(now int64) int64 {
-	if t.rate == 0 {
-		return t.base + now - t.at
-	}
-	return t.skewed(now)
-}
-
-func (t *timepiece) skewed(now int64) int64 {
 	dt := now - t.at
 	return t.base + dt + mulRatio(dt, t.rate)
 }
@@ -279,6 +293,6 @@ func mulRatio(d int64, r faults.Ratio) int64 {
 
 // epoch is the time of day at the beginning of every run.
 var (
-	epoch      = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	epochMilli = epoch.UnixMilli()
+	epoch     = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	epochNano = epoch.UnixNano()
 )

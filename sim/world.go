@@ -378,8 +378,8 @@ func (w *world) strike(i int, end bool) {
 	case e.Procs.Nodes != 0:
 		w.strikeNodes(e, end)
 	default:
-		for i := range w.clients {
-			if c := w.clients[i]; e.Procs.Clients.Has(c.number) {
+		for _, c := range w.clients {
+			if e.Procs.Clients.Has(c.number) {
 				c.strike(e, end)
 			}
 		}
@@ -500,16 +500,7 @@ func (s *server) strikeClock(e *faults.Event, end bool) {
 	w := s.w
 	switch e.Verb {
 	case faults.Skew, faults.Step:
-		before := s.ahead
-		switch {
-		case end:
-			s.ahead -= e.Offset
-		case e.Verb == faults.Skew:
-			s.ahead = e.Offset
-		default:
-			s.ahead += e.Offset
-		}
-		s.jumped(s.ahead - before)
+		s.jumped(s.sets(e, end))
 	case faults.Rate:
 		s.rate.setRate(w.now, e.Ratio)
 		w.checkRates()
@@ -589,14 +580,8 @@ func (c *Client) strike(e *faults.Event, end bool) {
 		c.pauses(e, end)
 	case faults.Lead:
 		c.leads(w.nodes[e.Source.First()])
-	case faults.Skew:
-		c.ahead = e.Offset
-		w.checkDays()
-	case faults.Step:
-		c.ahead += e.Offset
-		if end {
-			c.ahead -= 2 * e.Offset
-		}
+	case faults.Skew, faults.Step:
+		c.sets(e, end)
 		w.checkDays()
 	case faults.Rate:
 		c.setRate(e.Ratio)
