@@ -19,7 +19,7 @@ func TestStepsTakeTime(t *testing.T) {
 		{"work step=10ms\n", 320 * time.Millisecond, 330 * time.Millisecond},
 		{"work step=10ms\nat 305ms pause c1 for 20ms\n", 345 * time.Millisecond, 365 * time.Millisecond},
 	} {
-		r := sim.Run(planned(t, "nodes 3\nclients 1\nlength 1s\nnetwork delay=1ms\n"+c.plan+"at 1ms lock c1 x\nat 50ms unlock c1\nat 300ms lock c1 x\nat 500ms unlock c1\n"), nil, sim.WithTrace())
+		r := traced(t, "nodes 3\nclients 1\nlength 1s\nnetwork delay=1ms\n"+c.plan+"at 1ms lock c1 x\nat 50ms unlock c1\nat 300ms lock c1 x\nat 500ms unlock c1\n")
 		var acquired, returns time.Duration
 		for _, e := range r.Trace.Entries {
 			switch {

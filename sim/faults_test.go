@@ -40,7 +40,7 @@ func TestFaultsEndWhatTheyBegan(t *testing.T) {
 		{"at 0s crash n1 empty for 3s\nat 500ms restart n1\nat 5s try c1 x", "held"},
 		{"at 0s kill c1 for 1s\nat 500ms kill c1 for 4s", ""},
 	} {
-		r := sim.Run(planned(t, plan+c.events+"\n"), nil, sim.WithTrace())
+		r := traced(t, plan+c.events+"\n")
 		got := ""
 		for _, e := range r.Trace.Entries {
 			if e.Kind == sim.KindResult && e.At < 6*time.Second {
@@ -69,7 +69,7 @@ func TestHalfOpenSubscribers(t *testing.T) {
 		"at 250ms halfopen c2-n1 for 1s":         false, // one of three
 		"at 250ms halfopen c2-n*\nat 290ms heal": false,
 	} {
-		for _, e := range sim.Run(planned(t, plan+event+"\n"), nil, sim.WithTrace()).Trace.Entries {
+		for _, e := range traced(t, plan+event+"\n").Trace.Entries {
 			if e.Kind != sim.KindBelief || e.Client != 2 {
 				continue
 			}

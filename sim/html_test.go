@@ -19,8 +19,7 @@ import (
 )
 
 // forgetful is a plan in which a node forgets the lock, and nobody is careful.
-const forgetful = `redquorum plan 1
-nodes 5
+const forgetful = `nodes 5
 clients 2
 length 3s
 lock lease=1s timeout=50ms guard=off
@@ -42,8 +41,7 @@ func crowded() string {
 }
 
 // varied is a plan with a lock of two names, readers, and two queued waiters.
-const varied = `redquorum plan 1
-nodes 3
+const varied = `nodes 3
 clients 4
 length 400ms
 lock lease=1s maxlease=1s
@@ -61,8 +59,7 @@ at 320ms unlock c3
 `
 
 // joint is a plan of locks with the name far.
-const joint = `redquorum plan 1
-nodes 5
+const joint = `nodes 5
 clients 1
 length 1s
 work names=1 joint=100%
@@ -70,11 +67,7 @@ work names=1 joint=100%
 
 func traced(t *testing.T, text string) *sim.Result {
 	t.Helper()
-	p, err := faults.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sim.Run(p, nil, sim.WithTrace())
+	return sim.Run(planned(t, text), nil, sim.WithTrace())
 }
 
 func page(t *testing.T, r *sim.Result) string {
@@ -145,8 +138,7 @@ func TestHTML(t *testing.T) {
 // Whatever ends a fault ends what it does to the processes and links concerned,
 // and to no others.
 func TestHTMLFaults(t *testing.T) {
-	s := read(t, page(t, traced(t, `redquorum plan 1
-nodes 3
+	s := read(t, page(t, traced(t, `nodes 3
 clients 2
 length 1s
 lock lease=300ms
@@ -261,8 +253,7 @@ func TestHTMLWithoutTrace(t *testing.T) {
 }
 
 // Nodes that are down show no keys. Durable keys are there again afterwards.
-const crashing = `redquorum plan 1
-nodes 3
+const crashing = `nodes 3
 clients 1
 length 400ms
 lock lease=300ms timeout=50ms guard=off renew=off

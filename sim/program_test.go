@@ -38,6 +38,14 @@ func sound(t *testing.T, r *sim.Result) {
 	}
 }
 
+// noBug fails the test if the run has shown a bug.
+func noBug(t *testing.T, seed uint64, r *sim.Result) {
+	t.Helper()
+	if r.Verdict != sim.Sound && r.Verdict != sim.Outside {
+		t.Errorf("seed %d: %s: %v", seed, r.Verdict, r.Worst())
+	}
+}
+
 // violates fails the test if the run does not break an invariant with such words.
 func violates(t *testing.T, r *sim.Result, invariant, what string) {
 	t.Helper()
@@ -283,9 +291,6 @@ func TestMoreAttemptsThanGoAtATime(t *testing.T) {
 func TestProgramsDrawnFromSeeds(t *testing.T) {
 	tests.NeedLong(t)
 	seeds := uint64(300)
-	if testing.Short() {
-		seeds = 30
-	}
 	if n, err := strconv.ParseUint(os.Getenv("SEEDS"), 10, 64); err == nil && n > 0 {
 		seeds = n
 	}
@@ -298,9 +303,7 @@ func TestProgramsDrawnFromSeeds(t *testing.T) {
 		p := faults.Generate(seed, faults.Profile{})
 		var handles []quorum.Handle
 		r := sim.Run(p, everything(&handles))
-		if r.Verdict != sim.Sound && r.Verdict != sim.Outside {
-			t.Errorf("seed %d: %s: %v", seed, r.Verdict, r.Worst())
-		}
+		noBug(t, seed, r)
 		early += r.Sometimes[sim.LostEarly]
 		late += r.Sometimes[sim.LostAtDeadline]
 	}
@@ -450,12 +453,8 @@ func TestProgramsWithRealTime(t *testing.T) {
 // A program can lock on two deployments as one.
 func TestProgramLocksJointly(t *testing.T) {
 	tests.NeedLong(t)
-	seeds := uint64(200)
-	if testing.Short() {
-		seeds = 20
-	}
 	held := 0
-	for seed := range seeds {
+	for seed := range uint64(200) {
 		r := sim.Run(faults.Generate(seed, faults.Profile{}), func(c *sim.Client) error {
 			parts := []quorum.Member{{Locker: c.Locker(), Name: "x1"}, {Locker: c.Far(), Name: faults.Far}}
 			for c.Context().Err() == nil {
@@ -473,11 +472,32 @@ func TestProgramLocksJointly(t *testing.T) {
 			}
 			return c.Far().Close()
 		})
-		if r.Verdict != sim.Sound && r.Verdict != sim.Outside {
-			t.Errorf("seed %d: %s: %v", seed, r.Verdict, r.Worst())
-		}
+		noBug(t, seed, r)
 	}
 	if held == 0 {
 		t.Error("nobody has held it")
+	}
+}
+
+// A program may break what another client holds, and is not blamed for it.
+func TestProgramBreaks(t *testing.T) {
+	r := sim.Run(planned(t, "clients 2\nlength 3s\n"), func(c *sim.Client) error {
+		if c.Number() == 2 {
+			c.Sleep(500 * time.Millisecond)
+			if removed, err := c.Locker().Break(c.Context(), "x"); err != nil || !removed {
+				t.Errorf("broken: %v, %v", removed, err)
+			}
+		}
+		lease, err := c.Locker().Lock(c.Context(), "x", quorum.WithFair())
+		if err != nil {
+			return err
+		}
+		c.Holds(lease)
+		c.Sleep(time.Second)
+		_ = lease.Unlock(c.Context())
+		return nil
+	})
+	if sound(t, r); r.Grants < 2 {
+		t.Errorf("%d grants", r.Grants)
 	}
 }

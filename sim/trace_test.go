@@ -17,8 +17,7 @@ import (
 // A line's columns show who has the names that the line is about, and stay below
 // each other however many read.
 func TestTextOfSeveralNames(t *testing.T) {
-	r := traced(t, `redquorum plan 1
-nodes 2
+	r := traced(t, `nodes 2
 clients 6
 length 60ms
 lock lease=100ms maxlease=100ms renew=off
@@ -73,7 +72,7 @@ func TestTraceOfLinesAndJoints(t *testing.T) {
 
 // A plan whose steps keep a lock forever says so.
 func TestStepsThatHoldOn(t *testing.T) {
-	const plan = "redquorum plan 1\nnodes 3\nclients 3\nlength 500ms\nat 0s lock c1 x%s\n"
+	const plan = "nodes 3\nclients 3\nlength 500ms\nat 0s lock c1 x%s\n"
 	for end, want := range map[string]string{
 		"": `c1 has kept "x" since a step of the plan`, "\nat 100ms unlock c1": "", "\nlock renew=off": "",
 	} {
@@ -114,7 +113,7 @@ func TestStoryOfAViolation(t *testing.T) {
 		r    *sim.Result
 		want []string
 	}{
-		"a node forgets": {traced(t, "redquorum plan 1\nnodes 5\nclients 3\nlength 3s\nlock lease=1s timeout=50ms guard=off\nnetwork delay=1ms\n"+
+		"a node forgets": {traced(t, "nodes 5\nclients 3\nlength 3s\nlock lease=1s timeout=50ms guard=off\nnetwork delay=1ms\n"+
 			"at 0s cut c1-n4,n5\nat 1ms lock c1 x\nat 2ms try c3 y\nat 5ms delay c3-n* 1ms\nat 20ms crash n4 empty for 10ms\n"+
 			"at 40ms crash n3 empty\nat 50ms restart n3\nat 60ms lock c2 x\n"), []string{
 			"0.000 ms  cut c1-n4,n5 (a fault)",

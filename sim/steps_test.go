@@ -1,0 +1,96 @@
+package sim_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/redquorum/redquorum/sim"
+)
+
+// outcomes are what the steps of a run came to, each in a word or two.
+func outcomes(r *sim.Result) string {
+	var all []string
+	for _, e := range r.Trace.Entries {
+		if e.Kind != sim.KindResult {
+			continue
+		}
+		_, said, _ := strings.Cut(e.Text, ": ")
+		for long, short := range map[string]string{
+			"held by another owner": "held", "is not held": "gone", "no quorum of nodes": "no quorum", "nobody has detached": "nothing",
+			"closed": "closed",
+		} {
+			if strings.Contains(said, long) {
+				said = short
+			}
+		}
+		all = append(all, said)
+	}
+	return strings.Join(all, ", ")
+}
+
+// comeTo lets c1 lock x, then each of the events happen, and compares what their steps came to.
+func comeTo(t *testing.T, want map[string]string) {
+	t.Helper()
+	const plan = "nodes 5\nclients 3\nlength 8s\nnetwork delay=1ms\nat 10ms lock c1 x\n"
+	for events, outcome := range want {
+		r := traced(t, plan+strings.ReplaceAll(events, "; ", "\n")+"\n")
+		if got := outcomes(r); got != outcome || r.Verdict != sim.Sound {
+			t.Errorf("%s\ncomes to %s, want %s; %s: %v", events, got, outcome, r.Verdict, r.Violations)
+		}
+	}
+}
+
+// A lease that one client detaches is another's when that resumes it, and nobody's else
+// meanwhile; and it ends where it would have.
+func TestLeasesAreHandedOver(t *testing.T) {
+	comeTo(t, map[string]string{
+		"at 20ms detach c1; at 500ms resume c2 x; at 600ms try c3 x; at 3s try c3 x; at 4s unlock c2; at 5s try c3 x; at 6s unlock c3": "granted, resumed, held, held, granted",
+		"at 20ms detach c1; at 900ms try c3 x; at 3s try c3 x; at 4s unlock c3; at 5s resume c2 x":                                     "granted, held, granted, gone",
+		"at 20ms detach c1; at 30ms resume c1 x; at 3s try c3 x; at 4s unlock c1":                                                      "granted, resumed, held",
+		"at 20ms resume c2 x; at 30ms unlock c1":                                                                                       "granted, nothing",
+		"at 30ms unlock c1; at 40ms lock c1 y,x; at 50ms detach c1; at 60ms resume c2 x,y; at 3s try c3 y; at 4s unlock c2":            "granted, granted, resumed, held",
+		"lock maxhold=2s; at 1s detach c1; at 1500ms resume c2 x; at 1900ms try c3 x; at 4s try c3 x; at 5s unlock c3":                 "granted, resumed, held, granted",
+		"lock maxhold=2s; at 1500ms detach c1; at 2020ms resume c2 x":                                                                  "granted, gone",
+		"at 20ms detach c1; at 30ms crash n1,n2,n3 empty for 10ms; at 100ms resume c2 x":                                               "granted, gone",
+		"at 20ms detach c1; at 30ms cut c2-n1,n2,n3; at 100ms resume c2 x; at 300ms resume c3 x; at 3s unlock c3":                      "granted, no quorum, resumed",
+	})
+}
+
+// A lock that is unlocked by force is anybody's at once, and its holder learns it by its
+// next renewal; what a minority has lost stays held.
+func TestLocksAreBroken(t *testing.T) {
+	comeTo(t, map[string]string{
+		"at 20ms break c3 x; at 30ms try c2 x; at 3s extend c1 1s; at 4s unlock c2":                                                          "granted, granted",
+		"at 20ms break c3 x; at 30ms try c2 x; at 40ms unlock c2; at 3s try c3 x; at 4s unlock c3; at 5s unlock c1":                          "granted, granted, granted",
+		"at 15ms cut c3-n1,n2,n3; at 20ms break c3 x; at 3s try c2 x; at 4s unlock c1":                                                       "granted, held",
+		"at 20ms break c1 x; at 30ms check c1; at 31ms try c2 x; at 4s unlock c2":                                                            "granted, granted",
+		"at 20ms unlock c1; at 100ms lock c1 x,y; at 120ms break c3 y; at 130ms try c2 y; at 3s try c3 x; at 4s unlock c2; at 5s unlock c3":  "granted, granted, granted, granted",
+		"at 20ms unlock c1; at 100ms lock c1 x read; at 110ms lock c2 x read; at 120ms break c3 x; at 130ms try c3 x write; at 3s unlock c3": "granted, granted, granted, granted",
+		"at 20ms detach c1; at 30ms break c3 x; at 40ms try c3 x; at 50ms resume c2 x; at 3s unlock c3":                                      "granted, granted, gone",
+	})
+}
+
+// Inspect says who holds a lock, whatever is wrong with a minority.
+func TestLocksAreInspected(t *testing.T) {
+	comeTo(t, map[string]string{
+		"at 20ms inspect c2 x; at 30ms unlock c1; at 100ms inspect c2 x":                       "granted, held, free",
+		"at 20ms cut c2-n1,n2; at 30ms inspect c2 x; at 3s unlock c1":                          "granted, held",
+		"at 20ms cut c2-n1,n2,n3; at 30ms inspect c2 x; at 3s unlock c1":                       "granted, no-quorum",
+		"at 5ms cut c1-n1,n2; at 30ms inspect c2 x; at 3s unlock c1":                           "granted, held",
+		"at 5ms cut c1-n1,n2; at 30ms crash n3 durable; at 90ms inspect c2 x; at 3s unlock c1": "granted, contended",
+		"at 20ms break c3 x; at 30ms inspect c2 x; at 3s unlock c1":                            "granted, free",
+		"at 20ms detach c1; at 30ms inspect c2 x; at 4s inspect c2 x":                          "granted, held, free",
+	})
+}
+
+// A Locker that is closed releases what it holds, and ends what waits.
+func TestLockersAreClosed(t *testing.T) {
+	comeTo(t, map[string]string{
+		"at 20ms close c1; at 40ms try c2 x; at 3s unlock c2":                                                   "granted, closed, granted",
+		"at 20ms lock c2 x; at 500ms close c2; at 3s unlock c1":                                                 "granted, closed, closed",
+		"at 20ms lock c2 x fair; at 500ms close c2; at 2s unlock c1; at 2010ms try c3 x; at 3s unlock c3":       "granted, closed, closed, granted",
+		"at 20ms lock c2 x write; at 500ms close c2; at 2s unlock c1; at 2010ms try c3 x read; at 3s unlock c3": "granted, closed, closed, granted",
+		"at 20ms detach c1; at 30ms close c1; at 500ms resume c2 x; at 3s unlock c2":                            "granted, closed, resumed",
+		"at 20ms cut c1-n1,n2; at 30ms close c1; at 200ms try c2 x; at 3s unlock c2":                            "granted, closed, granted",
+	})
+}
