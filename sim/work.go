@@ -224,6 +224,51 @@ func (c *Client) acquireJointly(ctx context.Context, q *request) (*lock, error) 
 	return k, nil
 }
 
+// force unlocks a name by force, and checks the result.
+func (c *Client) force(name string) {
+	w := c.w
+	var here []*holder
+	for _, h := range w.check.holders {
+		if h.c == c && h.has(name) && h.lease != nil && h.lease.Remaining() > 0 {
+			here = append(here, h)
+		}
+	}
+	f := &forcing{c: c, name: name}
+	w.check.forcings = append(w.check.forcings, f)
+	start := c.starts()
+	removed, err := c.locker.Break(c.ctx, name)
+	w.check.forcings = without(w.check.forcings, slices.Index(w.check.forcings, f))
+	c.bounded("Break", start, w.p.Lock.Timeout)
+	w.check.forcedTruly(f, removed, err, c.stops == start.stops)
+	if err == nil {
+		w.check.forcedHere(c, here, name)
+	}
+}
+
+// inspects calls Inspect for a name, and checks the report. It returns the verdict, or "" after an
+// error.
+func (c *Client) inspects(name string) string {
+	w := c.w
+	var through []*holder // that have the name now
+	for _, h := range w.check.holders {
+		if h.has(name) && h.believed() {
+			through = append(through, h)
+		}
+	}
+	i := &inspection{c: c, name: name}
+	w.check.inspections = append(w.check.inspections, i)
+	start := c.starts()
+	report, err := c.locker.Inspect(c.ctx, name)
+	w.check.inspections = without(w.check.inspections, slices.Index(w.check.inspections, i))
+	c.bounded("Inspect", start, w.p.Lock.Timeout)
+	i.tells(report, err, through)
+	if err != nil {
+		return ""
+	}
+	w.sometimes(Inspected)
+	return string(report.Verdict)
+}
+
 // leave closes the Locker and restarts the process. It returns false if there is nothing to close,
 // or another task closes it.
 func (c *Client) leave() bool {
