@@ -287,15 +287,12 @@ func (t *telling) tellWrites() {
 
 // protections are what a plan may switch off, and how to switch it on.
 var protections = []struct {
-	off  func(p *faults.Plan) bool
-	on   func(p *faults.Plan)
-	what string
+	on  func(p *faults.Plan)
+	off string
 }{
-	{func(p *faults.Plan) bool { return !p.Lock.Guard }, func(p *faults.Plan) { p.Lock.Guard = true },
-		"the restart guard is off (lock guard=off)"},
-	{func(p *faults.Plan) bool { return !p.Lock.Fence }, func(p *faults.Plan) { p.Lock.Fence = true },
-		"the resource does not check tokens (lock fence=off)"},
-	{func(p *faults.Plan) bool { return p.Lock.Drift < p.Assume.Drift }, func(p *faults.Plan) { p.Lock.Drift = p.Assume.Drift },
+	{func(p *faults.Plan) { p.Lock.Guard = true }, "the restart guard is off (lock guard=off)"},
+	{func(p *faults.Plan) { p.Lock.Fence = true }, "the resource does not check tokens (lock fence=off)"},
+	{func(p *faults.Plan) { p.Lock.Drift = max(p.Lock.Drift, p.Assume.Drift) },
 		"the lock allows for no drift of clocks, or too little (lock drift=)"},
 }
 
@@ -319,15 +316,15 @@ func cause(r *Result, program func(*Client) error, options []Option) string {
 	var off []string
 	all := clone(p)
 	for _, protection := range protections {
-		if !protection.off(p) {
+		one := clone(p)
+		if protection.on(one); one.Lock == p.Lock { // it is on
 			continue
 		}
-		one := clone(p)
-		if protection.on(one); spared(r.Verdict, one, options) {
-			return protection.what
+		if spared(r.Verdict, one, options) {
+			return protection.off
 		}
 		protection.on(all)
-		off = append(off, protection.what)
+		off = append(off, protection.off)
 	}
 	if len(off) > 1 && spared(r.Verdict, all, options) {
 		return strings.Join(off, ", and ")
