@@ -135,21 +135,13 @@ func (e *Entry) told(r *Result) string {
 // lock, by the entry with which the last of them began. It reports none in runs without
 // steps, as each of these has many.
 func (r *Result) orphans() map[int]string {
-	type place struct {
-		node int
-		name string
+	type life struct { // of a key on a node, for one owner
+		first int           // entry
+		last  *Entry        // the latest about it
+		end   time.Duration // when another owner had it
 	}
-	type life struct {
-		first int    // entry
-		last  *Entry // the latest about it
-	}
-	lives := make(map[place]life)
-	var kept []life
-	end := func(l life, at time.Duration) {
-		if l.last != nil && l.last.Owner != "" && l.last.Until <= at {
-			kept = append(kept, l)
-		}
-	}
+	var lives []*life
+	now := make(map[place]*life)
 	clients, holders, steps := make(map[string]int), make(map[string]bool), false
 	for i := range r.Trace.Entries {
 		e := &r.Trace.Entries[i]
@@ -161,30 +153,28 @@ func (r *Result) orphans() map[int]string {
 		case KindBelief:
 			holders[e.Owner] = true
 		case KindKey:
-			p := place{e.Node, e.Name}
-			l := lives[p]
-			if l.last == nil || l.last.Owner != e.Owner {
-				end(l, e.At)
-				l.first = i
+			l := now[place{e.Node, e.Name}]
+			if l == nil || l.last.Owner != e.Owner {
+				if l != nil {
+					l.end = e.At
+				}
+				l = &life{first: i, end: r.Virtual}
+				now[place{e.Node, e.Name}] = l
+				lives = append(lives, l)
 			}
 			l.last = e
-			lives[p] = l
 		}
 	}
 	if !steps {
 		return nil
 	}
-	for _, l := range lives {
-		end(l, r.Virtual)
-	}
-	slices.SortFunc(kept, func(a, b life) int { return a.first - b.first })
 	nodes, until := make(map[string][]string), make(map[string]time.Duration)
 	told := make(map[int]string)
 	last := make(map[string]int)
-	for _, l := range kept {
+	for _, l := range lives {
 		e := l.last
 		client, known := clients[e.Owner]
-		if !known || holders[e.Owner] {
+		if !known || holders[e.Owner] || e.Until > l.end {
 			continue
 		}
 		what := e.Owner + " " + e.Name
