@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -29,12 +28,7 @@ type inspection struct {
 func (k *checker) looks(s *server, m *message) {
 	state := s.inspect(s.time(), m.cmd.Claims[0].Name, &k.seen)
 	l := look{node: s.number, free: state.Type == "none", forgot: s.silent() || k.w.now < s.since+int64(k.w.p.Lock.MaxLease+k.w.p.Lock.Grace), fence: state.Fence}
-	for _, f := range state.Fields {
-		if f.Name != node.ModeField {
-			l.owners = append(l.owners, strings.TrimSuffix(f.Name, node.WriteSuffix))
-		}
-	}
-	l.owners = slices.Compact(l.owners)
+	l.owners = slices.Compact(ownersOf(state.Fields))
 	for _, i := range k.inspections {
 		if i.c == m.link.c && i.name == m.cmd.Claims[0].Name {
 			i.looks = append(i.looks, l)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
@@ -54,6 +55,16 @@ func (s *server) hasAll(h *holder) bool {
 // copied reports whether the server's data, as of a command that was sent at an instant, may come
 // from another server or from before.
 func (s *server) copied(asked int64) bool { return s.copy > 0 && s.copy >= asked }
+
+// ownersOf returns the owners that the fields of a key have.
+func ownersOf(fields []node.Field) (owners []string) {
+	for _, f := range fields {
+		if f.Name != node.ModeField {
+			owners = append(owners, strings.TrimSuffix(f.Name, node.WriteSuffix))
+		}
+	}
+	return owners
+}
 
 // silent reports whether the server grants nothing.
 func (s *server) silent() bool { return s.Down || s.Demoted }

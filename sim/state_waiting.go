@@ -3,7 +3,6 @@ package sim
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
@@ -144,17 +143,3 @@ func (k *checker) backInLine(h *holder) {
 
 // placeTTL is for how long a node keeps a place, unless its waiter asks again.
 func placeTTL(p *faults.Plan) time.Duration { return p.Lock.Poll + 3*p.Lock.Timeout }
-
-// soleOwner returns the one owner of a lock, "" if there are none or several.
-func soleOwner(state *node.State) (owner string) {
-	for _, f := range state.Fields {
-		switch {
-		case f.Name == node.ModeField:
-		case owner != "":
-			return ""
-		default:
-			owner = strings.TrimSuffix(f.Name, node.WriteSuffix)
-		}
-	}
-	return owner
-}

@@ -181,15 +181,8 @@ func (e *Entry) Owners(fields []node.Field) {
 		return
 	}
 	e.Mode, e.Owner = fields[i].Value, ""
-	for _, f := range fields {
-		owner := strings.TrimSuffix(f.Name, node.WriteSuffix)
-		switch {
-		case f.Name == node.ModeField:
-		case e.Owner == "":
-			e.Owner = owner
-		default:
-			e.More = append(e.More, owner)
-		}
+	if owners := ownersOf(fields); len(owners) > 0 {
+		e.Owner, e.More = owners[0], append(e.More, owners[1:]...)
 	}
 }
 
