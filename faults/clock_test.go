@@ -7,15 +7,6 @@ import (
 	"github.com/redquorum/redquorum/faults"
 )
 
-func parsed(t *testing.T, text string) *faults.Plan {
-	t.Helper()
-	p, err := faults.Parse("redquorum plan 1\n" + text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 func TestDayOf(t *testing.T) {
 	const second = time.Second
 	p := parsed(t, `nodes 3

@@ -11,10 +11,7 @@ import (
 // events parses the events of a plan, one a line.
 func events(t *testing.T, text string) (all []*faults.Event) {
 	t.Helper()
-	p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\n" + text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := parsed(t, "nodes 3\nclients 2\n"+text)
 	for i := range p.Events {
 		all = append(all, &p.Events[i])
 	}

@@ -12,6 +12,16 @@ import (
 	"github.com/redquorum/redquorum/faults"
 )
 
+// parsed reads a plan without its first line.
+func parsed(t *testing.T, text string) *faults.Plan {
+	t.Helper()
+	p, err := faults.Parse("redquorum plan 1\n" + text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // A plan is written as it is read, and read as it is written.
 func TestParseUndoesString(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -41,8 +51,8 @@ func FuzzParse(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(faults.Generate(seed, faults.Profile{Outside: true, Machines: true}).String())
 	}
-	f.Add(every)
-	f.Add(kinds)
+	f.Add("redquorum plan 1\n" + every)
+	f.Add("redquorum plan 1\n" + kinds)
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := faults.Parse(text)
 		if err != nil {
@@ -56,8 +66,7 @@ func FuzzParse(f *testing.F) {
 }
 
 // every has every verb, and the rarer ways to write it.
-const every = `redquorum plan 1
-# a comment
+const every = `# a comment
 seed 18446744073709551615
 nodes 5
 clients 3
@@ -124,8 +133,7 @@ at 38ms cancel c1
 `
 
 // kinds has every kind of lock.
-const kinds = `redquorum plan 1
-nodes 5
+const kinds = `nodes 5
 clients 2
 lock need=5
 work names=2 read=30% write=20% down=10% fair=60% several=5% joint=2.5% chain=40% hand=15% break=5% inspect=10%
@@ -142,10 +150,7 @@ at 10ms close c2
 `
 
 func TestEveryKind(t *testing.T) {
-	p, err := faults.Parse(kinds)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := parsed(t, kinds)
 	roundTrip(t, p)
 	w, e := &p.Work, p.Events
 	if p.Lock.Need != 5 || w.Read != faults.Percent(30) || w.Write != faults.Percent(20) || w.Down != faults.Percent(10) ||
@@ -178,10 +183,7 @@ func TestEveryKind(t *testing.T) {
 }
 
 func TestEveryVerb(t *testing.T) {
-	p, err := faults.Parse(every)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := parsed(t, every)
 	roundTrip(t, p)
 	if len(p.Events) != 55 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
 		t.Errorf("read as:\n%s", p)
@@ -377,10 +379,7 @@ func TestGenerate(t *testing.T) {
 
 // A plan without a node or client is about the others.
 func TestDrop(t *testing.T) {
-	p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 3\nat 0s cut c1,c3-n2,n3\nat 1s crash n2 empty\nat 1s demote n1 n2\nat 1s demote n1 n3\nat 2s pause c3 for 1s\nat 3s cut c*-n*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := parsed(t, "nodes 3\nclients 3\nat 0s cut c1,c3-n2,n3\nat 1s crash n2 empty\nat 1s demote n1 n2\nat 1s demote n1 n3\nat 2s pause c3 for 1s\nat 3s cut c*-n*")
 	p.DropNode(1)
 	p.DropClient(0)
 	var got []string

@@ -9,8 +9,7 @@ import (
 )
 
 // replicated has what is of primaries and replicas.
-const replicated = `redquorum plan 1
-nodes 6
+const replicated = `nodes 6
 clients 2
 lock replicas=2
 at 1ms sever n1 n2,n3 for 1s
@@ -21,10 +20,7 @@ at 5ms crash n4 empty for 10ms
 `
 
 func TestReplicas(t *testing.T) {
-	p, err := faults.Parse(replicated)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := parsed(t, replicated)
 	roundTrip(t, p)
 	e := p.Events
 	if p.Lock.Replicas != 2 || p.Sites() != 2 || p.Need() != 2 || p.Members(4) != faults.Of(3, 4, 5) ||
@@ -47,7 +43,7 @@ func TestReplicas(t *testing.T) {
 		"lock need=3":                "more than half of 2 nodes",
 		"at 1ms promote n1 for 10ms": "cannot have \"for\"",
 	} {
-		if _, err := faults.Parse(replicated + line + "\n"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := faults.Parse("redquorum plan 1\n" + replicated + line + "\n"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", line, err)
 		}
 	}
