@@ -23,8 +23,7 @@ type Profile struct {
 // that they often fall on what is interesting: a few milliseconds after another event,
 // or just before or after a lease that began then has ended.
 func Generate(seed uint64, profile Profile) *Plan {
-	g := &generator{state: seed}
-	g.next()
+	g := stream(seed)
 	p := New(5, 3)
 	p.Seed = seed
 	p.Nodes = pick(g, 1, 3, 3, 5, 5, 5, 5, 7)
@@ -40,20 +39,20 @@ func Generate(seed uint64, profile Profile) *Plan {
 		p.Length = profile.Length
 	}
 	if profile.Replicas {
-		(&generator{state: seed ^ 1<<59}).servers(p)
+		stream(seed ^ 1<<59).servers(p)
 	}
 	g.configure(p)
-	if profile.Replicas || !(&generator{state: seed ^ 1<<61}).near(p, profile) {
+	if profile.Replicas || !stream(seed^1<<61).near(p, profile) {
 		g.add(p, profile)
 	}
-	(&generator{state: ^seed}).kinds(p)
-	(&generator{state: seed ^ 1<<63}).verbs(p)
-	(&generator{state: seed ^ 1<<60}).options(p)
+	stream(^seed).kinds(p)
+	stream(seed ^ 1<<63).verbs(p)
+	stream(seed ^ 1<<60).options(p)
 	if profile.Machines {
-		(&generator{state: seed ^ 1<<62}).machines(p)
+		stream(seed ^ 1<<62).machines(p)
 	}
 	if profile.Replicas {
-		(&generator{state: seed ^ 1<<58}).replicas(p)
+		stream(seed ^ 1<<58).replicas(p)
 	}
 	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.At > p.Length }) // of what rolls on to the end
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })
@@ -64,6 +63,12 @@ func Generate(seed uint64, profile Profile) *Plan {
 type generator struct {
 	state uint64
 	at    time.Duration // of the latest event
+}
+
+func stream(seed uint64) *generator {
+	g := &generator{state: seed}
+	g.next()
+	return g
 }
 
 func (g *generator) next() uint64 {
@@ -124,7 +129,6 @@ func (g *generator) configure(p *Plan) {
 // kinds draws of what kind the locks are. Half of the plans have none but the
 // plainest.
 func (g *generator) kinds(p *Plan) {
-	g.next()
 	if g.half() {
 		return
 	}
@@ -164,7 +168,6 @@ func (g *generator) kinds(p *Plan) {
 // verbs draws what else clients ask of the library. Most plans have none of it, and so are
 // what they would be without.
 func (g *generator) verbs(p *Plan) {
-	g.next()
 	w := &p.Work
 	if g.below(4) == 0 {
 		w.Hand = pick(g, Percent(10), Percent(30), Percent(60))
@@ -354,7 +357,6 @@ var machineClasses = []class{
 
 // machines adds faults of machines: what they lack, and connections that break.
 func (g *generator) machines(p *Plan) {
-	g.next()
 	most := pick(g, 1, 2, 4)
 	for _, c := range machineClasses {
 		if in, n := g.half(), 1+g.below(most); in {
@@ -507,7 +509,6 @@ func (g *generator) add(p *Plan, profile Profile) {
 // leases are a tenth of others, a round may last for a third of the longest, and nodes forget votes. It
 // reports whether the plan is to have no other faults, as half of these have not.
 func (g *generator) near(p *Plan, profile Profile) (alone bool) {
-	g.next()
 	if g.below(8) > 0 {
 		return false
 	}
@@ -578,7 +579,6 @@ func (g *generator) forgottenVote(p *Plan, at time.Duration) (events []Event) {
 // options draws what few programs ask of the library. It draws no prefix of names: that makes no difference to a
 // run, and one client in four of the simulator has one.
 func (g *generator) options(p *Plan) {
-	g.next()
 	l, w := &p.Lock, &p.Work
 	if g.below(8) == 0 {
 		w.Bound = pick(g, Percent(30), Percent(100))

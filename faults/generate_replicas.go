@@ -7,14 +7,12 @@ import (
 
 // servers draws how many replicas each node has, and how many nodes there are.
 func (g *generator) servers(p *Plan) {
-	g.next()
 	p.Lock.Replicas = pick(g, 1, 2, 2, 2, 2, 4)
 	p.Nodes = (1 + p.Lock.Replicas) * pick(g, 1, 1, 1, 3)
 }
 
 // replicas adds failovers, and takes out what is about nodes that are one server.
 func (g *generator) replicas(p *Plan) {
-	g.next()
 	p.Lock.Need, p.Lock.MaxDown, p.Work.Joint, p.Work.Break = 0, 0, 0, 0
 	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.Verb == Demote })
 	for i := range p.Events {

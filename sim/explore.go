@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -113,11 +115,7 @@ func (r *Report) add(seed uint64, result *Result) {
 		r.Outside++
 	case Unsafe, Stuck:
 		v := result.Worst()
-		i := len(r.Found)
-		for i > 0 && r.Found[i-1].Seed > seed {
-			i--
-		}
-		found := Found{Seed: seed, Invariant: v.Invariant, What: v.What, Plan: result.Plan.String(), Verdict: result.Verdict}
-		r.Found = append(r.Found[:i], append([]Found{found}, r.Found[i:]...)...)
+		r.Found = append(r.Found, Found{Seed: seed, Invariant: v.Invariant, What: v.What, Plan: result.Plan.String(), Verdict: result.Verdict})
+		slices.SortFunc(r.Found, func(a, b Found) int { return cmp.Compare(a.Seed, b.Seed) })
 	}
 }

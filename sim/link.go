@@ -560,12 +560,18 @@ func (l *link) halfOpens(e *faults.Event, end bool) {
 // on it.
 func (l *link) closes() {
 	l.n.hangsUp(func(o *listener) bool { return o.link == l })
-	if l.phase == warm && l.hears() {
-		l.w.plan(l.w.now+int64(l.random.Within(l.w.p.Network.Delay)), evReset, l, int(l.conn))
+	if l.phase != warm {
+		return
 	}
-	if l.phase == warm {
-		l.gone = l.conn
+	if l.hears() {
+		l.resets()
 	}
+	l.gone = l.conn
+}
+
+// resets lets the client learn, when that has come over the network, that its connection is closed.
+func (l *link) resets() {
+	l.w.plan(l.w.now+int64(l.random.Within(l.w.p.Network.Delay)), evReset, l, int(l.conn))
 }
 
 // Watch implements node.Node.

@@ -101,7 +101,7 @@ func (s *server) arrive(m *message) {
 			return
 		}
 		if m.conn == l.conn && l.hears() {
-			s.w.plan(s.w.now+int64(l.random.Within(s.w.p.Network.Delay)), evReset, l, int(m.conn))
+			l.resets()
 		}
 		s.w.free(m)
 	case s.idle():
@@ -246,12 +246,7 @@ func (w *world) sharingServers(nodes faults.Set) (all faults.Set) {
 }
 
 func (s *server) listening(l *link, name string) bool {
-	for _, o := range s.listeners {
-		if o.link == l && o.conn == l.conn && o.name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.listeners, func(o listener) bool { return o.link == l && o.conn == l.conn && o.name == name })
 }
 
 // tell sends what a command has published.
@@ -332,7 +327,7 @@ func (s *server) crash() {
 	s.mem.Refuse(s.refusal())
 	for _, c := range s.w.clients {
 		if l := c.links[s.number]; l.phase == warm && l.hears() {
-			s.w.plan(s.w.now+int64(l.random.Within(s.w.p.Network.Delay)), evReset, l, int(l.conn))
+			l.resets()
 		}
 	}
 }
