@@ -52,13 +52,13 @@ type checker struct {
 	scans     int                   // of the nodes, for them
 	nextScan  int64
 
-	spared []sparing      // keys that a command must not change
-	there  int            // how many keys of an acquire the node had before
-	fresh  bool           // it did not have all of them
-	shared bool           // the command is a reader's, a writer's or a waiter's
-	was    []node.State   // of the command's names, before it
-	seen   node.State     // of the name that was inspected last
-	line   []queuedWaiter // the waiters for a name, see lineUp
+	spared []sparing    // keys that a command must not change
+	there  int          // how many keys of an acquire the node had before
+	fresh  bool         // it did not have all of them
+	shared bool         // the command is a reader's, a writer's or a waiter's
+	was    []node.State // of the command's names, before it
+	seen   node.State   // of the name that was inspected last
+	line   []*call      // the waiters for a name, see lineUp
 }
 
 func newChecker(w *world) checker {
@@ -307,7 +307,7 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 		case h.told != nil && w.now > h.told[l.n.number]+int64(w.p.Lock.Timeout): // or it was asked together with that
 			h.lacked[l.n.number] = w.now
 		}
-		if kept && l.c.lapsed.has(owner) {
+		if kept && slices.Contains(l.c.lapsed, owner) {
 			w.sometimes(Lapsed)
 		}
 	}

@@ -59,7 +59,7 @@ type Client struct {
 	halted  int64              // when it was stopped last
 	resumed int64              // when it went on last
 	looked  clock.Instant      // when it looked for a holder last
-	lapsed  lapsed
+	lapsed  []string           // the latest owners whose lease ended while the process was stopped, or computed
 	down    down
 
 	result   error      // of the caller's program
@@ -99,9 +99,7 @@ func (c *Client) Locker() *quorum.Locker {
 func (c *Client) Far() *quorum.Locker {
 	c.idles()
 	if c.far == nil && c.locker != nil {
-		if err := c.openFar(); err != nil {
-			panic(unable{err})
-		}
+		must(c.openFar())
 	}
 	return c.far
 }

@@ -39,7 +39,7 @@ func (k *checker) unopposed(h *holder, name, moment string) {
 	nodes, quorum := k.w.site(name)
 	for _, c := range k.w.clients {
 		for _, o := range c.calls {
-			if c.plain != nil || c.dead || o.won || o.failed || same(o.owner, h.owner) || !slices.Contains(o.names, name) || !o.mayWin(c) ||
+			if c.plain != nil || c.dead || o.won || o.failed || same(o.owner, h.owner) || !slices.Contains(o.names, name) || !o.mayWin() ||
 				k.broken[o.owner] != nil || h.mode == node.Read && o.mode == node.Read {
 				continue
 			}
@@ -54,9 +54,9 @@ func (k *checker) unopposed(h *holder, name, moment string) {
 }
 
 // mayWin reports whether the time has not passed in which the attempt must be won.
-func (o *call) mayWin(c *Client) bool {
-	lock := &c.w.p.Lock
-	return o.owner != "" && c.Now() < o.start.Add(min(o.ttl, lock.MaxLease/3))
+func (o *call) mayWin() bool {
+	lock := &o.c.w.p.Lock
+	return o.owner != "" && o.c.Now() < o.start.Add(min(o.ttl, lock.MaxLease/3))
 }
 
 // lasting checks that a quorum of nodes keeps h's key until the end of h's validity, or abstains.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -37,7 +38,7 @@ func (k *checker) continuous(c *Client, name, owner string) {
 // for as long as the nodes have it.
 func (k *checker) extendedInTime(c *Client, h *holder, e *quorum.Event) {
 	resumed := h != nil && h.passedOn
-	if c.lapsed.has(e.Owner) && !resumed || h != nil && h.lease != nil && c.Now() >= h.until {
+	if slices.Contains(c.lapsed, e.Owner) && !resumed || h != nil && h.lease != nil && c.Now() >= h.until {
 		k.revived(c, e.Name)
 	}
 }

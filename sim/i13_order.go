@@ -135,7 +135,7 @@ func (k *checker) sameFirst(name string) {
 	if !known || len(k.line) < 2 || w.now <= changed+int64(w.agreeWithin()) {
 		return
 	}
-	first := slices.MinFunc(k.line, func(a, b queuedWaiter) int {
+	first := slices.MinFunc(k.line, func(a, b *call) int {
 		return cmp.Or(cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.waiter, b.waiter))
 	})
 	for _, s := range nodes {
@@ -165,7 +165,7 @@ func (k *checker) lineUp(name string, nodes []*server) (changed int64, known boo
 				o.joined = w.now // it does not ask the nodes now, and its places may expire
 				continue
 			}
-			k.line = append(k.line, queuedWaiter{c, o})
+			k.line = append(k.line, o)
 			since, reaches := c.reaches(nodes)
 			if !reaches {
 				return 0, false
@@ -181,7 +181,7 @@ func (k *checker) lineUp(name string, nodes []*server) (changed int64, known boo
 func (k *checker) firstOn(s *server, name string) (waiter string) {
 	state := s.inspect(s.time(), name, &k.seen)
 	waits := func(waiter string) bool {
-		return slices.ContainsFunc(k.line, func(p queuedWaiter) bool { return p.waiter == waiter })
+		return slices.ContainsFunc(k.line, func(p *call) bool { return p.waiter == waiter })
 	}
 	served := func(waiter string) bool { // it has not asked again since
 		return waits(waiter) && !slices.ContainsFunc(state.Queue, func(p node.Place) bool { return p.Waiter == waiter })

@@ -24,6 +24,7 @@ type caller struct {
 // A call is what a Locker asks for: the attempts of one waiter, or one after the other of those who
 // have none.
 type call struct {
+	c        *Client
 	since    int64
 	before   int // attempts by anybody, when it began
 	attempts int
@@ -151,7 +152,7 @@ func (c *Client) callFor(cmd *node.Command) *call {
 	if past > maxPastCalls {
 		c.calls = without(c.calls, slices.IndexFunc(c.calls, (*call).over))
 	}
-	o := &call{since: c.w.now, before: c.w.check.attempts, waiter: waiter}
+	o := &call{c: c, since: c.w.now, before: c.w.check.attempts, waiter: waiter}
 	c.calls = append(c.calls, o)
 	return o
 }

@@ -87,19 +87,6 @@ type latest struct {
 	reader *holder // with the highest token
 }
 
-// A lapsed list has the latest owners whose lease ended while their process was stopped, or computed.
-type lapsed struct {
-	owners [4]string
-	next   int
-}
-
-func (l *lapsed) add(owner string) {
-	l.owners[l.next] = owner
-	l.next = (l.next + 1) % len(l.owners)
-}
-
-func (l *lapsed) has(owner string) bool { return slices.Contains(l.owners[:], owner) }
-
 func (k *checker) holder(owner string) *holder {
 	for _, h := range k.holders {
 		if same(h.owner, owner) {
@@ -363,7 +350,7 @@ func (k *checker) audit(h *holder, number int) {
 		// It does not run, so it can do nothing either.
 		k.isOverdue(h)
 		if w.program == nil || h.ends != nil && h.ends() == nil { // else it may be detached
-			h.c.lapsed.add(h.owner)
+			h.c.lapsed = append(h.c.lapsed[max(0, len(h.c.lapsed)-3):], h.owner)
 		}
 	} else {
 		k.endsInTime(h)

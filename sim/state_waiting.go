@@ -11,12 +11,6 @@ import (
 
 // This file records the waiters, and what nodes know about them.
 
-// A queuedWaiter is a waiter with a ticket.
-type queuedWaiter struct {
-	c *Client
-	*call
-}
-
 // waits reports whether a call is queued for a name.
 func (o *call) waits(name string) bool {
 	return o.fair && o.waiting && !o.over() && o.names[0] == name

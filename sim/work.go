@@ -348,9 +348,7 @@ func (c *Client) shutByProgram() bool {
 	if c.w.program == nil || c.locker == nil {
 		return false
 	}
-	over, cancel := context.WithCancel(context.Background())
-	cancel() // so that nobody is asked
-	_, err := c.locker.TryLock(over, c.w.p.Work.Name(0))
+	_, err := c.locker.TryLock(ended, c.w.p.Work.Name(0)) // so that nobody is asked
 	return errors.Is(err, quorum.ErrClosed)
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
-	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 )
 
@@ -645,15 +644,13 @@ func (w *world) startClient(number int) {
 
 // launch begins a client's program.
 func (w *world) launch(c *Client) {
-	if err := c.open(); err != nil {
-		panic(unable{err})
-	}
+	must(c.open())
 	c.work()
 }
 
-// unable is the panic of a run that cannot begin.
-type unable struct{ err error }
-
-func (u unable) Error() string { return "sim: the plan's clients cannot begin: " + u.err.Error() }
-
-var _ node.Node = (*link)(nil)
+// must ends a run that cannot begin.
+func must(err error) {
+	if err != nil {
+		panic(fmt.Errorf("sim: the plan's clients cannot begin: %w", err))
+	}
+}
