@@ -429,14 +429,9 @@ var groups = map[Verb]group{
 // IsStep reports whether the verb is a step of a client, and not a fault.
 func (v Verb) IsStep() bool { return groups[v] == isStep }
 
-// Stays reports whether what the verb does goes on, unless "for" ends it.
-func (v Verb) Stays() bool {
-	switch v {
-	case Evict, Flush, ScriptFlush, Skew, Step, Restart, Promote, Start, Release, Heal, Reset, View, Clone, Alias, Lead:
-		return false
-	}
-	return !v.IsStep()
-}
+// Stays reports whether what the verb does goes on, unless "for" ends it. A step of the time of day is over at
+// once, whether or not it is taken back later.
+func (v Verb) Stays() bool { return lasts[v] && v != Step || v == Rate }
 
 // OnLinks reports whether the verb is about links.
 func (v Verb) OnLinks() bool { return groups[v] == onLinks }

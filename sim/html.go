@@ -254,15 +254,9 @@ func (r *Result) parts(e *faults.Event) (list []picturePart) {
 	return list
 }
 
-// lasts reports whether an event is a state rather than an instant.
+// lasts reports whether an event is shown as a state rather than an instant.
 func lasts(e *faults.Event) bool {
-	switch e.Verb {
-	case faults.Release, faults.Heal, faults.Reset:
-		return false
-	case faults.Crash, faults.Demote, faults.Slow, faults.Full, faults.Starve, faults.Pause, faults.Suspend, faults.Kill:
-		return true
-	}
-	return e.For > 0 || e.Verb.OnLinks()
+	return e.For > 0 || e.Verb.Stays() && e.Verb != faults.Rate && e.Verb != faults.Sever
 }
 
 // undoes reports whether an event ends a part of an earlier one.
