@@ -14,20 +14,17 @@ import (
 // I5 is checked whenever a request reaches the resource, and at the end of a run.
 const i5 = "resource: no write is accepted after one of a later holder; the history of a fenced resource is linearizable, where a holder's read and write are one operation"
 
-// stale reports that the resource accepted a write after one of a later holder.
+// stale reports that the resource accepted a write after one of a later holder. A resource without fencing breaks an
+// assumption.
 func (w *world) stale(a *access) {
-	if !w.p.Lock.Fence || a.token == 0 {
-		w.breaks(brokenBy(w.p))
+	switch lock := &w.p.Lock; {
+	case lock.Fence && a.token != 0:
+	case lock.Client == faults.Plain:
+		w.breaks("the resource checks fencing tokens, and textbook Redlock has none")
+	default:
+		w.breaks("the resource checks fencing tokens")
 	}
 	w.fail("I5", "%s writes to %q after a later holder has", a.c.name, w.names[a.name])
-}
-
-// brokenBy returns the assumption that a resource without fencing breaks.
-func brokenBy(p *faults.Plan) string {
-	if p.Lock.Client == faults.Plain {
-		return "the resource checks fencing tokens, and textbook Redlock has none"
-	}
-	return "the resource checks fencing tokens"
 }
 
 // turnedAway checks that a reader whose request the resource has refused no longer holds the lock.

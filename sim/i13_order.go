@@ -250,15 +250,11 @@ func (k *checker) gaveBackAtOnce(l *link, g *givenUp, name string) {
 
 // triesBriefly checks that a waiter's attempt does not hold a node for too long.
 func (k *checker) triesBriefly(l *link, o *call, name string) {
-	c, s := l.c, l.n
-	if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && !no(o.heard[s.number]) && s.disturbed() < o.at && took > k.w.longestAttempt(o.ttl) {
+	c, s, lock := l.c, l.n, &k.w.p.Lock
+	longest := min(lock.Timeout, (o.ttl-lock.Grace)/3) + time.Millisecond
+	if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && !no(o.heard[s.number]) && s.disturbed() < o.at && took > longest {
 		k.w.fail("I13", "%s is queued for %q, and holds it on %s for %v", c.name, name, s.name, took)
 	}
-}
-
-// longestAttempt is how long an attempt may take, on its client's clock.
-func (w *world) longestAttempt(ttl time.Duration) time.Duration {
-	return min(w.p.Lock.Timeout, (ttl-w.p.Lock.Grace)/3) + time.Millisecond
 }
 
 // noIdleHandOver checks, when a waiter's command reaches a node, what the node has handed over. A

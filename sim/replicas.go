@@ -103,13 +103,6 @@ func (s *server) reaches(o *server) bool {
 	return !o.Down && o.Stopped == 0 && s.Stopped == 0
 }
 
-// severs begins or ends a fault between servers.
-func (w *world) severs(e *faults.Event, end bool) {
-	if w.severed = slices.DeleteFunc(w.severed, func(o *faults.Event) bool { return o == e }); !end {
-		w.severed = append(w.severed, e)
-	}
-}
-
 // resend is when a server tries again what did not get through.
 const resend = 10 * time.Millisecond
 

@@ -52,7 +52,6 @@ package sim
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -106,19 +105,11 @@ type Result struct {
 // Observed returns the result of a run that was carried out outside of the simulator, with a lock of
 // that name. The entries are in the order of their times. Observed adds the violations to them.
 func Observed(p *faults.Plan, lock string, entries []Entry, found []Violation) *Result {
-	r := &Result{Plan: p, Lock: lock, Trace: &Trace{}, cause: func() string { return "" }}
+	r := &Result{Plan: p, Lock: lock, Events: uint64(len(entries)), Trace: &Trace{Entries: slices.Clone(entries)}, cause: func() string { return "" }}
 	slices.SortStableFunc(found, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
 	r.Violations = found[:min(len(found), maxViolations)]
-	r.Verdict = verdict(r.Violations)
-	left := r.Violations
-	tell := func(until time.Duration) {
-		for ; len(left) > 0 && left[0].At <= until; left = left[1:] {
-			r.Trace.Entries = append(r.Trace.Entries, Entry{At: left[0].At, Kind: KindViolation, Client: -1, Node: -1, Text: left[0].said()})
-		}
-	}
+	r.Verdict = r.verdict()
 	for _, e := range entries {
-		tell(e.At - 1)
-		r.Trace.Entries = append(r.Trace.Entries, e)
 		r.Virtual = max(r.Virtual, e.At)
 		if e.Kind == KindBelief {
 			r.Grants++
@@ -127,22 +118,31 @@ func Observed(p *faults.Plan, lock string, entries []Entry, found []Violation) *
 			r.Trace.keys = append(r.Trace.keys, e.Name)
 		}
 	}
-	tell(math.MaxInt64)
-	r.Events = uint64(len(entries))
+	for _, v := range r.Violations {
+		r.Trace.Entries = append(r.Trace.Entries, Entry{At: v.At, Kind: KindViolation, Client: -1, Node: -1, Text: v.said()})
+	}
+	slices.SortStableFunc(r.Trace.Entries, func(a, b Entry) int { return cmp.Compare(a.At, b.At) })
 	return r
 }
 
 // Worst returns the violation that decides the verdict, or nil.
 func (r *Result) Worst() *Violation {
-	for i := range r.Violations {
-		if r.Violations[i].Outside == "" {
-			return &r.Violations[i]
-		}
+	if len(r.Violations) == 0 {
+		return nil
 	}
-	if len(r.Violations) > 0 {
-		return &r.Violations[0]
+	return &r.Violations[max(0, slices.IndexFunc(r.Violations, func(v Violation) bool { return v.Outside == "" }))]
+}
+
+func (r *Result) verdict() Verdict {
+	switch v := r.Worst(); {
+	case v == nil:
+		return Sound
+	case v.Outside != "":
+		return Outside
+	case v.Invariant == "I7":
+		return Stuck
 	}
-	return nil
+	return Unsafe
 }
 
 // An Option changes how plans are run.
@@ -194,7 +194,7 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	for _, c := range w.clients {
 		r.Errors = append(r.Errors, c.result)
 	}
-	r.Verdict = verdict(w.found)
+	r.Verdict = r.verdict()
 	r.cause = sync.OnceValue(func() string { return cause(r, program, options) })
 	w.unwind()
 	w.empty()
@@ -248,23 +248,6 @@ func (w *world) unwind() {
 	for _, c := range slices.Concat(w.clients, w.dead) {
 		c.unwind()
 	}
-}
-
-func verdict(found []Violation) Verdict {
-	v := Sound
-	for _, f := range found {
-		switch {
-		case f.Outside != "":
-			if v == Sound {
-				v = Outside
-			}
-		case f.Invariant == "I7":
-			return Stuck
-		default:
-			return Unsafe
-		}
-	}
-	return v
 }
 
 // finish is the second part of a run. A quorum of nodes is healed, and all other faults stay

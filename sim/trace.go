@@ -158,16 +158,11 @@ func (w *world) logKey(s *server, name string) {
 	var state node.State
 	s.inspect(s.time(), name, &state)
 	for _, p := range state.Queue {
-		e.waits(w, p.Waiter, p.TTL)
+		waiter := w.trace.waiters[p.Waiter]
+		waiter.Until = time.Duration(w.now) + p.TTL
+		e.Waiting = append(e.Waiting, waiter)
 	}
 	w.log(e)
-}
-
-// waits adds one who waits for a key.
-func (e *Entry) waits(w *world, name string, ttl time.Duration) {
-	waiter := w.trace.waiters[name]
-	waiter.Until = time.Duration(w.now) + ttl
-	e.Waiting = append(e.Waiting, waiter)
 }
 
 // Owners takes the owners of a key, and its mode, from its fields, which are sorted by name.

@@ -402,7 +402,9 @@ func (w *world) strikeLinks(e *faults.Event, end bool) {
 
 func (w *world) strikeNodes(e *faults.Event, end bool) {
 	if e.Verb == faults.Sever {
-		w.severs(e, end)
+		if w.severed = slices.DeleteFunc(w.severed, func(o *faults.Event) bool { return o == e }); !end {
+			w.severed = append(w.severed, e)
+		}
 		return
 	}
 	nodes := w.sharingServers(e.Procs.Nodes)
