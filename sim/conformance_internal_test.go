@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
 
@@ -35,20 +34,16 @@ func TestConformance(t *testing.T) {
 // A paced world has one client and one node, and its time is that of the real clock: the
 // suite lives outside of it. All that happens in it happens on one goroutine.
 type paced struct {
-	w     *world
-	begun time.Time
-	ended chan struct{}
-
-	mu   sync.Mutex
-	todo []func()      // calls from outside
-	wake chan struct{} // there are some, or the world has to end
-	over bool
+	w           *world
+	begun       time.Time
+	calls       chan func() // from outside
+	over, ended chan struct{}
 }
 
 func newPaced() *paced {
 	plan := faults.New(1, 1)
 	plan.Network.Delay = faults.Range{Min: 10 * time.Microsecond, Max: 50 * time.Microsecond}
-	p := &paced{w: newWorld(plan, nil, nil), begun: time.Now(), ended: make(chan struct{}), wake: make(chan struct{}, 1)}
+	p := &paced{newWorld(plan, nil, nil), time.Now(), make(chan func(), 1<<16), make(chan struct{}), make(chan struct{})}
 	p.w.breaks("no engine sends these commands") // so that the checker does not end the run
 	go p.run()
 	return p
@@ -60,47 +55,26 @@ func (p *paced) server() *server { return p.w.nodes[0] }
 // run lets the world go on at the pace of the real clock.
 func (p *paced) run() {
 	defer close(p.ended)
-	timer := time.NewTimer(0)
 	for {
 		p.w.run(int64(time.Since(p.begun)))
-		p.mu.Lock()
-		todo, over := p.todo, p.over
-		p.todo = nil
-		p.mu.Unlock()
-		for _, f := range todo {
-			p.w.run(int64(time.Since(p.begun))) // a deadline that has passed outside has passed here
-			f()
-		}
-		if over {
-			return
-		}
 		next := time.Hour
 		if len(p.w.queue) > 0 {
 			next = time.Duration(p.w.queue.next().at) - time.Since(p.begun)
 		}
-		timer.Reset(next)
 		select {
-		case <-p.wake:
-		case <-timer.C:
+		case f := <-p.calls:
+			p.w.run(int64(time.Since(p.begun))) // a deadline that has passed outside has passed here
+			f()
+		case <-time.After(next):
+		case <-p.over:
+			return
 		}
 	}
 }
 
 // post has f called in the world, after everything that was posted before. A reply may
 // post: it is called in the world, and must not wait for it.
-func (p *paced) post(f func()) {
-	p.mu.Lock()
-	p.todo = append(p.todo, f)
-	p.mu.Unlock()
-	p.rouse()
-}
-
-func (p *paced) rouse() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
-}
+func (p *paced) post(f func()) { p.calls <- f }
 
 // do has f called in the world, and waits for that.
 func (p *paced) do(f func()) {
@@ -113,10 +87,7 @@ func (p *paced) do(f func()) {
 }
 
 func (p *paced) stop() {
-	p.mu.Lock()
-	p.over = true
-	p.mu.Unlock()
-	p.rouse()
+	close(p.over)
 	<-p.ended
 }
 
