@@ -246,15 +246,6 @@ func isOffer(owner, of string) bool {
 // offerEnd is the end of the owner of an offer.
 var offerEnd = node.Offer("")
 
-// tail is the end of an owner.
-func tail(owner string) uint32 {
-	n := len(owner)
-	if n < 4 {
-		return 0
-	}
-	return uint32(owner[n-4]) | uint32(owner[n-3])<<8 | uint32(owner[n-2])<<16 | uint32(owner[n-1])<<24
-}
-
 // begins is called for the first command of each attempt.
 func (k *checker) begins(c *Client, o *call, cmd *node.Command) {
 	wait := cmd.Waiting()

@@ -40,7 +40,6 @@ type givenUp struct {
 // pastClaims are the newest that one client has released.
 type pastClaims struct {
 	claims [8]givenUp
-	tails  [8]uint32 // of their owners
 	next   int
 	look   int64 // when the first of them is due to be looked at, or earlier
 
@@ -55,9 +54,8 @@ func (k *checker) released(c *Client, owner string) *givenUp {
 	if same(owner, past.missing) { // as one node after the other executes its command, or answers
 		return nil
 	}
-	t := tail(owner)
-	for i := range past.tails {
-		if past.tails[i] == t && past.claims[i].owner == owner {
+	for i := range past.claims {
+		if same(past.claims[i].owner, owner) {
 			return &past.claims[i]
 		}
 	}
@@ -95,7 +93,6 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 func (k *checker) begin(c *Client, cmd *node.Command) *givenUp {
 	claim, past := &cmd.Claims[0], k.past(c)
 	g := &past.claims[past.next]
-	past.tails[past.next] = tail(claim.Owner)
 	past.next = (past.next + 1) % len(past.claims)
 	past.missing = ""
 	*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, mode: cmd.Mode, at: k.w.now, stops: c.stops, high: claim.Token,
