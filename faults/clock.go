@@ -13,7 +13,7 @@ type Day struct {
 // DayOf returns how the clocks of a process are off at an instant of the plan. It counts
 // strobes only while they last.
 func (p *Plan) DayOf(mine func(Procs) bool, at time.Duration) (d Day) {
-	calm := at >= p.Length
+	var strobe time.Duration
 	for i := range p.Events {
 		e := &p.Events[i]
 		if e.At > at || !mine(e.Procs) || e.At >= p.Length {
@@ -33,18 +33,17 @@ func (p *Plan) DayOf(mine func(Procs) bool, at time.Duration) (d Day) {
 			}
 		case Rate:
 			d.Gained, d.Since, d.Rate = d.Gain(e.At), e.At, e.Ratio
-		}
-	}
-	for i := range p.Events {
-		e := &p.Events[i]
-		if e.Verb == Strobe && e.At <= at && at < e.At+e.For && mine(e.Procs) && !calm {
-			if (at-e.At)/e.Every%2 == 0 {
-				d.Ahead += e.Offset
-			} else {
-				d.Ahead -= e.Offset
+		case Strobe:
+			switch odd := (at-e.At)/e.Every%2 == 1; {
+			case at >= e.At+e.For || at >= p.Length:
+			case odd:
+				strobe -= e.Offset
+			default:
+				strobe += e.Offset
 			}
 		}
 	}
+	d.Ahead += strobe
 	return d
 }
 
