@@ -5,17 +5,11 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/redquorum/redquorum/faults"
 )
 
 // Closing a proxy does not wait for a server that takes no connections either.
 func TestProxyClosesWhileItConnects(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := listening(t)
 	raw, err := l.(*net.TCPListener).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
@@ -36,17 +30,8 @@ func TestProxyClosesWhileItConnects(t *testing.T) {
 	if !full {
 		t.Skip("this kernel takes connections that nobody accepts")
 	}
-	p, err := faults.NewProxy(l.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := proxyTo(t, l.Addr().String(), nil)
 	dialed(t, p)
 	time.Sleep(20 * time.Millisecond) // for it to connect
-	closed := make(chan bool)
-	go func() { p.Close(); close(closed) }()
-	select {
-	case <-closed:
-	case <-time.After(20 * time.Second):
-		t.Error("not closed after 20 s")
-	}
+	closes(t, p, "while it connects")
 }

@@ -15,14 +15,20 @@ import (
 	"github.com/redquorum/redquorum/faults"
 )
 
-// echo is a server that sends back what it gets.
-func echo(t *testing.T) (addr string) {
+func listening(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// echo is a server that sends back what it gets.
+func echo(t *testing.T) (addr string) {
+	t.Helper()
+	l := listening(t)
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -37,12 +43,24 @@ func echo(t *testing.T) (addr string) {
 
 func proxied(t *testing.T, tap func() io.Writer) *faults.Proxy {
 	t.Helper()
-	p, err := faults.NewProxy(echo(t), tap)
+	return proxyTo(t, echo(t), tap)
+}
+
+func proxyTo(t *testing.T, addr string, tap func() io.Writer) *faults.Proxy {
+	t.Helper()
+	p, err := faults.NewProxy(addr, tap)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { p.Close() })
 	return p
+}
+
+func set(t *testing.T, p *faults.Proxy, c faults.Conduct) {
+	t.Helper()
+	if err := p.Set(c); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func dialed(t *testing.T, p *faults.Proxy) (net.Conn, *bufio.Reader) {
@@ -71,9 +89,7 @@ func ask(t *testing.T, conn net.Conn, r *bufio.Reader, line string) time.Duratio
 func TestProxyDelays(t *testing.T) {
 	const delay = 5 * time.Millisecond
 	p := proxied(t, nil)
-	if err := p.Set(faults.Conduct{Delay: faults.Range{Min: delay, Max: delay}}); err != nil {
-		t.Fatal(err)
-	}
+	set(t, p, faults.Conduct{Delay: faults.Range{Min: delay, Max: delay}})
 	conn, r := dialed(t, p)
 	if d := ask(t, conn, r, "first"); d < 4*delay {
 		t.Errorf("the first answer took %v: two round trips are %v", d, 4*delay)
@@ -100,9 +116,7 @@ func TestProxyKeepsOrder(t *testing.T) {
 			return seen.Write(b)
 		})
 	})
-	if err := p.Set(faults.Conduct{Delay: faults.Range{Max: 2 * time.Millisecond}}); err != nil {
-		t.Fatal(err)
-	}
+	set(t, p, faults.Conduct{Delay: faults.Range{Max: 2 * time.Millisecond}})
 	conn, r := dialed(t, p)
 	var want strings.Builder
 	for i := range 200 {
@@ -131,9 +145,7 @@ func TestProxyHangs(t *testing.T) {
 	p := proxied(t, nil)
 	conn, r := dialed(t, p)
 	ask(t, conn, r, "before")
-	if err := p.Set(faults.Conduct{Hang: true}); err != nil {
-		t.Fatal(err)
-	}
+	set(t, p, faults.Conduct{Hang: true})
 	dialed(t, p) // it takes connections
 	if _, err := io.WriteString(conn, "meanwhile\n"); err != nil {
 		t.Fatal(err)
@@ -144,9 +156,7 @@ func TestProxyHangs(t *testing.T) {
 	if _, err := r.ReadByte(); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("while it hung: %v", err)
 	}
-	if err := p.Set(faults.Conduct{}); err != nil {
-		t.Fatal(err)
-	}
+	set(t, p, faults.Conduct{})
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
 		t.Fatal(err)
 	}
@@ -159,9 +169,7 @@ func TestProxyGoesDownAndUp(t *testing.T) {
 	p := proxied(t, nil)
 	conn, r := dialed(t, p)
 	ask(t, conn, r, "before")
-	if err := p.Set(faults.Conduct{Down: true}); err != nil {
-		t.Fatal(err)
-	}
+	set(t, p, faults.Conduct{Down: true})
 	if _, err := r.ReadByte(); err == nil {
 		t.Error("the connection survived")
 	}
@@ -169,9 +177,7 @@ func TestProxyGoesDownAndUp(t *testing.T) {
 		c.Close()
 		t.Error("it takes connections")
 	}
-	if err := p.Set(faults.Conduct{}); err != nil {
-		t.Fatal(err)
-	}
+	set(t, p, faults.Conduct{})
 	conn, r = dialed(t, p)
 	ask(t, conn, r, "after")
 }
@@ -184,24 +190,15 @@ func TestProxyClosesAtOnce(t *testing.T) {
 		"hanging": {Hang: true},
 	} {
 		accepted := make(chan net.Conn, 1)
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
+		l := listening(t)
 		go func() {
 			conn, err := l.Accept()
 			if err == nil {
 				accepted <- conn
 			}
 		}()
-		p, err := faults.NewProxy(l.Addr().String(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Set(conduct); err != nil {
-			t.Fatal(err)
-		}
+		p := proxyTo(t, l.Addr().String(), nil)
+		set(t, p, conduct)
 		near, _ := dialed(t, p)
 		far := <-accepted
 		defer far.Close()
@@ -211,14 +208,18 @@ func TestProxyClosesAtOnce(t *testing.T) {
 			}
 		}
 		time.Sleep(20 * time.Millisecond) // for both to be under way
-		closed := make(chan bool)
-		start := time.Now()
-		go func() { p.Close(); close(closed) }()
-		select {
-		case <-closed:
-			t.Logf("%s: it took %v", what, time.Since(start))
-		case <-time.After(20 * time.Second):
-			t.Errorf("%s: not closed after 20 s", what)
-		}
+		closes(t, p, what)
+	}
+}
+
+func closes(t *testing.T, p *faults.Proxy, what string) {
+	t.Helper()
+	closed, start := make(chan bool), time.Now()
+	go func() { p.Close(); close(closed) }()
+	select {
+	case <-closed:
+		t.Logf("%s: it took %v", what, time.Since(start))
+	case <-time.After(20 * time.Second):
+		t.Errorf("%s: not closed after 20 s", what)
 	}
 }
