@@ -356,7 +356,7 @@ func (c *Client) observe(e quorum.Event) {
 		k.downgraded(c, &e)
 	case quorum.EventDetached:
 		if h := k.holder(e.Owner); h != nil && w.program != nil { // nobody relies on it until it is resumed
-			h.lease, h.ends, h.asked, h.passedOn, h.until = nil, nil, nil, true, c.Now()
+			h.lease, h.asked, h.passedOn, h.until = nil, nil, true, c.Now()
 		}
 	case quorum.EventHealed:
 		w.sometimes(Healed)

@@ -20,21 +20,27 @@ const maxOverdue = 200
 
 // An overdue context is of a lease that has ended while its process computes.
 type overdue struct {
-	name string
-	ends func() error
-	last int // of the process's steps, within which it has to end
+	name  string
+	lease lease
+	last  int // of the process's steps, within which it has to end
+}
+
+// goesOn reports whether a lease has a context that has not ended.
+func goesOn(l lease) bool {
+	q, ok := l.(*quorum.Lease)
+	return ok && q.Context().Err() == nil
 }
 
 // isOverdue notes a context that goes on after its lease, as its process can handle nothing.
 func (k *checker) isOverdue(h *holder) {
-	if k.w.p.Work.Step > 0 && h.ends != nil && h.ends() == nil {
-		h.c.overdue = append(h.c.overdue, overdue{h.name, h.ends, h.c.steps + maxOverdue})
+	if k.w.p.Work.Step > 0 && goesOn(h.lease) {
+		h.c.overdue = append(h.c.overdue, overdue{h.name, h.lease, h.c.steps + maxOverdue})
 	}
 }
 
 // endSoon checks that overdue contexts end, however much the process has to do.
 func (k *checker) endSoon(c *Client) {
-	c.overdue = slices.DeleteFunc(c.overdue, func(o overdue) bool { return o.ends() != nil })
+	c.overdue = slices.DeleteFunc(c.overdue, func(o overdue) bool { return !goesOn(o.lease) })
 	for _, o := range c.overdue {
 		if c.steps > o.last {
 			k.w.fail("I8", "%s: the context of %q goes on %d steps after its validity has ended", c.name, o.name, maxOverdue)
@@ -44,7 +50,7 @@ func (k *checker) endSoon(c *Client) {
 
 // endedContext checks that the context of an ended lease has ended.
 func (k *checker) endedContext(h *holder) {
-	if h.ends != nil && h.ends() == nil {
+	if goesOn(h.lease) {
 		k.w.fail("I8", "%s: the context of %q goes on after the lease", h.c.name, h.name)
 	}
 	k.endedTogether(h)
@@ -52,7 +58,7 @@ func (k *checker) endedContext(h *holder) {
 
 // endsInTime checks that the context of a lease ends with its validity.
 func (k *checker) endsInTime(h *holder) {
-	if h.ends != nil && h.ends() == nil {
+	if goesOn(h.lease) {
 		k.w.fail("I8", "%s: the context of %q goes on after its validity has ended", h.c.name, h.name)
 	}
 }

@@ -44,7 +44,7 @@ func (k *checker) detaches(b *detachedLease, lease *quorum.Lease) {
 	if o, _ := h.c.attemptOf(h.owner); o != nil { // later answers do not concern the call
 		o.attempt, o.stood = attempt{}, attempt{}
 	}
-	h.detached, h.lease, h.ends = true, nil, nil
+	h.detached, h.lease = true, nil
 	k.detached[h.owner], k.handles[h.name] = b, b
 }
 
@@ -63,7 +63,7 @@ func (k *checker) resumed(c *Client, b *detachedLease, lease *quorum.Lease, begu
 	h.stood, h.told, h.lacked, h.asked, h.healed = 0, nil, nil, nil, 0
 	h.denied, h.kept = b.lacks, b.kept&^b.lacks
 	w.believes(h, true)
-	h.lease, h.ends = lease, func() error { return lease.Context().Err() }
+	h.lease = lease
 	k.promised(h, until)
 	k.exclusive(h)
 	k.continuous(c, h.name, h.owner)

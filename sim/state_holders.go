@@ -37,7 +37,6 @@ type holder struct {
 	lacked map[int]int64 // when a node said last that it does not have that reader
 	grant  int           // how many grants of any name there were before, counted from 1
 	lease  lease         // nil if the program keeps it to itself
-	ends   func() error
 
 	begun   int64         // when it was asked for
 	until   clock.Instant // how long it relies on the lock, by its own clock
@@ -240,7 +239,7 @@ func (k *checker) special(h *holder, o *call) {
 }
 
 // holds attaches the lease of a holder, which states the remaining validity.
-func (k *checker) holds(owner string, l lease, ends func() error) {
+func (k *checker) holds(owner string, l lease) {
 	h := k.holder(owner)
 	if h == nil {
 		return
@@ -251,7 +250,7 @@ func (k *checker) holds(owner string, l lease, ends func() error) {
 		}
 		return
 	}
-	h.lease, h.ends = l, ends
+	h.lease = l
 	k.promised(h, h.until)
 }
 
@@ -260,7 +259,7 @@ func (k *checker) relies(l *quorum.Lease) {
 	owner := l.Owner()
 	if h := k.holder(owner); h != nil && h.lease == nil {
 		h.until = k.mayPromise(h)
-		k.holds(owner, l, func() error { return l.Context().Err() })
+		k.holds(owner, l)
 	}
 }
 
@@ -284,7 +283,7 @@ func (k *checker) goesOn(h *holder, c *Client) {
 	}
 	if h.c != c || h.lease != nil && h.lease.Remaining() == 0 {
 		left := h.until.Sub(h.c.Now())
-		h.c, h.stops, h.lease, h.ends, h.asked, h.passedOn = c, c.stops, nil, nil, nil, true
+		h.c, h.stops, h.lease, h.asked, h.passedOn = c, c.stops, nil, nil, true
 		h.first, h.won, h.until = c.Now(), c.Now(), c.Now().Add(left)
 		k.planAudit(h)
 	}
@@ -349,7 +348,7 @@ func (k *checker) audit(h *holder, number int) {
 	if h.c.waits() && !h.detached {
 		// It does not run, so it can do nothing either.
 		k.isOverdue(h)
-		if w.program == nil || h.ends != nil && h.ends() == nil { // else it may be detached
+		if w.program == nil || goesOn(h.lease) { // else it may be detached
 			h.c.lapsed = append(h.c.lapsed[max(0, len(h.c.lapsed)-3):], h.owner)
 		}
 	} else {

@@ -127,7 +127,7 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 		w.sometimes(WaitedHere)
 	}
 	w.check.settled(owner, &q)
-	w.check.holds(owner, l, func() error { return l.Context().Err() })
+	w.check.holds(owner, l)
 	k := &lock{c: c, wants: q, lease: l}
 	for _, name := range append(slices.Clone(q.Names[1:]), name) {
 		k.parts = append(k.parts, part{name, owner, l.Token(), c.grantOf(name)})
@@ -148,7 +148,7 @@ func (c *Client) acquirePlainly(ctx context.Context, q *request) (*lock, error) 
 			}
 			// Its rounds give up the acquisition that is noted last.
 			check.granted(c, name, l.Owner(), l.Token())
-			check.holds(l.Owner(), l, nil)
+			check.holds(l.Owner(), l)
 			k.plain = append(k.plain, l)
 			k.parts = append(k.parts, part{name, l.Owner(), l.Token(), c.grantOf(name)})
 		}
@@ -216,7 +216,7 @@ func (c *Client) acquireJointly(ctx context.Context, q *request) (*lock, error) 
 	for i, l := range j.Leases() {
 		owner := l.Owner()
 		w.check.settled(owner, q)
-		w.check.holds(owner, l, func() error { return l.Context().Err() })
+		w.check.holds(owner, l)
 		w.check.joins(owner, j)
 		k.parts = append(k.parts, part{all[i].Name, owner, l.Token(), c.grantOf(all[i].Name)})
 	}
