@@ -105,15 +105,13 @@ func (t *telling) all() (all []grant) {
 			continue
 		}
 		at := slices.IndexFunc(all, func(g grant) bool { return g.Owner == e.Owner })
-		g := grant{Entry: e, asked: asked[e.Owner]}
-		if at >= 0 {
-			g = all[at]
-			all = slices.Delete(all, at, at+1)
+		if at < 0 {
+			at = len(all)
+			all = append(all, grant{Entry: e, asked: asked[e.Owner]})
 		}
-		g.held = append(g.held, i)
-		all = append(all, g)
+		all[at].held = append(all[at].held, i)
 	}
-	slices.SortStableFunc(all, func(a, b grant) int { return cmp.Compare(b.held[0], a.held[0]) })
+	slices.Reverse(all)
 	return all
 }
 

@@ -463,11 +463,8 @@ func (e *Entry) sentence() string {
 			return fmt.Sprintf("%s (token %d)", e.Text, e.Token)
 		}
 	case KindAccess:
-		verb, why, refused := strings.Cut(e.Text, ":")
-		if refused {
-			why = ":" + why
-		}
-		return verb + " " + e.Name + why
+		verb, _, _ := strings.Cut(e.Text, ":")
+		return verb + " " + e.Name + strings.TrimPrefix(e.Text, verb)
 	}
 	return e.Text
 }
