@@ -362,12 +362,7 @@ func (w *world) acquisitions(live []*Client, names int) int {
 // serveWaiting lets steps go on that wait for a lock that nobody holds, until they have it.
 func (w *world) serveWaiting() {
 	waits := func() *Client {
-		for _, c := range w.clients {
-			if name := c.script.waits; name != "" && !c.dead && !w.check.taken(name) {
-				return c
-			}
-		}
-		return nil
+		return find(w.clients, func(c *Client) bool { return c.script.waits != "" && !c.dead && !w.check.taken(c.script.waits) })
 	}
 	end := w.now + int64(w.serveWithin(1))
 	for waits() != nil && !w.over && w.now < end {

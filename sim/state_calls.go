@@ -81,13 +81,11 @@ func (a *attempt) denied() (set faults.Set) {
 
 // caller returns that of the current task, which is one of the client's work.
 func (c *Client) caller() *caller {
-	for _, t := range c.callers {
-		if t.task == c.w.current {
-			return t
-		}
+	t := find(c.callers, func(t *caller) bool { return t.task == c.w.current })
+	if t == nil {
+		t = &caller{task: c.w.current}
+		c.callers = append(c.callers, t)
 	}
-	t := &caller{task: c.w.current}
-	c.callers = append(c.callers, t)
 	return t
 }
 
@@ -198,22 +196,12 @@ func (c *Client) fits(q *request, cmd *node.Command) bool {
 
 // callOf returns the call whose latest attempt has an owner, or nil.
 func (c *Client) callOf(owner string) *call {
-	for _, o := range c.calls {
-		if same(o.owner, owner) {
-			return o
-		}
-	}
-	return nil
+	return find(c.calls, func(o *call) bool { return same(o.owner, owner) })
 }
 
 // callWaiting returns the call that the nodes know by that name, or nil.
 func (c *Client) callWaiting(waiter string) *call {
-	for _, o := range c.calls {
-		if o.waiter == waiter {
-			return o
-		}
-	}
-	return nil
+	return find(c.calls, func(o *call) bool { return o.waiter == waiter })
 }
 
 // attemptOf returns the call that has made the attempt of an owner, and that.

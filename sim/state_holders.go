@@ -87,12 +87,7 @@ type latest struct {
 }
 
 func (k *checker) holder(owner string) *holder {
-	for _, h := range k.holders {
-		if same(h.owner, owner) {
-			return h
-		}
-	}
-	return nil
+	return find(k.holders, func(h *holder) bool { return same(h.owner, owner) })
 }
 
 // taken reports whether any client considers name its own.
@@ -102,12 +97,7 @@ func (k *checker) taken(name string) bool {
 
 // heldBy returns the holder of a name in a client, or nil.
 func (k *checker) heldBy(c *Client, name string) *holder {
-	for _, h := range k.holders {
-		if h.c == c && !h.detached && slices.Contains(h.names, name) {
-			return h
-		}
-	}
-	return nil
+	return find(k.holders, func(h *holder) bool { return h.c == c && !h.detached && slices.Contains(h.names, name) })
 }
 
 func (k *checker) remove(h *holder) {
@@ -135,9 +125,6 @@ func (h *holder) has(name string) bool { return h.name == name || slices.Contain
 
 // meets reports whether two have a name in common.
 func (h *holder) meets(o *holder) bool {
-	if len(h.names) == 1 {
-		return o.has(h.name)
-	}
 	return slices.ContainsFunc(h.names, o.has)
 }
 

@@ -58,14 +58,7 @@ func (x *labels) writes(c *Client, cmd *node.Command) {
 
 // withLabel returns the process that has a label, or nil.
 func (w *world) withLabel(label string) *Client {
-	for _, list := range [][]*Client{w.clients, w.dead} {
-		for _, c := range list {
-			if c.label == label {
-				return c
-			}
-		}
-	}
-	return nil
+	return find(slices.Concat(w.clients, w.dead), func(c *Client) bool { return c.label == label })
 }
 
 // hasAskedFor reports whether the process has asked nodes for one of the names.

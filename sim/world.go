@@ -104,6 +104,16 @@ func without[T any](list []*T, i int) []*T {
 	return list[:last]
 }
 
+// find returns the first of a list that fits, or nil.
+func find[T any](list []*T, fits func(*T) bool) *T {
+	for _, t := range list {
+		if fits(t) {
+			return t
+		}
+	}
+	return nil
+}
+
 // plan enters an event.
 func (w *world) plan(at int64, kind eventKind, what any, ref int) {
 	h := happening{what, int32(ref), kind}
