@@ -672,10 +672,4 @@ func (m *message) String() string {
 }
 
 // names returns the names of the command's claims, with commas between them.
-func (m *message) names() string {
-	var names []string
-	for _, claim := range m.cmd.Claims {
-		names = append(names, claim.Name)
-	}
-	return strings.Join(names, ",")
-}
+func (m *message) names() string { return strings.Join(namesOf(&m.cmd), ",") }

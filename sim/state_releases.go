@@ -96,10 +96,7 @@ func (k *checker) begin(c *Client, cmd *node.Command) *givenUp {
 	past.next = (past.next + 1) % len(past.claims)
 	past.missing = ""
 	*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, mode: cmd.Mode, at: k.w.now, stops: c.stops, high: claim.Token,
-		names: g.names[:0]}
-	for _, claim := range cmd.Claims {
-		g.names = append(g.names, claim.Name)
-	}
+		names: namesOf(cmd)}
 	return g
 }
 
