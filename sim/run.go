@@ -179,9 +179,7 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	if err := p.Check(); err != nil {
 		panic(err)
 	}
-	kept := scratches.Get().(*scratch)
 	w := newWorld(p, program, options)
-	w.scratch = *kept
 	w.planFaults()
 	for _, c := range w.clients {
 		w.launch(c)
@@ -196,10 +194,6 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	}
 	r.Verdict = r.verdict()
 	r.cause = sync.OnceValue(func() string { return cause(r, program, options) })
-	w.unwind()
-	w.empty()
-	*kept, w.scratch = w.scratch, scratch{}
-	scratches.Put(kept)
 	return r
 }
 

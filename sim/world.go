@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
@@ -18,7 +17,13 @@ type world struct {
 	p   *faults.Plan
 	now int64 // true time, ns since the beginning
 
-	scratch
+	queue    queue
+	slots    []happening // of the events in the queue
+	vacant   []int32     // slots
+	spare    []*message
+	runnable []*task
+	watching []*task
+
 	unseen  bool // since the last look, a wait has ended or code has run that can end a context
 	current *task
 	order   faults.Random // of tasks that could run at the same time
@@ -64,31 +69,6 @@ type world struct {
 	severed   []*faults.Event // that let nothing pass between servers
 	histories int             // how often a server's replication began again
 	troubled  int64           // when a fault began or ended last
-}
-
-// A scratch is memory of a run that the next run reuses.
-type scratch struct {
-	queue    queue
-	slots    []happening // of the events in the queue
-	vacant   []int32     // slots
-	spare    []*message
-	runnable []*task
-	watching []*task
-}
-
-// maxSpare is how many messages are kept for the next run: few runs need more.
-const maxSpare = 128
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
-// empty forgets everything that belongs to the run.
-func (s *scratch) empty() {
-	s.queue, s.vacant = s.queue[:0], s.vacant[:0]
-	clear(s.slots)
-	clear(s.runnable[:cap(s.runnable)])
-	clear(s.watching[:cap(s.watching)])
-	s.slots, s.runnable, s.watching = s.slots[:0], s.runnable[:0], s.watching[:0]
-	s.spare = slices.Delete(s.spare, min(len(s.spare), maxSpare), len(s.spare))
 }
 
 func procName(letter byte, number int) string { return string(letter) + strconv.Itoa(number+1) }
