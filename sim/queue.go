@@ -4,11 +4,6 @@ package sim
 // one instant happen in the order in which they were planned.
 type event struct {
 	at   int64 // ns since the beginning
-	slot int32 // of the world's table of what happens
-}
-
-// A happening is what an event is.
-type happening struct {
 	what any
 	ref  int32
 	kind eventKind
@@ -39,9 +34,7 @@ const (
 
 // A queue has its events in order, the next one last. It is short, a few dozen
 // events, and most of what is planned comes before most of what is there: to put
-// an event in its place moves a few others, which is quicker than any heap. The
-// entries hold no pointer, so that moving them costs the garbage collector
-// nothing.
+// an event in its place moves a few others, which is quicker than any heap.
 type queue []event
 
 func (q *queue) push(e event) {

@@ -18,8 +18,6 @@ type world struct {
 	now int64 // true time, ns since the beginning
 
 	queue    queue
-	slots    []happening // of the events in the queue
-	vacant   []int32     // slots
 	spare    []*message
 	runnable []*task
 	watching []*task
@@ -96,17 +94,7 @@ func find[T any](list []*T, fits func(*T) bool) *T {
 
 // plan enters an event.
 func (w *world) plan(at int64, kind eventKind, what any, ref int) {
-	h := happening{what, int32(ref), kind}
-	var slot int32
-	if n := len(w.vacant); n > 0 {
-		slot = w.vacant[n-1]
-		w.vacant = w.vacant[:n-1]
-		w.slots[slot] = h
-	} else {
-		slot = int32(len(w.slots))
-		w.slots = append(w.slots, h)
-	}
-	w.queue.push(event{max(at, w.now), slot})
+	w.queue.push(event{max(at, w.now), what, int32(ref), kind})
 }
 
 // planFaults enters the plan's events. It sorts them once, because a plan may have very many, and
@@ -114,8 +102,7 @@ func (w *world) plan(at int64, kind eventKind, what any, ref int) {
 func (w *world) planFaults() {
 	syncs := false
 	for i := len(w.p.Events) - 1; i >= 0; i-- { // of one instant, the first is to be next
-		w.slots = append(w.slots, happening{nil, int32(i), evFault})
-		w.queue = append(w.queue, event{int64(w.p.Events[i].At), int32(len(w.slots) - 1)})
+		w.queue = append(w.queue, event{int64(w.p.Events[i].At), nil, int32(i), evFault})
 		syncs = syncs || w.p.Events[i].Mode == faults.Second || w.p.Events[i].Mode == faults.Replica
 	}
 	slices.SortStableFunc(w.queue, func(a, b event) int { return cmp.Compare(b.at, a.at) })
@@ -191,7 +178,7 @@ func (w *world) run(until int64) {
 			w.now, w.idle = e.at, 0
 		}
 		w.events++
-		w.happen(e.at, e.slot)
+		w.happen(&e)
 		w.check.ghosts()
 	}
 	if !w.over {
@@ -226,11 +213,8 @@ func (w *world) runTasks() bool {
 }
 
 // happen does one event.
-func (w *world) happen(at int64, slot int32) {
-	e := w.slots[slot]
-	what := e.what
-	w.slots[slot].what = nil
-	w.vacant = append(w.vacant, slot)
+func (w *world) happen(e *event) {
+	at, what := e.at, e.what
 	switch e.kind {
 	case evTimer:
 		t := what.(*task)
