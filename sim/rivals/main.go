@@ -181,9 +181,9 @@ func (c *contestant) show(r *sim.Result, s *sim.Scenario, html string, out io.Wr
 }
 
 // shift tries each scenario in which the lock is sound with other times. It keeps how often each goes
-// wrong, and the first that does.
+// wrong, the first that does, and in the last line all that never do.
 func (c *contestant) shift(in bubble, times uint64, out io.Writer) error {
-	var counts []string
+	var lines, never []string
 	for _, s := range sim.Scenarios() {
 		o := c.scenario(in, &s)
 		if len(o.lacks) > 0 || o.result.Verdict != sim.Sound {
@@ -204,10 +204,16 @@ func (c *contestant) shift(in bubble, times uint64, out io.Writer) error {
 				}
 			}
 		}
-		counts = append(counts, fmt.Sprintf("%s %d/%d", s.ID, broken, times))
-		fmt.Fprintln(out, counts[len(counts)-1])
+		line := fmt.Sprintf("%s %d/%d", s.ID, broken, times)
+		fmt.Fprintln(out, line)
+		if kept {
+			lines = append(lines, line)
+		} else {
+			never = append(never, s.ID)
+		}
 	}
-	return os.WriteFile(filepath.Join("testdata", "shifts", file(c)+".txt"), []byte(c.title()+"\n"+strings.Join(counts, "\n")+"\n"), 0o644)
+	lines = append(lines, fmt.Sprintf("0/%d %s", times, strings.Join(never, " ")))
+	return os.WriteFile(filepath.Join("testdata", "shifts", file(c)+".txt"), []byte(c.title()+"\n"+strings.Join(lines, "\n")+"\n"), 0o644)
 }
 
 // file is a lock's name in file names.
