@@ -20,6 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
@@ -177,14 +178,13 @@ func (s *storm) strike(ctx context.Context, kind string, g *group, primary int) 
 	switch kind {
 	case "kill":
 		server.Kill()
-		return func() error { return server.Restart(true) }, nil
+		return func() error { return g.restart(ctx, primary) }, nil
 	case "stop":
 		return server.Cont, server.Stop()
 	case "cut":
-		g.doors[primary].shut()
-		return func() error { g.doors[primary].reopen(); return nil }, nil
+		return func() error { return g.open(primary) }, g.doors[primary].Set(faults.Conduct{Hang: true})
 	case "wipe": // it comes back at once, empty, and empties its replicas
-		if err := server.Restart(true); err != nil {
+		if err := g.restart(ctx, primary); err != nil {
 			return nothing, err
 		}
 		time.Sleep(upTo(s.random, 2*time.Second))
@@ -244,7 +244,7 @@ func (s *storm) byURL(i int) (node.Node, error) {
 		if p < 0 {
 			return nil, errUnsettled
 		}
-		return new(net.Dialer).DialContext(ctx, "tcp", g.doors[p].listener.Addr().String())
+		return new(net.Dialer).DialContext(ctx, "tcp", g.doors[p].Addr())
 	}}), redisnode.Options{Name: g.name})
 }
 

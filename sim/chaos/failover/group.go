@@ -13,16 +13,17 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/process"
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
 // A group is a primary with replicas, and the Sentinels that watch it. Sentinels, replicas and most clients
-// reach a server through its door. A client that knows its own address still reaches it when the door is shut.
+// reach a server through its door. A client that knows its own address still reaches it when nothing comes through the door.
 type group struct {
 	name      string
 	servers   []*redisserver.Server
-	doors     []*door
+	doors     []*faults.Proxy
 	direct    []*redis.Client
 	sentinels []*sentinel
 }
@@ -40,25 +41,27 @@ func startGroup(ctx context.Context, name, binary string) (g *group, err error) 
 			g.close()
 		}
 	}()
-	for range groupSize {
-		d, err := newDoor()
-		if err != nil {
-			return g, err
-		}
-		g.doors = append(g.doors, d)
+	for i := range groupSize {
 		s, err := redisserver.Start(redisserver.Config{Binary: binary, Args: []string{
-			"--replica-announce-ip", "127.0.0.1", "--replica-announce-port", d.port(), "--repl-diskless-sync", "yes",
+			"--replica-announce-ip", "127.0.0.1", "--repl-diskless-sync", "yes",
 			"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--repl-timeout", "5"}})
 		if err != nil {
 			return g, err
 		}
-		d.lead(s.Addr())
 		g.servers = append(g.servers, s)
 		g.direct = append(g.direct, redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DialTimeout: time.Second,
 			ReadTimeout: time.Second, Protocol: 2, DisableIdentity: true}))
+		d, err := faults.NewProxy(s.Addr(), nil)
+		if err != nil {
+			return g, err
+		}
+		g.doors = append(g.doors, d)
+		if err := g.announce(ctx, i); err != nil {
+			return g, err
+		}
 	}
 	for _, c := range g.direct[1:] {
-		if err := c.ReplicaOf(ctx, "127.0.0.1", g.doors[0].port()).Err(); err != nil {
+		if err := c.ReplicaOf(ctx, "127.0.0.1", portOf(g.doors[0])).Err(); err != nil {
 			return g, err
 		}
 	}
@@ -72,6 +75,29 @@ func startGroup(ctx context.Context, name, binary string) (g *group, err error) 
 	return g, g.settle(ctx, func(primary int) bool { return primary == 0 })
 }
 
+func portOf(door *faults.Proxy) string {
+	_, port, _ := net.SplitHostPort(door.Addr())
+	return port
+}
+
+// announce has a server that was started tell its primary and the Sentinels where its door is.
+func (g *group) announce(ctx context.Context, i int) error {
+	return g.direct[i].ConfigSet(ctx, "replica-announce-port", portOf(g.doors[i])).Err()
+}
+
+// restart starts a server again, without what it had.
+func (g *group) restart(ctx context.Context, i int) error {
+	if err := g.servers[i].Restart(true); err != nil {
+		return err
+	}
+	return g.announce(ctx, i)
+}
+
+// open lets what comes to a server's door through again. Connections that have waited are reset.
+func (g *group) open(i int) error {
+	return errors.Join(g.doors[i].Set(faults.Conduct{Hang: true, Down: true}), g.doors[i].Set(faults.Conduct{}))
+}
+
 func (g *group) close() {
 	for _, s := range g.sentinels {
 		s.close()
@@ -81,7 +107,7 @@ func (g *group) close() {
 		_ = s.Close()
 	}
 	for _, d := range g.doors {
-		d.close()
+		_ = d.Close()
 	}
 }
 
@@ -100,7 +126,7 @@ func (g *group) primary(ctx context.Context) int {
 	for _, s := range g.sentinels {
 		addr, err := s.client.GetMasterAddrByName(ctx, g.name).Result()
 		for i, d := range g.doors {
-			if err == nil && len(addr) == 2 && addr[1] == d.port() {
+			if err == nil && len(addr) == 2 && addr[1] == portOf(d) {
 				if said[i]++; said[i] > sentinelCount/2 {
 					return i
 				}
@@ -170,7 +196,7 @@ func startSentinel(g *group, binary string) (*sentinel, error) {
 	config := filepath.Join(s.dir, "sentinel.conf")
 	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %q\nlogfile %q\nsentinel monitor %[4]s 127.0.0.1 %s %d\n"+
 		"sentinel down-after-milliseconds %[4]s %[7]d\nsentinel failover-timeout %[4]s 3000\nsentinel parallel-syncs %[4]s 2\n",
-		port, s.dir, filepath.Join(s.dir, "log"), g.name, g.doors[0].port(), sentinelCount/2+1, downAfter.Milliseconds())
+		port, s.dir, filepath.Join(s.dir, "log"), g.name, portOf(g.doors[0]), sentinelCount/2+1, downAfter.Milliseconds())
 	err = os.WriteFile(config, []byte(text), 0o600)
 	if err == nil {
 		s.process, err = process.Start(exec.Command(path, config, "--sentinel"))
