@@ -79,20 +79,17 @@ func (m *Mutant) overlay(root, dir string) ([]string, error) {
 
 // An Outcome is what came of one mutant.
 type Outcome struct {
-	ID        string  `json:"id"`
-	Killed    bool    `json:"killed"`
-	Seed      uint64  `json:"seed"`             // the first that killed it
-	Invariant string  `json:"invariant"`        // or the test, hang, panic or crash
-	What      string  `json:"what"`             // the violation
-	Seconds   float64 `json:"seconds"`          // of the probe, without its build
-	Reason    string  `json:"reason,omitempty"` // of one that is expected to survive
-	Refused   *uint64 `json:"refused"`          // the first seed whose run the specification does not allow; nil: none
-
-	mutant *Mutant
+	*Mutant
+	Killed    bool
+	Seed      uint64  // the first that killed it
+	Invariant string  // or the test, hang, panic or crash
+	What      string  // the violation
+	Seconds   float64 // of the probe, without its build
+	Refused   *uint64 // the first seed whose run the specification does not allow; nil: none
 }
 
 // fine reports whether the mutant met with what is expected of it.
-func (o *Outcome) fine() bool { return o.Killed == (o.mutant.Expect != Equivalent) }
+func (o *Outcome) fine() bool { return o.Killed == (o.Expect != Equivalent) }
 
 // try builds m and lets it run.
 func (m *Mutant) try(ctx context.Context, root string, seeds uint64) (*Outcome, error) {
@@ -101,7 +98,7 @@ func (m *Mutant) try(ctx context.Context, root string, seeds uint64) (*Outcome, 
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	o := &Outcome{ID: m.ID, Reason: m.Reason, mutant: m}
+	o := &Outcome{Mutant: m}
 	if m.Expect == Tests || m.Folder != "" {
 		args, err := m.overlay(root, dir)
 		if err != nil {
@@ -191,7 +188,7 @@ var (
 // test runs the tests that are to see the bug.
 func (o *Outcome) test(ctx context.Context, dir string, args []string) error {
 	began := time.Now()
-	args = append(append([]string{"test", "-count=1", "-failfast", "-timeout=2m"}, args...), strings.Fields(o.mutant.Tests)...)
+	args = append(append([]string{"test", "-count=1", "-failfast", "-timeout=2m"}, args...), strings.Fields(o.Tests)...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "REDQUORUM_LONG=1")
 	out, err := cmd.CombinedOutput()

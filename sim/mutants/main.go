@@ -15,7 +15,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -25,6 +24,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func main() {
@@ -48,8 +49,7 @@ type config struct {
 	jobs           int
 	only           string
 	canary, stack  bool
-	spec           bool
-	json, markdown bool
+	spec, markdown bool
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error) {
@@ -61,7 +61,6 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	flags.BoolVar(&c.canary, "canary", false, "a few sturdy mutants and few seeds, for each commit")
 	flags.BoolVar(&c.stack, "stack", false, "let the tests of sim/pipes look for them, on the production stack, and no seeds; spec is 0 if the specification refuses a run")
 	flags.BoolVar(&c.spec, "spec", false, "play spec/plans: each protection of the specification is needed; a missing plan is looked for among the seeds")
-	flags.BoolVar(&c.json, "json", false, "print the outcomes as JSON, one a line")
 	flags.BoolVar(&c.markdown, "markdown", false, "print the page docs/evidence/mutants.md")
 	if err := flags.Parse(args); err != nil {
 		return false, err
@@ -86,15 +85,11 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 			return false, err
 		}
 	}
-	show := tableRow
-	switch {
-	case c.json:
-		show = jsonRow
-	case c.markdown:
-		show = func(_ io.Writer, o *Outcome) { tableRow(os.Stderr, o) } // also if the page cannot be written in the end
-	default:
-		fmt.Fprintf(out, tableFormat, "", "mutant", "seed", "killed by", "spec", "s")
+	table := out
+	if c.markdown {
+		table = os.Stderr // also if the page cannot be written in the end
 	}
+	fmt.Fprintf(table, tableFormat, "", "mutant", "seed", "killed by", "spec", "s")
 	sound, err := c.try(ctx, engine, root)
 	if err != nil {
 		return false, err
@@ -102,15 +97,14 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	if !sound.fine() {
 		return false, fmt.Errorf("the engine as it is breaks %s with seed %d, so mutants prove nothing: %s", sound.Invariant, sound.Seed, sound.What)
 	}
-	outcomes, err := c.all(ctx, root, list, func(o *Outcome) { show(out, o) })
+	outcomes, err := c.all(ctx, root, list, func(o *Outcome) { tableRow(table, o) })
 	if err != nil {
 		return false, err
 	}
 	s := summarize(outcomes)
-	switch {
-	case c.markdown:
+	if c.markdown {
 		writePage(out, s, c.seeds)
-	case !c.json:
+	} else {
 		fmt.Fprintf(out, "\n%s\n", s)
 	}
 	var worse []string
@@ -130,6 +124,16 @@ const canarySeeds = 50
 // engine is no mutant.
 var engine = &Mutant{Expect: Equivalent}
 
+// mutantOf returns a mutant, or nil if there is none with that ID.
+func mutantOf(id string) *Mutant {
+	for _, m := range mutants {
+		if m.ID == id {
+			return m
+		}
+	}
+	return nil
+}
+
 // choose returns the mutants to run.
 func (c *config) choose() (list []*Mutant, err error) {
 	if c.canary {
@@ -137,7 +141,7 @@ func (c *config) choose() (list []*Mutant, err error) {
 	}
 	only := strings.FieldsFunc(c.only, func(r rune) bool { return r == ',' })
 	for _, id := range only {
-		if !slices.ContainsFunc(mutants, func(m *Mutant) bool { return m.ID == id }) {
+		if mutantOf(id) == nil {
 			return nil, fmt.Errorf("there is no mutant %s", id)
 		}
 	}
@@ -155,42 +159,32 @@ func (c *config) choose() (list []*Mutant, err error) {
 // all runs the list, and tells of each outcome as it comes. It returns them in
 // the order of the list.
 func (c *config) all(ctx context.Context, root string, list []*Mutant, tell func(*Outcome)) ([]*Outcome, error) {
-	var (
-		tasks    sync.WaitGroup
-		mu       sync.Mutex
-		failed   error
-		next     = make(chan int)
-		outcomes = make([]*Outcome, len(list))
-	)
-	for range max(1, c.jobs) {
-		tasks.Go(func() {
-			for i := range next {
-				o, err := c.try(ctx, list[i], root)
-				mu.Lock()
-				if err != nil {
-					failed = errors.Join(failed, err)
-				} else {
-					outcomes[i] = o
-					tell(o)
-				}
-				mu.Unlock()
+	var mu sync.Mutex
+	var tasks errgroup.Group
+	tasks.SetLimit(max(1, c.jobs))
+	outcomes := make([]*Outcome, len(list))
+	for i, m := range list {
+		tasks.Go(func() error {
+			o, err := c.try(ctx, m, root)
+			if err != nil {
+				return err
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			outcomes[i] = o
+			tell(o)
+			return nil
 		})
 	}
-	for i := range list {
-		if ctx.Err() == nil {
-			next <- i
-		}
-	}
-	close(next)
-	tasks.Wait()
-	return outcomes, errors.Join(failed, ctx.Err())
+	return outcomes, errors.Join(tasks.Wait(), ctx.Err())
 }
 
 // try lets one mutant run.
 func (c *config) try(ctx context.Context, m *Mutant, root string) (*Outcome, error) {
 	if c.stack {
-		m = &Mutant{ID: m.ID, Bug: m.Bug, Edits: m.Edits, Expect: m.Expect, Tests: "-short -vet=off -run TestOurs .", Folder: "sim/pipes"}
+		here := *m
+		here.Tests, here.Folder = "-short -vet=off -run TestOurs .", "sim/pipes"
+		m = &here
 	}
 	o, err := m.try(ctx, root, c.seeds)
 	if c.stack && err == nil && o.What != "" { // the tests have no seeds
@@ -205,16 +199,16 @@ func tableRow(w io.Writer, o *Outcome) {
 	seed, by := "-", "survives"
 	if o.Killed {
 		by = o.Invariant
-		if o.mutant.Expect != Tests {
+		if o.Expect != Tests {
 			seed = fmt.Sprint(o.Seed)
 		}
 	}
 	if !o.fine() {
 		by += "  <-- wrong"
 	} else if !o.Killed {
-		by = string(o.mutant.Expect)
+		by = string(o.Expect)
 	}
-	fmt.Fprintf(w, tableFormat, o.ID, o.mutant.Bug, seed, by, o.refused("-"), fmt.Sprintf("%.1f", o.Seconds))
+	fmt.Fprintf(w, tableFormat, o.ID, o.Bug, seed, by, o.refused("-"), fmt.Sprintf("%.1f", o.Seconds))
 }
 
 // refused is the first seed whose run the specification does not allow, or what stands for none.
@@ -224,5 +218,3 @@ func (o *Outcome) refused(none string) string {
 	}
 	return fmt.Sprint(*o.Refused)
 }
-
-func jsonRow(w io.Writer, o *Outcome) { _ = json.NewEncoder(w).Encode(o) }

@@ -14,12 +14,18 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// The list fits the source as it is now.
-func TestEditsFit(t *testing.T) {
+func rootOf(t *testing.T) string {
+	t.Helper()
 	root, err := moduleRoot()
 	if err != nil {
 		t.Fatal(err)
 	}
+	return root
+}
+
+// The list fits the source as it is now.
+func TestEditsFit(t *testing.T) {
+	root := rootOf(t)
 	seen, s := make(map[string]bool), newSource(root)
 	for _, m := range mutants {
 		if seen[m.ID] {
@@ -45,13 +51,10 @@ func TestEditsFit(t *testing.T) {
 
 // Each test that the list or a page of evidence names is there.
 func TestNamedTestsAreThere(t *testing.T) {
-	root, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := rootOf(t)
 	tests := make(map[string][]string) // by folder
 	var all []string
-	err = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -86,11 +89,8 @@ func TestNamedTestsAreThere(t *testing.T) {
 
 // A text that is not there, or there twice, is not changed at all.
 func TestEditMustFitOnce(t *testing.T) {
-	root, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, old := range []string{"func nowhere()", "return"} {
+	root := rootOf(t)
+	for _, old := range []string{"func nowhere()", "spread"} {
 		m := &Mutant{ID: "X", Edits: edit("quorum.pause", old, "")}
 		if _, err := m.apply(newSource(root)); err == nil || !strings.Contains(err.Error(), "must be there once") {
 			t.Errorf("%q: %v", old, err)
@@ -101,12 +101,8 @@ func TestEditMustFitOnce(t *testing.T) {
 // The simulator kills a canary, and the specification alone refuses it.
 func TestCanary(t *testing.T) {
 	tests.NeedSeconds(t)
-	root, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := slices.IndexFunc(mutants, func(m *Mutant) bool { return m.ID == canaries[0] })
-	o, err := mutants[i].try(t.Context(), root, canarySeeds)
+	root := rootOf(t)
+	o, err := mutantOf(canaries[0]).try(t.Context(), root, canarySeeds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,15 +122,14 @@ func TestComparesWithThePage(t *testing.T) {
 | M05 | never seen | S33 |  | nothing yet |
 | M06 | for a test |  | TestX | no seed comes there |
 `)
-	normal, tested := &Mutant{}, &Mutant{Expect: Tests}
 	s := &summary{outcomes: []*Outcome{
-		{ID: "M01", mutant: normal},
-		{ID: "M02", mutant: normal, Killed: true, Seed: 2500},
-		{ID: "M03", mutant: normal, Killed: true, Seed: 90},
-		{ID: "M04", mutant: normal},
-		{ID: "M05", mutant: normal},
-		{ID: "M06", mutant: tested},
-		{ID: "M07", mutant: normal}, // is new
+		{Mutant: &Mutant{ID: "M01"}},
+		{Mutant: &Mutant{ID: "M02"}, Killed: true, Seed: 2500},
+		{Mutant: &Mutant{ID: "M03"}, Killed: true, Seed: 90},
+		{Mutant: &Mutant{ID: "M04"}},
+		{Mutant: &Mutant{ID: "M05"}},
+		{Mutant: &Mutant{ID: "M06", Expect: Tests}},
+		{Mutant: &Mutant{ID: "M07"}}, // is new
 	}}
 	want := []string{"lost: M01 (seed 3 on the page)", "later: M02 (seed 2500, and 100 on the page)", "lost: M06 (a test on the page)"}
 	if got := s.worseThan(page, 1000); !slices.Equal(got, want) {
@@ -144,10 +139,7 @@ func TestComparesWithThePage(t *testing.T) {
 
 // The page of the last commit has most mutants.
 func TestLastPage(t *testing.T) {
-	root, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := rootOf(t)
 	page, err := lastPage(root)
 	if err != nil {
 		t.Skip(err)
@@ -160,10 +152,7 @@ func TestLastPage(t *testing.T) {
 // The table has each protection of the specification once, its edits fit, and its plans are sound for
 // the engine as it is.
 func TestSpecTable(t *testing.T) {
-	root, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := rootOf(t)
 	list, err := protections(root)
 	if err != nil {
 		t.Fatal(err)
@@ -196,12 +185,8 @@ func TestSpecTable(t *testing.T) {
 // The specification refuses a mutant on the production stack, too.
 func TestStack(t *testing.T) {
 	tests.NeedLong(t)
-	root, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := slices.IndexFunc(mutants, func(m *Mutant) bool { return m.ID == "M33" })
-	o, err := (&config{stack: true}).try(t.Context(), mutants[i], root)
+	root := rootOf(t)
+	o, err := (&config{stack: true}).try(t.Context(), mutantOf("M33"), root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,10 +198,7 @@ func TestStack(t *testing.T) {
 // Without a protection, a plan breaks what the model says.
 func TestSpecPlans(t *testing.T) {
 	tests.NeedLong(t)
-	root, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := rootOf(t)
 	var out strings.Builder
 	c := config{only: "M01 M128,M33,M370,M371", seeds: 1}
 	if ok, err := c.playSpec(t.Context(), root, &out); err != nil || !ok {

@@ -51,7 +51,7 @@ func (s *summary) worseThan(page map[string]kill, seeds uint64) (worse []string)
 			worse = append(worse, fmt.Sprintf("lost: %s (seed %d on the page)", o.ID, was.seed))
 		case !o.Killed:
 			worse = append(worse, fmt.Sprintf("lost: %s (a test on the page)", o.ID))
-		case was.seeds && o.mutant.Expect != Tests && o.Seed > 10*was.seed+300:
+		case was.seeds && o.Expect != Tests && o.Seed > 10*was.seed+300:
 			worse = append(worse, fmt.Sprintf("later: %s (seed %d, and %d on the page)", o.ID, o.Seed, was.seed))
 		}
 	}

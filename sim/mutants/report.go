@@ -27,7 +27,7 @@ func summarize(outcomes []*Outcome) *summary {
 		if !o.fine() {
 			s.wrong = append(s.wrong, o.ID)
 		}
-		switch o.mutant.Expect {
+		switch o.Expect {
 		case Equivalent:
 			continue
 		case Tests:
@@ -93,7 +93,7 @@ there is none, the mutant breaks nothing that is in the specification:
 |---|---|---|---|---|---|
 `, seeds, s, beyond(s.outcomes))
 	for _, o := range s.outcomes {
-		m := o.mutant
+		m := o.Mutant
 		if m.Expect != Normal && m.Expect != Pair {
 			continue
 		}
@@ -114,7 +114,7 @@ it, or it breaks no promise, or there is no place for it in the engine.
 		if m.Expect != Normal && m.Expect != Pair {
 			by := map[Expect]string{Tests: "", Equivalent: "nothing"}[m.Expect]
 			for _, o := range s.outcomes {
-				if o.mutant == m && o.Killed {
+				if o.Mutant == m && o.Killed {
 					by = strings.TrimSpace(by + " " + o.Invariant)
 				}
 			}

@@ -52,11 +52,11 @@ func protections(root string) (list []*Protection, err error) {
 		}
 		p.Mutant, p.Invariant, p.Plan = &Mutant{ID: cells[1]}, cells[2], cells[3]
 		for id := range strings.FieldsSeq(p.Mutant.ID) {
-			i := slices.IndexFunc(mutants, func(m *Mutant) bool { return m.ID == id })
-			if i < 0 {
+			m := mutantOf(id)
+			if m == nil {
 				return fmt.Errorf("there is no mutant %s", id)
 			}
-			p.Mutant.Edits = join(p.Mutant.Edits, mutants[i].Edits)
+			p.Mutant.Edits = join(p.Mutant.Edits, m.Edits)
 		}
 		return nil
 	})
