@@ -239,7 +239,7 @@ func TestHTMLExplainsFaults(t *testing.T) {
 	}
 	seen := make(map[faults.Verb]bool)
 	for _, e := range events {
-		if !seen[e.Verb] && !e.Verb.IsStep() && !regexp.MustCompile(`\b`+string(e.Verb)+`: '`).MatchString(words) {
+		if !seen[e.Verb] && !e.Verb.IsStep() && !regexp.MustCompile(`\b`+string(e.Verb)+`: \['`).MatchString(words) {
 			t.Errorf("%s is not explained", e.Verb)
 		}
 		seen[e.Verb] = true

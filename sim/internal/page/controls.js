@@ -78,7 +78,7 @@ function start() {
 
 // step goes to the nearest event of any run, or the nearest notable one.
 function step(way, of) {
-  const near = viewers.map(v => v[of](way)).filter(e => e.at !== undefined);
+  const near = viewers.map(v => v.near(of, way)).filter(e => e.at !== undefined);
   if (near.length) near.reduce((a, b) => (b.at - a.at) * way < 0 ? b : a).choose();
 }
 

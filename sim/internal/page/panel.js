@@ -4,7 +4,7 @@ const part = name => root.querySelector('.' + name);
 
 // choose makes an entry the current one, in all viewers, and moves it into view.
 function choose(i) {
-  if (entries.length === 0) return;
+  if (entries.length === 0 || i === undefined) return;
   i = Math.max(0, Math.min(i, entries.length - 1));
   shared.seek(entries[i].at);
   current = i;
@@ -77,10 +77,11 @@ function showStory() {
   part('about').replaceChildren(...about);
 }
 
-function nextNotable(step) {
-  const i = step > 0 ? notable.find(i => i > current) : notable.findLast(i => i < current);
-  if (i !== undefined) choose(i);
-}
+// The entries that a reader may go to from the current one.
+const next = {
+  event: step => current + step,
+  notable: step => step > 0 ? notable.find(i => i > current) : notable.findLast(i => i < current),
+};
 
 // goToViolation shows what led to it: the grants that conflict, and the last hundred or so
 // events, unless these go much further back.
@@ -205,44 +206,43 @@ function hideTip() { part('tip').hidden = true; }
 
 // The legend shows each sign as it is drawn.
 function drawLegend() {
-  const client = colourOf(0);
-  const bar = (t, radius, h) => { t.fillStyle = client; t.beginPath(); t.roundRect(1, 8 - h / 2, 32, h, radius); t.fill(); };
-  const stroke = (t, dash, to) => { t.strokeStyle = client; t.setLineDash(dash); t.lineWidth = 1.5; t.beginPath(); t.moveTo(2, 3); t.lineTo(...to); t.stroke(); t.setLineDash([]); };
-  const head = t => { t.fillStyle = client; t.beginPath(); t.moveTo(32, 13); t.lineTo(24, 13); t.lineTo(26, 7); t.fill(); };
-  const dot = hollow => t => { t.strokeStyle = client; t.fillStyle = hollow ? colours.paper : client; t.lineWidth = 1.6; t.beginPath(); t.arc(17, 8, 4.5, 0, 7); t.fill(); t.stroke(); };
-  const shade = name => t => { t.fillStyle = colours[name + ' pattern']; t.fillRect(1, 1, 32, 14); };
-  const frame = (t, radius, dash) => { t.strokeStyle = client; t.lineWidth = 1.5; t.setLineDash(dash); t.beginPath(); t.roundRect(1.75, 1.75, 30.5, 12.5, radius); t.stroke(); t.setLineDash([]); };
+  const bar = (radius, high, how = {}) => drawBox(1, 8 - high / 2, 32, high, radius, how.light, how.empty);
+  const message = (state, ...to) => { dashed(dashOf(state), () => line(2, 3, ...to)); drawEnd(state, [2, 3, ...to]); };
+  const dot = (shape, hollow) => () => drawDot(17, 8, 4.5, { client: 0, shape, hollow });
+  const shade = name => () => { ctx.fillStyle = colours[name + ' pattern']; ctx.fillRect(1, 1, 32, 14); };
   const state = name => messages.some(m => m.state === name), shaded = name => faults.some(f => f.shade === name);
   const signs = [
-    [true, 'a client considers itself the holder', t => bar(t, 6, 14)],
-    [true, 'a node has the lock’s key', t => bar(t, 1, 10)],
-    [conflict.length, 'a grant that the violation is about', t => { bar(t, 6, 8); t.strokeStyle = colours.violation; t.lineWidth = 2.5; t.beginPath(); t.roundRect(1.5, 1.5, 31, 13, 6); t.stroke(); }],
-    [violations.length, 'an invariant is broken', t => { t.fillStyle = colours.violation; t.fillRect(15.5, 0, 3, 16); }],
-    [bars.some(b => b.waits), 'a client waits, as nodes know', t => frame(t, 6, [4, 3])],
-    [bars.some(b => b.line), 'the wait queue on a node, in its order', t => { t.fillStyle = colours.soft; t.fillRect(1, 2, 32, 7); t.fillStyle = client; t.fillRect(1, 10, 32, 2); t.fillStyle = colourOf(1); t.fillRect(1, 13, 32, 2); }],
-    [groups.length, 'one lock of several names', t => { t.fillStyle = client; for (const y of [1, 10]) { t.beginPath(); t.roundRect(1, y, 32, 5, 2); t.fill(); } t.fillRect(1, 3, 3, 10); }],
-    [bars.some(b => b.mode === 'read'), 'to read, which several may', t => { t.globalAlpha = .2; bar(t, 3, 14); t.globalAlpha = 1; frame(t, 3, []); }],
-    [true, 'message (grey: to connect)', t => { stroke(t, [], [32, 13]); head(t); }],
-    [state('lost'), 'lost', t => { stroke(t, [], [18, 9]); cross([0, 0, 18, 9], t); }],
-    [messages.some(m => m.state === 'held'), 'held back on its way', t => { stroke(t, [2, 3], [32, 13]); head(t); }],
-    [state('stuck'), 'held back forever', t => { stroke(t, [2, 3], [18, 9]); t.fillStyle = client; stopMark([0, 0, 18, 9], t); }],
-    [true, 'node executes a command; hollow: refuses it', dot(false)],
-    [dots.some(d => d.shape === 'step'), 'step of the plan', t => { t.fillStyle = client; t.beginPath(); t.moveTo(17, 2); t.lineTo(23, 8); t.lineTo(17, 14); t.lineTo(11, 8); t.fill(); }],
-    [dots.some(d => d.shape === 'access'), 'the resource takes a request; hollow: refuses it', dot(true)],
+    [true, 'a client considers itself the holder', () => bar(6, 14)],
+    [true, 'a node has the lock’s key', () => bar(1, 10)],
+    [conflict.length, 'a grant that the violation is about', () => { bar(6, 8); drawFrame(1.5, 1.5, 31, 13); }],
+    [violations.length, 'an invariant is broken', () => { ctx.fillStyle = colours.violation; ctx.fillRect(15.5, 0, 3, 16); }],
+    [bars.some(b => b.waits), 'a client waits, as nodes know', () => bar(6, 14, { light: true, empty: true })],
+    [bars.some(b => b.line), 'the wait queue on a node, in its order', () => { ctx.fillStyle = colours.soft; ctx.fillRect(1, 2, 32, 7); drawQueue([0, 1], 1, 10, 32, 3); }],
+    [groups.length, 'one lock of several names', () => { for (const y of [1, 10]) { box(1, y, 32, 5, 2); ctx.fill(); } ctx.fillRect(1, 3, 3, 10); }],
+    [bars.some(b => b.mode === 'read'), 'to read, which several may', () => bar(3, 14, { light: true })],
+    [true, 'message (grey: to connect)', () => message('sent', 32, 13)],
+    [state('lost'), 'lost', () => message('lost', 18, 9)],
+    [messages.some(m => m.state === 'held'), 'held back on its way', () => message('held', 32, 13)],
+    [state('stuck'), 'held back forever', () => message('stuck', 18, 9)],
+    [true, 'node executes a command; hollow: refuses it', dot('execute')],
+    [dots.some(d => d.shape === 'step'), 'step of the plan', dot('step')],
+    [dots.some(d => d.shape === 'access'), 'the resource takes a request; hollow: refuses it', dot('access', true)],
     [shaded('down'), 'crashed or killed', shade('down')],
     [shaded('stopped'), 'stopped or asleep', shade('stopped')],
     [shaded('link'), 'trouble on links', shade('link')],
     [shaded('other'), 'other faults: replica, slow, busy, wrong clock', shade('other')],
   ].filter(([drawn]) => drawn);
-  const ratio = window.devicePixelRatio || 1;
+  const ratio = window.devicePixelRatio || 1, own = ctx;
   part('legend').replaceChildren(...signs.map(([, text, paint]) => {
-    const picture = make('canvas', { width: 34 * ratio, height: 16 * ratio });
-    picture.setAttribute('aria-hidden', 'true');
-    const t = picture.getContext('2d');
-    t.scale(ratio, ratio);
-    paint(t);
+    const picture = make('canvas', { width: 34 * ratio, height: 16 * ratio, ariaHidden: 'true' });
+    ctx = picture.getContext('2d');
+    ctx.scale(ratio, ratio);
+    ctx.fillStyle = ctx.strokeStyle = colourOf(0);
+    ctx.lineWidth = 1.5;
+    paint();
     return make('li', {}, picture, text);
   }));
+  ctx = own;
 }
 
 // The table shows the entries a page at a time.
@@ -267,8 +267,10 @@ which.onchange = () => showTable(0);
 part('page-back').onclick = () => showTable(firstRow - pageSize);
 part('page-on').onclick = () => showTable(firstRow + pageSize);
 
-const steps = { previous: () => choose(current - 1), next: () => choose(current + 1), previousNotable: () => nextNotable(-1), nextNotable: () => nextNotable(1) };
-for (const button of root.querySelectorAll('[data-step]')) button.onclick = steps[button.dataset.step];
+for (const button of root.querySelectorAll('[data-step]')) {
+  const [of, step] = { previous: ['event', -1], next: ['event', 1], previousNotable: ['notable', -1], nextNotable: ['notable', 1] }[button.dataset.step];
+  button.onclick = () => choose(next[of](step));
+}
 new ResizeObserver(() => { if (root.isConnected && canvas.clientWidth !== width) resize(); }).observe(root);
 
 // begin shows the run, once the root is on the page.
@@ -280,14 +282,12 @@ function begin() {
   seek(shared.time);
 }
 
-const near = i => entries[i] ? entries[i].at : undefined;
 return {
   run, begin, seek, redraw, resize, goToViolation, canvas, violated,
   colour: () => { readColours(); drawLegend(); showEvent(); },
   state: () => stateAt(shared.time).map(s => s.text).join(', '),
-  event: step => ({ at: near(current + step), choose: () => choose(current + step) }),
-  notable: step => {
-    const i = step > 0 ? notable.find(i => i > current) : notable.findLast(i => i < current);
-    return { at: near(i), choose: () => choose(i) };
+  near: (of, step) => {
+    const i = next[of](step);
+    return { at: entries[i]?.at, choose: () => choose(i) };
   },
 };

@@ -32,7 +32,7 @@ if (tokens.length > 1) {
 const shortToken = t => (alike > 2 ? '…' : '') + String(t).slice(alike > 2 ? alike : 0);
 
 // Lanes from top to bottom.
-const lanes = []; 
+const lanes = [];
 if (entries.some(e => e.kind === 'access')) lanes.push({ kind: 'resource', label: 'resource' });
 for (let c = 0; c < run.clients; c++) lanes.push({ kind: 'client', label: clientName(c), client: c });
 for (let n = 0; n < run.nodes; n++) lanes.push({ kind: 'node', label: nodeName(n), client: -1 });
@@ -219,24 +219,35 @@ function collectDots() {
   });
 }
 
-// Faults: which kind of shade, and on which lanes until when.
-const shadeOf = verb => {
-  switch (verb) {
-    case 'crash': case 'kill': return 'down';
-    case 'pause': case 'suspend': return 'stopped';
-    case 'cut': case 'delay': case 'loss': case 'duplicate': case 'reorder': case 'hold': case 'deafen':
-    case 'halfopen': case 'heal': case 'release': case 'reset': return 'link';
-  }
-  return 'other';
+// Faults: what each is in words, how it shades lanes, and what stands there if not the fault's own word.
+const verbs = {
+  cut: ['nothing gets through', 'link'], delay: ['messages take longer', 'link'], loss: ['a share of the messages is lost', 'link'],
+  duplicate: ['a share of the messages arrives twice', 'link'], reorder: ['messages overtake each other', 'link'],
+  hold: ['messages are kept back', 'link'], release: ['what was kept back goes on', 'link'], deafen: ['notices of releases are lost', 'link'],
+  halfopen: ['these connections are dead, and neither end knows', 'link'], reset: ['these connections are closed, and both ends know', 'link'],
+  heal: ['these links work again', 'link'],
+  crash: ['the server dies', 'down', 'down'], kill: ['the process dies', 'down', 'dead'],
+  pause: ['the process stands still, and its clocks run', 'stopped', 'stopped'], suspend: ['the machine sleeps', 'stopped', 'asleep'],
+  restart: ['the server starts again'], start: ['the process starts again'],
+  demote: ['the server becomes a replica, and refuses what writes', 'other', 'replica'],
+  promote: ['the server is a master again, with what it has'],
+  slow: ['each command takes longer'], block: ['the server is busy with one script'], evict: ['the server drops the locks'],
+  starve: ['the server has a processor for that share of each 100 ms', 'other', 'starved'], full: ['the server'],
+  flush: ['the server drops all its keys'], scriptflush: ['the server forgets its scripts'],
+  skew: ['the time of day is set wrong'], step: ['the time of day jumps'], rate: ['the clocks run at another rate'],
+  strobe: ['the time of day oscillates'],
+  alias: ['these are one server, and each is a database of it: what happens to one happens to all'],
+  lead: ['the client is led to the server after its name, when it connects next'],
+  sever: ['nothing gets through between the server and those after its name'],
+  view: ['the client was given the nodes after its name, and no others'], clone: ['these clients draw the same random numbers'],
 };
-const shadeWords = { crash: 'down', kill: 'dead', pause: 'stopped', suspend: 'asleep', demote: 'replica', starve: 'starved' };
 
 // wordOf says on a lane what a fault does to it, and of links: to which.
 function wordOf(f, lane) {
   const node = lanes[lane].kind === 'node';
   const others = new Set(f.parts.filter(p => p.client >= 0 && (node ? nodeLane(p.node) : clientLane(p.client)) === lane)
     .map(p => node ? clientName(p.client) : nodeName(p.node)));
-  if (f.shade !== 'link') return shadeWords[f.verb] || f.verb;
+  if (f.shade !== 'link') return f.word;
   return f.verb + ' ' + (others.size === (node ? run.clients : run.nodes) ? 'all' : [...others].join(' '));
 }
 
@@ -244,7 +255,7 @@ const shades = []; // of lanes
 for (const f of faults) {
   f.from = f.at;
   f.until = f.parts.reduce((t, p) => Math.max(t, p.until), f.at);
-  f.shade = shadeOf(f.verb);
+  [, f.shade = 'other', f.word = f.verb] = verbs[f.verb] || [];
   const until = new Map();
   const wide = new Set(f.parts.map(p => p.client)).size === run.clients;
   for (const p of f.parts) {
@@ -252,7 +263,7 @@ for (const f of faults) {
     if (p.client >= 0 && !(p.node >= 0 && wide)) until.set(clientLane(p.client), Math.max(p.until, until.get(clientLane(p.client)) || 0));
     if (p.node >= 0) until.set(nodeLane(p.node), Math.max(p.until, until.get(nodeLane(p.node)) || 0));
   }
-  for (const [lane, t] of until) shades.push({ entry: f.entry, lane, from: f.at, until: t, shade: f.shade, verb: f.verb, word: wordOf(f, lane) });
+  for (const [lane, t] of until) shades.push({ entry: f.entry, lane, from: f.at, until: t, shade: f.shade, word: wordOf(f, lane) });
 }
 
 // What may be seen in a span of time is found by the latest end so far.
@@ -298,24 +309,6 @@ function locksOf(v) {
   return list.filter(Boolean).sort((a, b) => a.from - b.from);
 }
 
-const verbs = {
-  cut: 'nothing gets through', delay: 'messages take longer', loss: 'a share of the messages is lost',
-  duplicate: 'a share of the messages arrives twice', reorder: 'messages overtake each other',
-  hold: 'messages are kept back', release: 'what was kept back goes on', deafen: 'notices of releases are lost',
-  halfopen: 'these connections are dead, and neither end knows', reset: 'these connections are closed, and both ends know',
-  heal: 'these links work again', crash: 'the server dies', restart: 'the server starts again',
-  demote: 'the server becomes a replica, and refuses what writes', promote: 'the server is a master again, with what it has',
-  slow: 'each command takes longer', block: 'the server is busy with one script', evict: 'the server drops the locks',
-  starve: 'the server has a processor for that share of each 100 ms', full: 'the server',
-  flush: 'the server drops all its keys', scriptflush: 'the server forgets its scripts',
-  pause: 'the process stands still, and its clocks run', suspend: 'the machine sleeps',
-  skew: 'the time of day is set wrong', step: 'the time of day jumps', rate: 'the clocks run at another rate',
-  strobe: 'the time of day oscillates', kill: 'the process dies', start: 'the process starts again',
-  alias: 'these are one server, and each is a database of it: what happens to one happens to all',
-  lead: 'the client is led to the server after its name, when it connects next',
-  sever: 'nothing gets through between the server and those after its name',
-  view: 'the client was given the nodes after its name, and no others', clone: 'these clients draw the same random numbers',
-};
 const kept = { empty: ', and will come back with nothing', second: ', and will come back without the last second', durable: ', and will come back with all it had' };
 const lack = { disk: ' has no disk left, and refuses all writes', memory: ' has no memory left, and refuses writes that need some' };
 const copied = { empty: ': it has nothing any more', second: ': it lacks its own last second', durable: ': it has what it had' };
@@ -356,7 +349,7 @@ function inWords(e) {
       if (verb === 'crash') mode = kept[words.find(w => w in kept) || 'durable'];
       if (verb === 'full') mode = lack[words[2]];
       if (verb === 'demote') mode = copied[words[2]] || `: it has what ${words[2]} has`;
-      return `Fault: ${e.text}. That is, ${verbs[verb] || verb}${mode}.`;
+      return `Fault: ${e.text}. That is, ${(verbs[verb] || [verb])[0]}${mode}.`;
     }
     case 'fault end':
       return `End of the fault: ${e.text}.`;

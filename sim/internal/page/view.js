@@ -1,7 +1,7 @@
 // Draws the part of the run that is in view.
 
 const canvas = root.querySelector('canvas');
-const ctx = canvas.getContext('2d');
+let ctx = canvas.getContext('2d');
 const axisHeight = 44, rowHeight = 17, overviewHeight = 34, shortest = 20e3;
 const font = '12px system-ui, sans-serif', smallFont = '11px system-ui, sans-serif', tinyFont = '10px system-ui, sans-serif';
 ctx.font = tinyFont;
@@ -31,13 +31,7 @@ const x = t => gutter + (t - view.from) / (view.to - view.from) * (width - gutte
 const timeAt = px => view.from + (px - gutter) / (width - gutter) * (view.to - view.from);
 
 // Messages meet a lane at its line, which is below a client's bars and above a node's.
-function lineOf(i) {
-  switch (lanes[i].kind) {
-    case 'resource': return laneTop(i) + resourceHeight / 2;
-    case 'client': return laneTop(i) + heightOf(i) - 7;
-  }
-  return laneTop(i) + 7;
-}
+const lineOf = i => laneTop(i) + { resource: resourceHeight / 2, client: heightOf(i) - 7, node: 7 }[lanes[i].kind];
 
 function readColours() {
   const style = getComputedStyle(document.documentElement);
@@ -60,21 +54,8 @@ function hatch(shade, colour) {
   t.fillRect(0, 0, 8, 8);
   t.globalAlpha = shade === 'down' ? .75 : .35;
   t.strokeStyle = colour;
-  t.beginPath();
-  switch (shade) {
-    case 'down':
-      for (const d of [-8, 0, 8]) { t.moveTo(d, 8); t.lineTo(d + 8, 0); }
-      break;
-    case 'stopped':
-      t.moveTo(2.5, 0); t.lineTo(2.5, 8);
-      break;
-    case 'link':
-      t.rect(2, 2, 1, 1); t.rect(6, 6, 1, 1);
-      break;
-    case 'other':
-      t.moveTo(0, 4.5); t.lineTo(8, 4.5);
-  }
-  t.stroke();
+  const path = { down: 'M-8 8L0 0M0 8L8 0M8 8L16 0', stopped: 'M2.5 0V8', link: 'M2 2h1v1h-1zM6 6h1v1h-1z', other: 'M0 4.5H8' }[shade];
+  t.stroke(new Path2D(path));
   return ctx.createPattern(tile, 'repeat');
 }
 
@@ -169,9 +150,7 @@ function clip(left, top, w, h, what) {
 function drawFuture() {
   const left = Math.max(gutter, x(shared.time) + 1);
   ctx.fillStyle = colours.paper;
-  ctx.globalAlpha = .55;
-  if (left < width) ctx.fillRect(left, lanesTop, width - left, lanesBottom() - lanesTop);
-  ctx.globalAlpha = 1;
+  if (left < width) pale(.55, () => ctx.fillRect(left, lanesTop, width - left, lanesBottom() - lanesTop));
 }
 
 function line(x0, y0, x1, y1) {
@@ -179,6 +158,39 @@ function line(x0, y0, x1, y1) {
   ctx.moveTo(x0, y0);
   ctx.lineTo(x1, y1);
   ctx.stroke();
+}
+
+// polygon begins a shape with these corners, box one with round ones.
+function polygon(...points) {
+  ctx.beginPath();
+  for (const [px, y] of points) ctx.lineTo(px, y);
+  ctx.closePath();
+}
+
+function box(left, top, wide, high, radius) {
+  ctx.beginPath();
+  ctx.roundRect(left, top, wide, high, radius);
+}
+
+// dashed draws with these dashes, pale with this share of the colour.
+function dashed(dash, what) {
+  ctx.setLineDash(dash);
+  what();
+  ctx.setLineDash([]);
+}
+
+function pale(share, what) {
+  ctx.globalAlpha = share;
+  what();
+  ctx.globalAlpha = 1;
+}
+
+// write writes a text on a patch of paper.
+function write(text, left, y, high, colour) {
+  ctx.fillStyle = colours.paper;
+  pale(.85, () => ctx.fillRect(left - 2, y - .5 - high / 2, ctx.measureText(text).width + 4, high));
+  ctx.fillStyle = colour;
+  ctx.fillText(text, left, y);
 }
 
 // fitting shortens a text to a width; '' if nothing sensible is left.
@@ -238,36 +250,21 @@ function drawWords(words) {
     for (const b of blocked) if (left < b.right && left + wide > b.left) left = b.right + 2;
     if (left + wide > w.right) continue;
     taken.push({ left, right: left + wide, y: w.y });
-    ctx.fillStyle = colours.paper;
-    ctx.globalAlpha = .85;
-    ctx.fillRect(left, w.y - 6, wide, 12);
-    ctx.globalAlpha = 1;
-    ctx.fillStyle = w.colour;
-    ctx.fillText(w.text, left + 2, w.y + .5);
+    write(w.text, left + 2, w.y + .5, 12, w.colour);
   }
   ctx.font = font;
 }
 
 function flag(px, y, colour) {
   ctx.fillStyle = colour;
-  ctx.beginPath();
-  ctx.moveTo(px, y);
-  ctx.lineTo(px, y - 9);
-  ctx.lineTo(px + 7, y - 6);
-  ctx.lineTo(px, y - 3);
+  polygon([px, y], [px, y - 9], [px + 7, y - 6], [px, y - 3]);
   ctx.fill();
 }
 
 // placeOf is where a message is drawn: from and to, in pixels.
 function placeOf(m) {
-  const y0 = lineOf(m.lane), y1 = lineOf(m.to);
-  switch (m.state) {
-    case 'lost':
-      return [x(m.from), y0, x(m.until), y0 + (y1 - y0) * .35];
-    case 'stuck':
-      return [x(m.from), y0, x(m.until), y0 + (y1 - y0) * .5];
-  }
-  return [x(m.from), y0, x(m.until), y1];
+  const y0 = lineOf(m.lane), y1 = lineOf(m.to), way = { lost: .35, stuck: .5 }[m.state] || 1;
+  return [x(m.from), y0, x(m.until), y0 + (y1 - y0) * way];
 }
 
 // drawMessages draws lines of one kind together. Of those that would cover each
@@ -291,53 +288,34 @@ function drawMessages() {
   for (const [id, places] of groups) {
     const [client, state, faint] = id.split(' ');
     ctx.strokeStyle = ctx.fillStyle = faint === 'true' ? colours.soft : colourOf(+client);
-    ctx.globalAlpha = faint === 'true' ? dense * .6 : dense;
-    ctx.lineWidth = 1.2;
-    ctx.setLineDash(dashOf(state));
-    ctx.beginPath();
-    for (const [x0, y0, x1, y1] of places) { ctx.moveTo(x0, y0); ctx.lineTo(x1, y1); }
-    ctx.stroke();
-    ctx.setLineDash([]);
-    if (n < 400) {
-      for (const place of places) drawEnd(state, place);
-    }
+    pale(faint === 'true' ? dense * .6 : dense, () => {
+      ctx.lineWidth = 1.2;
+      ctx.beginPath();
+      for (const [x0, y0, x1, y1] of places) { ctx.moveTo(x0, y0); ctx.lineTo(x1, y1); }
+      dashed(dashOf(state), () => ctx.stroke());
+      if (n < 400) for (const place of places) drawEnd(state, place);
+    });
   }
-  ctx.globalAlpha = 1;
 }
 
 const dashOf = state => state === 'held' || state === 'stuck' ? [2, 4] : [];
 
 // drawEnd draws where a message ends: it arrives, or is lost, or is held back forever.
-function drawEnd(state, place) {
+function drawEnd(state, [x0, y0, px, y]) {
   switch (state) {
-    case 'lost': return cross(place);
-    case 'stuck': return stopMark(place);
+    case 'lost':
+      ctx.lineWidth = 2;
+      for (const slope of [-4, 4]) line(px - 4, y - slope, px + 4, y + slope);
+      break;
+    case 'stuck':
+      for (const left of [-4, 1]) ctx.fillRect(px + left, y - 4, 3, 9);
+      break;
+    default: {
+      const a = Math.atan2(y - y0, px - x0);
+      polygon([px, y], ...[a - .35, a + .35].map(b => [px - 8 * Math.cos(b), y - 8 * Math.sin(b)]));
+      ctx.fill();
+    }
   }
-  arrowHead(place);
-}
-
-function arrowHead([x0, y0, x1, y1]) {
-  const a = Math.atan2(y1 - y0, x1 - x0);
-  ctx.beginPath();
-  ctx.moveTo(x1, y1);
-  ctx.lineTo(x1 - 8 * Math.cos(a - .35), y1 - 8 * Math.sin(a - .35));
-  ctx.lineTo(x1 - 8 * Math.cos(a + .35), y1 - 8 * Math.sin(a + .35));
-  ctx.fill();
-}
-
-function cross([, , px, y], on = ctx) {
-  on.lineWidth = 2;
-  on.beginPath();
-  for (const slope of [-1, 1]) {
-    on.moveTo(px - 4, y - 4 * slope);
-    on.lineTo(px + 4, y + 4 * slope);
-  }
-  on.stroke();
-}
-
-function stopMark([, , px, y], on = ctx) {
-  on.fillRect(px - 4, y - 4, 3, 9);
-  on.fillRect(px + 1, y - 4, 3, 9);
 }
 
 // placeOfBar is where a bar is drawn: left, top, width and height.
@@ -353,25 +331,15 @@ function placeOfBar(b) {
 function drawBar(b) {
   const [left, top, wide, h] = placeOfBar(b);
   if (b.line) {
-    drawLine(b, left, top + h + 1, wide);
+    drawQueue(b.clients, left, top + h + 1, wide, Math.min(2, 4 / b.clients.length));
+    hits.push({ entry: b.entry, bar: b, box: [left, top + h, left + wide, top + h + 5] });
     return;
   }
   // Readers share a bar, which is light, as is that of one who waits.
   const light = b.mode === 'read' || b.waits, each = h / b.clients.length;
   b.clients.forEach((client, i) => {
     ctx.fillStyle = ctx.strokeStyle = colourOf(client);
-    ctx.globalAlpha = b.waits ? 0 : light ? .2 : 1;
-    ctx.beginPath();
-    ctx.roundRect(left, top + i * each, wide, each, Math.min(b.key ? 1 : 6, wide / 2));
-    ctx.fill();
-    ctx.globalAlpha = 1;
-    if (!light) return;
-    ctx.beginPath();
-    ctx.roundRect(left + .75, top + i * each + .75, Math.max(.5, wide - 1.5), each - 1.5, Math.min(b.key ? 1 : 6, wide / 2));
-    ctx.lineWidth = 1.5;
-    ctx.setLineDash(b.waits ? [4, 3] : []);
-    ctx.stroke();
-    ctx.setLineDash([]);
+    drawBox(left, top + i * each, wide, each, Math.min(b.key ? 1 : 6, wide / 2), light, b.waits);
   });
   ctx.fillStyle = light ? colours.ink : colours.onbar;
   for (const t of b.marks || []) if (t > view.from && t < view.to) ctx.fillRect(x(t) - .5, top, 1, h < 15 ? 2 : 4);
@@ -382,16 +350,21 @@ function drawBar(b) {
     const text = [long, short, who].find(t => ctx.measureText(t).width + 6 <= room);
     if (text) {
       const start = inView + (text === long ? 6 : 3);
-      if (light) {
-        ctx.fillStyle = colours.paper;
-        ctx.fillRect(start - 1, top + 1.5, ctx.measureText(text).width + 2, h - 3);
-        ctx.fillStyle = colours.ink;
-      }
-      ctx.fillText(text, start, top + h / 2 + .5);
+      if (light) write(text, start, top + h / 2 + .5, h - 3, colours.ink); else ctx.fillText(text, start, top + h / 2 + .5);
     }
     ctx.font = font;
   }
   hits.push({ entry: b.entry, bar: b, box: [left, top, left + wide, top + h] });
+}
+
+// drawBox fills a box, lightly with a frame, or has a dashed frame only.
+function drawBox(left, top, wide, high, radius, light, empty) {
+  box(left, top, wide, high, radius);
+  if (!empty) pale(light ? .2 : 1, () => ctx.fill());
+  if (!light) return;
+  box(left + .75, top + .75, Math.max(.5, wide - 1.5), high - 1.5, radius);
+  ctx.lineWidth = 1.5;
+  dashed(empty ? [4, 3] : [], () => ctx.stroke());
 }
 
 // textsOf are what a bar may say, the longest first.
@@ -404,15 +377,12 @@ function textsOf(b) {
     `${who}${which}${as} ${b.token ? shortToken(b.token) : ''}`, who + as];
 }
 
-// drawLine draws below a key who waits for it on the node: thin lines, the first in
-// line on top.
-function drawLine(b, left, top, wide) {
-  const each = Math.min(2, 4 / b.clients.length);
-  b.clients.forEach((client, i) => {
+// drawQueue draws below a key who waits for it on the node: thin lines, the first of the queue on top.
+function drawQueue(clients, left, top, wide, each) {
+  clients.forEach((client, i) => {
     ctx.fillStyle = colourOf(client);
-    ctx.fillRect(left, top + i * each, wide, each * .8);
+    ctx.fillRect(left, top + i * each, wide, Math.min(2, each * .8));
   });
-  hits.push({ entry: b.entry, bar: b, box: [left, top - 1, left + wide, top + 4] });
 }
 
 // drawGroup ties bars that are one lock together, where they begin.
@@ -428,10 +398,13 @@ function drawGroup(group) {
 // drawConflict frames a lock that the violation is about.
 function drawConflict(b) {
   const [left, top, wide, h] = placeOfBar(b);
+  drawFrame(left - 1, top - 2, wide + 2, h + 4);
+}
+
+function drawFrame(left, top, wide, high) {
   ctx.strokeStyle = colours.violation;
   ctx.lineWidth = 2.5;
-  ctx.beginPath();
-  ctx.roundRect(left - 1, top - 2, wide + 2, h + 4, 7);
+  box(left, top, wide, high, 7);
   ctx.stroke();
 }
 
@@ -445,19 +418,18 @@ function drawDots() {
     if (drawn.has(spot)) return;
     drawn.add(spot);
     const r = d.shape === 'access' ? 5 : shown > 500 ? 1.5 : 3;
-    ctx.fillStyle = d.hollow ? colours.paper : colourOf(d.client);
-    ctx.strokeStyle = colourOf(d.client);
-    ctx.lineWidth = 1.6;
-    ctx.beginPath();
-    if (d.shape === 'step') {
-      ctx.moveTo(px, y - 5); ctx.lineTo(px + 5, y); ctx.lineTo(px, y + 5); ctx.lineTo(px - 5, y); ctx.closePath();
-    } else {
-      ctx.arc(px, y, r, 0, 7);
-    }
-    ctx.fill();
-    ctx.stroke();
+    drawDot(px, y, r, d);
     hits.push({ entry: d.entry, box: [px - r - 2, y - r - 2, px + r + 2, y + r + 2], above: true, small: true });
   });
+}
+
+function drawDot(px, y, r, { client, shape, hollow }) {
+  ctx.strokeStyle = colourOf(client);
+  ctx.fillStyle = hollow ? colours.paper : colourOf(client);
+  ctx.lineWidth = 1.6;
+  if (shape === 'step') polygon([px, y - 5], [px + 5, y], [px, y + 5], [px - 5, y]); else box(px - r, y - r, 2 * r, 2 * r, r);
+  ctx.fill();
+  ctx.stroke();
 }
 
 // packFaults gives faults rows in which their texts have room while so much time is in
@@ -500,12 +472,7 @@ function drawRibbon() {
     if (text) {
       const start = fits(text);
       until[f.row] = start + ctx.measureText(text).width + 6;
-      ctx.fillStyle = colours.paper;
-      ctx.globalAlpha = .8;
-      ctx.fillRect(start - 2, top + 1, ctx.measureText(text).width + 4, rowHeight - 5);
-      ctx.globalAlpha = 1;
-      ctx.fillStyle = colours.ink;
-      ctx.fillText(text, start, top + 7.5);
+      write(text, start, top + 7.5, rowHeight - 5, colours.ink);
     }
     ctx.font = font;
     hits.push({ entry: f.entry, fault: f, text, box: [left - 3, top, Math.max(right, left + 8), top + rowHeight - 2] });
@@ -569,14 +536,15 @@ function drawMarks() {
     ctx.fillText(text, left, y);
   };
   const inView = t => t >= view.from && t <= view.to;
+  const rule = (t, top, colour, wide, dash) => { // through all lanes
+    ctx.strokeStyle = colour;
+    ctx.lineWidth = wide;
+    dashed(dash, () => line(x(t), top, x(t), lanesBottom()));
+  };
 
   for (const v of violations.slice().sort((a, b) => b.worst - a.worst)) {
     if (!inView(v.at)) continue;
-    ctx.strokeStyle = colours.violation;
-    ctx.lineWidth = v.worst ? 2.5 : 1.5;
-    ctx.setLineDash(v.outside ? [7, 4] : []);
-    line(x(v.at), 16, x(v.at), lanesBottom());
-    ctx.setLineDash([]);
+    rule(v.at, 16, colours.violation, v.worst ? 2.5 : 1.5, v.outside ? [7, 4] : []);
     taken.push({ left: x(v.at), right: x(v.at), y: ticksAt });
     ctx.font = '600 ' + font;
     const granted = v.worst && !narrow ? conflict.filter(b => b.from === v.at).map(b => clientName(b.clients[0]) + ' granted: ').join('') : '';
@@ -587,20 +555,12 @@ function drawMarks() {
   }
   for (const b of conflict) {
     if (!inView(b.from)) continue;
-    ctx.strokeStyle = colours.violation;
-    ctx.lineWidth = 1;
-    ctx.setLineDash([3, 3]);
-    line(x(b.from), 20, x(b.from), lanesBottom());
-    ctx.setLineDash([]);
+    rule(b.from, 20, colours.violation, 1, [3, 3]);
     label(x(b.from), clientName(b.clients[0]) + ' granted', colours.violation, 12);
   }
   const calm = entries.find(e => e.kind === 'calm');
   if (calm && inView(calm.at)) {
-    ctx.strokeStyle = colours.soft;
-    ctx.lineWidth = 1;
-    ctx.setLineDash([2, 3]);
-    line(x(calm.at), 16, x(calm.at), lanesBottom());
-    ctx.setLineDash([]);
+    rule(calm.at, 16, colours.soft, 1, [2, 3]);
     taken.push({ left: x(calm.at), right: x(calm.at), y: ticksAt });
     label(x(calm.at), 'faults over', colours.soft, 12);
   }
@@ -633,15 +593,12 @@ function drawCurrent() {
   ctx.lineWidth = 3;
   if (m && m.entry === current) {
     const place = placeOf(m);
-    ctx.setLineDash(dashOf(m.state));
-    line(...place);
-    ctx.setLineDash([]);
+    dashed(dashOf(m.state), () => line(...place));
     drawEnd(m.state, place);
   }
   ctx.lineWidth = 2;
   for (const lane of lanesOf(e)) {
-    ctx.beginPath();
-    ctx.arc(x(e.at), lineOf(lane), 7, 0, 7);
+    box(x(e.at) - 7, lineOf(lane) - 7, 14, 14, 7);
     ctx.stroke();
   }
 }
@@ -684,11 +641,8 @@ function drawOverview() {
     ctx.fillRect(gutter + i * 2, top + overviewHeight - h - 1, 1.5, h);
   });
   const left = Math.max(gutter, overviewX(view.from)), right = Math.min(width, overviewX(view.to));
-  ctx.strokeStyle = colours.accent;
-  ctx.fillStyle = colours.accent;
-  ctx.globalAlpha = .12;
-  ctx.fillRect(left, top, right - left, overviewHeight);
-  ctx.globalAlpha = 1;
+  ctx.strokeStyle = ctx.fillStyle = colours.accent;
+  pale(.12, () => ctx.fillRect(left, top, right - left, overviewHeight));
   ctx.lineWidth = 1.5;
   ctx.strokeRect(left + 1, top + 1, Math.max(2, right - left - 2), overviewHeight - 2);
   ctx.fillStyle = colours.violation;
