@@ -60,7 +60,7 @@ func target(addrs ...string) bench.Target {
 
 // each runs a test with every contestant.
 func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
-	for _, c := range []bench.Contestant{bench.Redquorum(), redsyncDefault(), redsyncFailFast(), rueidisLock()} {
+	for _, c := range contestants {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
 			addrs := servers(t, 3)
@@ -98,6 +98,13 @@ func refused(t *testing.T, c bench.Client, name string, d time.Duration) {
 	}
 }
 
+func unlock(t *testing.T, held bench.Held) {
+	t.Helper()
+	if err := held.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestContestantsExcludeAndUnlock(t *testing.T) {
 	each(t, func(t *testing.T, open func() bench.Client) {
 		a, b := open(), open()
@@ -106,16 +113,12 @@ func TestContestantsExcludeAndUnlock(t *testing.T) {
 			t.Fatal(err)
 		}
 		refused(t, b, "name", 200*time.Millisecond)
-		if err := held.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		unlock(t, held)
 		held, err = b.Lock(within(t), "name", long)
 		if err != nil {
 			t.Fatal("not free after unlock: ", err)
 		}
-		if err := held.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		unlock(t, held)
 	})
 }
 
@@ -158,9 +161,7 @@ func TestContestantsServeEachCaller(t *testing.T) {
 							t.Error("two inside")
 						}
 						inside.Add(-1)
-						if err := held.Unlock(t.Context()); err != nil {
-							t.Error(err)
-						}
+						unlock(t, held)
 					}
 				})
 			}
@@ -180,15 +181,11 @@ func TestContestantsKeepPastTheLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		refused(t, b, "name", 3*lease)
-		if err := held.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		unlock(t, held)
 		held, err = b.Lock(within(t), "name", lease)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := held.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
+		unlock(t, held)
 	})
 }

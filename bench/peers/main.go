@@ -38,6 +38,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/go-redsync/redsync/v4"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
@@ -45,11 +46,18 @@ import (
 	"github.com/redquorum/redquorum/internal/cli"
 )
 
+var contestants = []bench.Contestant{
+	bench.Redquorum(),
+	redsyncLock("redsync", "v4.18.1 over go-redis v9.23.0, defaults, behind links a connection for each caller, tries without end"),
+	redsyncLock("redsync-ff", "as redsync, with WithFailFast(true)", redsync.WithFailFast(true)),
+	rueidisLock(),
+}
+
 func main() {
 	redis.SetLogger(&logging.VoidLogger{}) // what goes wrong is in the report
 	os.Exit(cli.Run(context.Background(), bench.Command(bench.Program{
 		Name:        "peers",
-		Contestants: []bench.Contestant{bench.Redquorum(), redsyncDefault(), redsyncFailFast(), rueidisLock()},
+		Contestants: contestants,
 		Base:        "redsync",
 	}), os.Args[1:], os.Stdout, os.Stderr))
 }

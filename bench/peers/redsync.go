@@ -15,22 +15,10 @@ import (
 	"github.com/redquorum/redquorum/bench"
 )
 
-func redsyncDefault() bench.Contestant {
-	return bench.Contestant{
-		Name: "redsync",
-		Note: "v4.18.1 over go-redis v9.23.0, defaults, behind links a connection for each caller, tries without end",
-		Open: func(_ context.Context, t bench.Target) (bench.Client, error) { return openRedsync(t), nil },
-	}
-}
-
-func redsyncFailFast() bench.Contestant {
-	return bench.Contestant{
-		Name: "redsync-ff",
-		Note: "as redsync, with WithFailFast(true)",
-		Open: func(_ context.Context, t bench.Target) (bench.Client, error) {
-			return openRedsync(t, redsync.WithFailFast(true)), nil
-		},
-	}
+func redsyncLock(name, note string, options ...redsync.Option) bench.Contestant {
+	return bench.Contestant{Name: name, Note: note, Open: func(_ context.Context, t bench.Target) (bench.Client, error) {
+		return openRedsync(t, options...), nil
+	}}
 }
 
 type redsyncClient struct {
@@ -62,30 +50,29 @@ func pooled(o *redis.Options, t bench.Target) *redis.Client {
 	return redis.NewClient(&pool)
 }
 
-func (c *redsyncClient) mutex(name string, lease time.Duration) *redsync.Mutex {
-	options := append([]redsync.Option{redsync.WithExpiry(lease)}, c.options...)
-	return c.locks.NewMutex(name, options...)
+func (c *redsyncClient) lock(ctx context.Context, name string, lease time.Duration) (redsyncHeld, error) {
+	m := c.locks.NewMutex(name, append([]redsync.Option{redsync.WithExpiry(lease)}, c.options...)...)
+	return redsyncHeld{m}, m.LockContext(ctx)
 }
 
 func (c *redsyncClient) Lock(ctx context.Context, name string, lease time.Duration) (bench.Held, error) {
-	m := c.mutex(name, lease)
-	if err := m.LockContext(ctx); err != nil {
-		return nil, err
-	}
-	return redsyncHeld{m}, nil
+	return c.lock(ctx, name, lease)
 }
 
 func (c *redsyncClient) Keep(ctx context.Context, name string, lease time.Duration) (bench.Held, error) {
-	m := c.mutex(name, lease)
-	if err := m.LockContext(ctx); err != nil {
+	h, err := c.lock(ctx, name, lease)
+	if err != nil {
 		return nil, err
 	}
-	return keep(redsyncHeld{m}, lease, func(ctx context.Context) error {
-		return orNotHeld(m.ExtendContext(ctx))
-	}), nil
+	return keep(h, lease, func(ctx context.Context) error { return orNotHeld(h.m.ExtendContext(ctx)) }), nil
 }
 
-func (c *redsyncClient) Close() error { return closeAll(c.clients) }
+func (c *redsyncClient) Close() (err error) {
+	for _, client := range c.clients {
+		err = errors.Join(err, client.Close())
+	}
+	return err
+}
 
 type redsyncHeld struct{ m *redsync.Mutex }
 
@@ -98,12 +85,4 @@ func orNotHeld(ok bool, err error) error {
 		return errNotHeld
 	}
 	return err
-}
-
-func closeAll(clients []*redis.Client) error {
-	var errs []error
-	for _, c := range clients {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
 }

@@ -36,17 +36,11 @@ func rueidisLock() bench.Contestant {
 type rueidisClient struct {
 	servers []rueidis.ClientOption
 
-	mu      sync.RWMutex
+	mu      sync.Mutex
 	lockers map[time.Duration]rueidislock.Locker
 }
 
 func (c *rueidisClient) locker(lease time.Duration) (rueidislock.Locker, error) {
-	c.mu.RLock()
-	l := c.lockers[lease]
-	c.mu.RUnlock()
-	if l != nil {
-		return l, nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l := c.lockers[lease]; l != nil {
