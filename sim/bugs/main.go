@@ -3,20 +3,17 @@
 //
 //	go run ./sim/bugs partial-votes      # one, with what the old simulator says
 //	go run ./sim/bugs --all              # each plan of docs/evidence/track-record.md, in a table
-//	go run ./sim/bugs --all --json       # the same as JSON
 //
 // A plan may have words that the simulator from before the fix does not know: it is then too old. One that
 // does not break the old engine may need what its simulator could not do yet.
 //
-// It needs git with the whole history, and takes some ten seconds for each plan. The exit status is 0 if
+// It needs tar, and git with the whole history, and takes some ten seconds for each plan. The exit status is 0 if
 // every plan is sound on this tree, 1 if one is not, 2 if nobody can tell.
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -50,15 +47,13 @@ func main() {
 
 // A bug is a plan of the track record.
 type bug struct {
-	Plan  string `json:"plan"`
-	What  string `json:"bug"`
-	Fixed string `json:"fixed"` // the commit
+	plan, what string
+	fixed      string // the commit
 
-	Before outcome     `json:"before"`         // on the tree before it
-	Says   string      `json:"says,omitempty"` // the line that tells why
-	Now    sim.Verdict `json:"now"`            // on this tree
-
-	output string
+	before outcome     // on the tree before it
+	output string      // of that
+	says   string      // the line of it that tells why
+	now    sim.Verdict // on this tree
 }
 
 // An outcome is what became of a plan on an old tree.
@@ -74,7 +69,6 @@ const (
 func run(ctx context.Context, args []string, out io.Writer) (fixed bool, err error) {
 	flags := flag.NewFlagSet("bugs", flag.ContinueOnError)
 	every := flags.Bool("all", false, "every plan of the track record")
-	asJSON := flags.Bool("json", false, "print JSON")
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}
@@ -89,7 +83,7 @@ func run(ctx context.Context, args []string, out io.Writer) (fixed bool, err err
 	}
 	all := bugsOf(string(page))
 	if name := strings.TrimSuffix(flags.Arg(0), ".plan"); !*every {
-		all = slices.DeleteFunc(all, func(b *bug) bool { return b.Plan != name })
+		all = slices.DeleteFunc(all, func(b *bug) bool { return b.plan != name })
 	}
 	if len(all) == 0 || *every == (flags.NArg() == 1) || flags.NArg() > 1 {
 		return false, errors.New("want the name of one plan of docs/evidence/track-record.md, such as partial-votes, or --all")
@@ -102,13 +96,10 @@ func run(ctx context.Context, args []string, out io.Writer) (fixed bool, err err
 		if err := h.show(ctx, b); err != nil {
 			return false, err
 		}
-		fmt.Fprintf(os.Stderr, "%s, before %s: %s; now: %s\n", b.Plan, b.Fixed, b.Before, b.Now)
+		fmt.Fprintf(os.Stderr, "%s, before %s: %s; now: %s\n", b.plan, b.fixed, b.before, b.now)
 	}
-	fixed = !slices.ContainsFunc(all, func(b *bug) bool { return b.Now == sim.Unsafe || b.Now == sim.Stuck })
-	switch {
-	case *asJSON:
-		return fixed, json.NewEncoder(out).Encode(all)
-	case !*every:
+	fixed = !slices.ContainsFunc(all, func(b *bug) bool { return b.now == sim.Unsafe || b.now == sim.Stuck })
+	if !*every {
 		fmt.Fprintf(out, "%s\n\n", all[0].output)
 	}
 	return fixed, table(out, all)
@@ -127,7 +118,7 @@ func bugsOf(page string) (all []*bug) {
 			continue
 		}
 		for _, link := range planLink.FindAllStringSubmatch(cells[4], -1) {
-			all = append(all, &bug{Plan: link[1], What: cells[0], Fixed: strings.Trim(cells[2], "`")})
+			all = append(all, &bug{plan: link[1], what: cells[0], fixed: strings.Trim(cells[2], "`")})
 		}
 	}
 	return all
@@ -138,7 +129,7 @@ type history struct{ root, dir string }
 
 // show runs one plan on both trees.
 func (h *history) show(ctx context.Context, b *bug) error {
-	path := filepath.Join(h.root, "sim", "testdata", "bugs", b.Plan+".plan")
+	path := filepath.Join(h.root, "sim", "testdata", "bugs", b.plan+".plan")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -147,10 +138,10 @@ func (h *history) show(ctx context.Context, b *bug) error {
 	if err != nil {
 		return err
 	}
-	b.Now = sim.Run(p, nil).Verdict
-	program, err := h.build(ctx, b.Fixed+"~1")
+	b.now = sim.Run(p, nil).Verdict
+	program, err := h.build(ctx, b.fixed+"~1")
 	if err != nil {
-		b.Before, b.Says = unbuilt, strings.ReplaceAll(err.Error(), "\n", " ")
+		b.before, b.says = unbuilt, strings.ReplaceAll(err.Error(), "\n", " ")
 		if errors.Is(err, errNoHistory) {
 			return err
 		}
@@ -173,34 +164,17 @@ func (h *history) build(ctx context.Context, commit string) (program string, err
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", commit, errNoHistory)
 	}
-	if err := unpack(bytes.NewReader(sources), dir); err != nil {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, "./cmd/redquorum")
-	cmd.Dir = dir
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s", bytes.TrimSpace(said))
+	for _, words := range [][]string{{"tar", "-x"}, {"go", "build", "-trimpath", "-o", program, "./cmd/redquorum"}} {
+		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+		cmd.Dir, cmd.Stdin = dir, bytes.NewReader(sources)
+		if said, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%w: %s", err, bytes.TrimSpace(said))
+		}
 	}
 	return program, nil
-}
-
-// unpack writes the files of an archive to a folder.
-func unpack(archive io.Reader, dir string) error {
-	for files := tar.NewReader(archive); ; {
-		head, err := files.Next()
-		if err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		path := filepath.Join(dir, head.Name)
-		if head.Typeflag == tar.TypeReg {
-			text, err := io.ReadAll(files)
-			if err = errors.Join(err, os.MkdirAll(filepath.Dir(path), 0o777), os.WriteFile(path, text, 0o666)); err != nil {
-				return err
-			}
-		}
-	}
 }
 
 // replay runs the plan on an old tree.
@@ -211,16 +185,16 @@ func (b *bug) replay(ctx context.Context, program, plan string) {
 	cmd := exec.CommandContext(ctx, program, "sim", "replay", plan)
 	said, _ := cmd.CombinedOutput()
 	b.output = strings.TrimSpace(string(said))
-	b.Says = lastLine(b.output)
+	b.says = lastLine(b.output)
 	switch status := cmd.ProcessState.ExitCode(); {
 	case ctx.Err() != nil:
-		b.Before, b.Says = tooOld, fmt.Sprintf("it ran for %v", longest)
+		b.before, b.says = tooOld, fmt.Sprintf("it ran for %v", longest)
 	case status == 0:
-		b.Before = sound
+		b.before = sound
 	case status == 1 || status == 3: // safety, liveness
-		b.Before = broken
+		b.before = broken
 	default:
-		b.Before = tooOld
+		b.before = tooOld
 	}
 }
 
@@ -235,9 +209,9 @@ func table(out io.Writer, all []*bug) error {
 	count := make(map[outcome]int)
 	fmt.Fprintln(w, "plan\tfixed by\tbefore it\tnow\twhat was said before it")
 	for _, b := range all {
-		count[b.Before]++
-		says := []rune(b.Says)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", b.Plan, b.Fixed, b.Before, b.Now, string(says[:min(len(says), 90)]))
+		count[b.before]++
+		says := []rune(b.says)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", b.plan, b.fixed, b.before, b.now, string(says[:min(len(says), 90)]))
 	}
 	fmt.Fprintf(w, "\n%d plans: before the fix %d broke the engine, %d did not, %d were too old to tell, %d were not built\n", len(all),
 		count[broken], count[sound], count[tooOld], count[unbuilt])

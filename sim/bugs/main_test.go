@@ -22,11 +22,11 @@ func TestBugsOf(t *testing.T) {
 		t.Errorf("%d plans", len(all))
 	}
 	for _, b := range all {
-		if _, err := os.Stat(filepath.Join("..", "testdata", "bugs", b.Plan+".plan")); err != nil || b.What == "" {
+		if _, err := os.Stat(filepath.Join("..", "testdata", "bugs", b.plan+".plan")); err != nil || b.what == "" {
 			t.Errorf("%+v: %v", b, err)
 		}
 	}
-	if i := slices.IndexFunc(all, func(b *bug) bool { return b.Plan == "healing-behind-downgrade" }); i < 0 || all[i].Fixed != "3e6a385" {
+	if i := slices.IndexFunc(all, func(b *bug) bool { return b.plan == "healing-behind-downgrade" }); i < 0 || all[i].fixed != "3e6a385" {
 		t.Errorf("the second plan of a row: %+v", all)
 	}
 }
