@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +34,7 @@ type redis struct {
 	id    string
 	grown bool // it was a replica that has taken over
 	faults.Server
-	disk  []image // what it had, each second
+	disk  []stored // what it had at the latest full second
 	conns []*conn
 
 	current *conn     // whose command is executed
@@ -42,20 +43,16 @@ type redis struct {
 	lives   int
 }
 
-// An image is what a server had.
-type image struct {
-	at   time.Time
-	keys []stored
+// A stored key is one that a disk or another server has a copy of.
+type stored struct {
+	db      int
+	key     string
+	expires time.Duration            // by the server's clock
+	put     func(*miniredis.RedisDB) // makes it
 }
 
-type stored struct {
-	db          int
-	key, kind   string
-	value       string
-	fields      [][2]string
-	expires     time.Duration // by the server's clock; 0: never
-	permanently bool
-}
+// forever is an instant that does not come.
+const forever = time.Duration(1 << 62)
 
 func newRedis(w *world, number int) *redis {
 	s := &redis{w: w, nodes: w.p.Server(number), number: number, Server: faults.Server{Mode: faults.Durable}, data: miniredis.NewMiniRedis(), begun: w.begun.Add(-365 * 24 * time.Hour), last: w.begun}
@@ -242,9 +239,8 @@ func (s *redis) holds(e *sim.Entry, db int) {
 	default:
 		return
 	}
-	e.Until = time.Since(s.w.begun) + data.TTL(key)
-	if data.TTL(key) == 0 {
-		e.Until = 1 << 62
+	if e.Until = forever; data.TTL(key) != 0 {
+		e.Until = time.Since(s.w.begun) + data.TTL(key)
 	}
 }
 
@@ -334,7 +330,7 @@ func (s *redis) do(verb faults.Verb, e *faults.Event, end bool) {
 	case faults.Evict:
 		s.evict(e.Procs.Nodes)
 	case faults.Flush:
-		s.data.FlushAll()
+		s.load(nil)
 	case faults.ScriptFlush:
 		s.forgetScripts()
 	}
@@ -374,11 +370,11 @@ func (s *redis) restart() {
 	switch s.Mode {
 	case faults.Replica:
 		s.begun, s.grown = s.w.begun.Add(-365*24*time.Hour), true
-		s.load(s.synced())
+		s.load(s.disk)
 	case faults.Second:
-		s.load(s.synced())
+		s.load(s.disk)
 	case faults.Empty:
-		s.data.FlushAll()
+		s.load(nil)
 	}
 }
 
@@ -395,9 +391,9 @@ func (s *redis) demote(e *faults.Event) {
 			}
 		}
 	case e.Mode == faults.Second:
-		s.load(s.synced())
+		s.load(s.disk)
 	case e.Mode == faults.Empty:
-		s.data.FlushAll()
+		s.load(nil)
 	}
 }
 
@@ -407,16 +403,8 @@ func (s *redis) sync() {
 	defer s.mu.Unlock()
 	if !s.Down {
 		s.tick()
-		s.disk = []image{{time.Now(), s.dump()}}
+		s.disk = s.dump()
 	}
-}
-
-// synced is what is on the disk.
-func (s *redis) synced() []stored {
-	if len(s.disk) == 0 {
-		return nil
-	}
-	return s.disk[0].keys
 }
 
 // dump returns all keys. s.mu is held.
@@ -425,26 +413,29 @@ func (s *redis) dump() (all []stored) {
 	for db := range len(s.w.nodes) + 1 {
 		data := s.data.DB(db)
 		for _, key := range data.Keys() {
-			k := stored{db: db, key: key, kind: data.Type(key)}
+			k := stored{db: db, key: key, expires: forever}
 			if ttl := data.TTL(key); ttl > 0 {
 				k.expires = now + ttl
-			} else {
-				k.permanently = true
 			}
-			switch k.kind {
+			switch data.Type(key) {
 			case "hash":
+				var pairs []string
 				fields, _ := data.HKeys(key)
 				for _, f := range fields {
-					k.fields = append(k.fields, [2]string{f, data.HGet(key, f)})
+					pairs = append(pairs, f, data.HGet(key, f))
 				}
+				k.put = func(to *miniredis.RedisDB) { to.HSet(key, pairs...) }
 			case "zset":
-				members, _ := data.ZMembers(key)
-				for _, m := range members {
-					score, _ := data.ZScore(key, m)
-					k.fields = append(k.fields, [2]string{m, strconv.FormatFloat(score, 'f', -1, 64)})
+				scores, _ := data.SortedSet(key)
+				scores = maps.Clone(scores)
+				k.put = func(to *miniredis.RedisDB) {
+					for member, score := range scores {
+						_, _ = to.ZAdd(key, score, member)
+					}
 				}
 			default:
-				k.value, _ = data.Get(key)
+				value, _ := data.Get(key)
+				k.put = func(to *miniredis.RedisDB) { _ = to.Set(key, value) }
 			}
 			all = append(all, k)
 		}
@@ -457,25 +448,12 @@ func (s *redis) load(keys []stored) {
 	s.data.FlushAll()
 	now := s.last.Sub(s.w.begun)
 	for _, k := range keys {
-		if !k.permanently && k.expires <= now {
+		if k.expires <= now {
 			continue
 		}
-		data := s.data.DB(k.db)
-		switch k.kind {
-		case "hash":
-			for _, f := range k.fields {
-				data.HSet(k.key, f[0], f[1])
-			}
-		case "zset":
-			for _, f := range k.fields {
-				score, _ := strconv.ParseFloat(f[1], 64)
-				_, _ = data.ZAdd(k.key, score, f[0])
-			}
-		default:
-			_ = data.Set(k.key, k.value)
-		}
-		if !k.permanently {
-			data.SetTTL(k.key, k.expires-now)
+		k.put(s.data.DB(k.db))
+		if k.expires != forever {
+			s.data.DB(k.db).SetTTL(k.key, k.expires-now)
 		}
 	}
 }
