@@ -119,8 +119,6 @@ func (l *link) dial(ctx context.Context, life context.Context) (net.Conn, error)
 		return nil, syscall.ECONNREFUSED
 	}
 	l.w.tasks.Go(func() { c.read(life) })
-	l.w.tasks.Go(c.up.run)
-	l.w.tasks.Go(c.down.run)
 	return clientEnd{mine}, nil
 }
 
@@ -179,8 +177,8 @@ type conn struct {
 
 // read takes what the client sends.
 func (c *conn) read(life context.Context) {
-	stop := context.AfterFunc(life, func() { c.far.Close() }) // a killed process
-	defer stop()
+	defer context.AfterFunc(life, func() { c.far.Close() })() // a killed process
+	defer context.AfterFunc(c.l.w.network, c.finish)()
 	r := bufio.NewReader(c.far)
 	for {
 		_, words, err := live.ReadMessage(r)
@@ -225,8 +223,8 @@ func (c *conn) Write(b []byte) (int, error) {
 
 // reset ends the connection from the server's side.
 func (c *conn) reset() {
-	c.up.stop()
-	c.down.clear()
+	c.up.clear(true)
+	c.down.clear(false)
 	c.down.put(parcel{last: true})
 }
 
@@ -248,19 +246,23 @@ type parcel struct {
 	message int
 }
 
-// A pipe is one way of a connection.
+// A pipe is one way of a connection. It delivers each parcel when the one before it is delivered.
 type pipe struct {
 	c   *conn
 	way int
 
 	mu      sync.Mutex
-	queue   []parcel
-	wake    chan struct{}
 	latest  time.Time
-	stopped bool
+	before  chan struct{} // closed when the latest parcel is delivered, or lost
+	cleared int           // how often all that is under way was lost
+	stopped bool          // nothing more is delivered
 }
 
-func newPipe(c *conn, way int) *pipe { return &pipe{c: c, way: way, wake: make(chan struct{}, 1)} }
+func newPipe(c *conn, way int) *pipe {
+	q := &pipe{c: c, way: way, before: make(chan struct{})}
+	close(q.before)
+	return q
+}
 
 func (q *pipe) put(p parcel) {
 	l := q.c.l
@@ -270,47 +272,38 @@ func (q *pipe) put(p parcel) {
 	if p.due.Before(q.latest) {
 		p.due = q.latest
 	}
-	q.latest = p.due
-	q.queue = append(q.queue, p)
 	l.w.tellMessage(l, q.way, sim.KindSend, &p)
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	before, cleared, after := q.before, q.cleared, make(chan struct{})
+	q.latest, q.before = p.due, after
+	l.w.tasks.Go(func() {
+		defer close(after)
+		if <-before; !q.isOver(cleared) && !q.pass(&p) {
+			q.clear(true)
+			q.c.finish()
+		}
+	})
 }
 
-func (q *pipe) clear() {
+// isOver reports whether a parcel is lost that was put when the pipe had been cleared so often.
+func (q *pipe) isOver(cleared int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.queue = nil
+	return q.stopped || q.cleared > cleared
 }
 
-func (q *pipe) stop() {
+// clear loses all that is under way, and all to come if the pipe stops.
+func (q *pipe) clear(stops bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.queue, q.stopped = nil, true
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	q.cleared++
+	q.stopped = q.stopped || stops
 }
 
-func (q *pipe) next() (parcel, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.queue) == 0 || q.stopped {
-		return parcel{}, false
-	}
-	p := q.queue[0]
-	q.queue = q.queue[1:]
-	return p, true
-}
-
-// wait returns false if the network or the connection is over.
+// wait returns false if the network or the connection is over. A command goes on without its client.
 func (q *pipe) wait(news <-chan struct{}) bool {
 	end := q.c.end
-	if q.way == toNode && !q.isStopped() {
-		end = nil // what the client has sent goes on without it
+	if q.way == toNode {
+		end = nil
 	}
 	select {
 	case <-news:
@@ -322,35 +315,17 @@ func (q *pipe) wait(news <-chan struct{}) bool {
 	}
 }
 
-func (q *pipe) isStopped() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.stopped
-}
-
-// run delivers what comes, in order.
-func (q *pipe) run() {
-	defer q.c.finish()
-	for {
-		p, ok := q.next()
-		if !ok {
-			if q.isStopped() || !q.wait(q.wake) {
-				return
-			}
-			continue
-		}
-		if !q.carry(&p) {
-			return
-		}
-		if q.c.dead.Load() {
-			l := q.c.l
-			l.w.tellMessage(l, q.way, sim.KindLost, &p)
-			continue
-		}
-		if !q.deliver(&p) {
-			return
-		}
+// pass takes a parcel to the other end. It returns false if that is the last.
+func (q *pipe) pass(p *parcel) bool {
+	l := q.c.l
+	switch {
+	case !q.carry(p):
+		return false
+	case q.c.dead.Load():
+		l.w.tellMessage(l, q.way, sim.KindLost, p)
+		return true
 	}
+	return q.deliver(p)
 }
 
 // carry takes a parcel over the link.
