@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,8 +13,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"context"
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/process"
@@ -85,21 +84,12 @@ func movesServers(p *faults.Plan) bool {
 	return slices.ContainsFunc(p.Events, func(e faults.Event) bool { return e.Procs.Nodes != 0 && e.MovesClock() })
 }
 
-var (
-	clocksMu    sync.Mutex
-	clocksKnown = make(map[string]error) // by the server's program
-)
+var clocks sync.Map // whether they work, by the server's program
 
 // clockWorks returns nil if the clock of such servers can be moved. It starts one to see.
 func clockWorks(server string) error {
-	clocksMu.Lock()
-	defer clocksMu.Unlock()
-	err, known := clocksKnown[server]
-	if !known {
-		err = tryClock(server)
-		clocksKnown[server] = err
-	}
-	return err
+	try, _ := clocks.LoadOrStore(server, sync.OnceValue(func() error { return tryClock(server) }))
+	return try.(func() error)()
 }
 
 func tryClock(server string) error {

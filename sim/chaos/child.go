@@ -35,20 +35,20 @@ func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*live.Se
 		return err
 	}
 	defer log.Close()
-	var b beginning
+	var begun clock.Instant
 	if _, err := io.WriteString(out, ready); err != nil {
 		return err
 	}
-	if err := from.Decode(&b); err != nil {
+	if err := from.Decode(&begun); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
-		_ = from.Decode(new(beginning)) // until the end
+		_ = from.Decode(new(any)) // until the end
 		cancel()
 	}()
-	c := live.NewClock(p, o.Client, b.Begun, clock.System())
+	c := live.NewClock(p, o.Client, begun, clock.System())
 	if open == nil {
 		open = openPlanned
 	}
@@ -62,8 +62,8 @@ func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*live.Se
 		return err
 	}
 	diary := &diary{log: log, set: newSetClient(o.Store, o.Client, o.Start)}
-	c.NewSignal().Wait(ctx, b.Begun)
-	player := &live.Player{Plan: p, Client: o.Client, Start: o.Start, Library: library, Clock: c, True: c.Clock, Begun: b.Begun, Report: diary.write}
+	c.NewSignal().Wait(ctx, begun)
+	player := &live.Player{Plan: p, Client: o.Client, Start: o.Start, Library: library, Clock: c, True: c.Clock, Begun: begun, Report: diary.write}
 	if p.Lock.Client == faults.Redquorum {
 		player.Open = again
 	}

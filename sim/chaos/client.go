@@ -13,7 +13,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/process"
 	"github.com/redquorum/redquorum/sim"
@@ -45,13 +44,8 @@ type order struct {
 	Log    string       `json:"log"`
 }
 
-// A beginning is sent when the process has said that it is there.
-type beginning struct {
-	Begun clock.Instant `json:"begun"` // of the plan
-}
-
-// start starts a process.
-func (c *client) start() {
+// start starts a process, and waits until it is there.
+func (c *client) start() error {
 	w := c.w
 	log := filepath.Join(w.dir, fmt.Sprintf("c%d-%d.jsonl", c.number+1, c.starts+1))
 	o := order{Plan: w.p.String(), Client: c.number, Start: c.starts, Store: w.store.addr(), Log: log}
@@ -63,54 +57,57 @@ func (c *client) start() {
 	c.starts++
 	c.logs = append(c.logs, log)
 	cmd := exec.Command(w.config.Self[0], w.config.Self[1:]...)
-	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		w.fail(err)
-		return
-	}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		w.fail(err)
-		return
-	}
 	stderr, err := os.Create(log + ".stderr")
 	if err != nil {
-		w.fail(err)
-		return
+		return err
 	}
 	defer stderr.Close()
 	cmd.Stderr = stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
 	if c.proc, err = process.Start(cmd); err != nil {
-		w.fail(fmt.Errorf("a client's process cannot be started: %w", err))
-		return
+		return fmt.Errorf("a client's process cannot be started: %w", err)
 	}
 	c.stdin = stdin
 	if err = json.NewEncoder(stdin).Encode(o); err == nil {
 		_, err = io.ReadFull(stdout, make([]byte, len(ready)))
 	}
+	return ended(err)
+}
+
+// ended says that a client's process is gone, if that is the error.
+func ended(err error) error {
 	if err != nil {
-		w.fail(fmt.Errorf("a client's process has ended: %w", err))
+		err = fmt.Errorf("a client's process has ended: %w", err)
 	}
+	return err
 }
 
 // ready is what a client's process says when it is there.
 const ready = "ready\n"
 
-// begin lets the process begin with the plan.
-func (c *client) begin() {
-	if err := json.NewEncoder(c.stdin).Encode(beginning{c.w.begun()}); err != nil {
-		c.w.fail(fmt.Errorf("a client's process has ended: %w", err))
-	}
+// begin tells a process that is there when the plan begins.
+func (c *client) begin() error {
+	err := json.NewEncoder(c.stdin).Encode(c.w.begun())
 	if c.Stopped > 0 { // since before it was there
 		_ = c.proc.Signal(process.Stop)
 	}
+	return ended(err)
 }
 
 // restart starts another process in the place of one that was killed.
 func (c *client) restart() {
-	if c.start(); c.w.failed() == nil {
-		c.begin()
+	err := c.start()
+	if err == nil {
+		err = c.begin()
 	}
+	c.w.fail(err)
 }
 
 // work does the jobs until there are no more.

@@ -110,7 +110,7 @@ func (h *host) startReplica() (err error) {
 // follows waits until a replica has all that its master has now.
 func (h *host) follows(ctx context.Context, replica *redisserver.Server) error {
 	var want, have int64
-	err := admin(replica, func(r *redis.Client) error {
+	return admin(replica, func(r *redis.Client) error {
 		for {
 			info := r.Info(ctx, "replication").Val()
 			if strings.Contains(info, "master_link_status:up") {
@@ -131,7 +131,6 @@ func (h *host) follows(ctx context.Context, replica *redisserver.Server) error {
 			}
 		}
 	})
-	return err
 }
 
 // field returns a field of INFO.
@@ -221,8 +220,11 @@ func (h *host) sync(ctx context.Context) {
 	}
 }
 
-func (h *host) dataDir(ctx context.Context) (dir string) {
-	_ = h.admin(func(c *redis.Client) error {
+func (h *host) dataDir(ctx context.Context) string { return dataDir(ctx, h.server.Load()) }
+
+// dataDir is where a server has its files; "" if it does not say.
+func dataDir(ctx context.Context, s *redisserver.Server) (dir string) {
+	_ = admin(s, func(c *redis.Client) error {
 		dir = c.ConfigGet(ctx, "dir").Val()["dir"]
 		return nil
 	})

@@ -143,14 +143,7 @@ func (w *world) fromDisk(s *redisserver.Server, disk string) error {
 	if disk == "" { // there was no sync yet
 		return nil
 	}
-	dir := ""
-	err := admin(s, func(c *redis.Client) (err error) {
-		dir = c.ConfigGet(context.Background(), "dir").Val()["dir"]
-		return nil
-	})
-	if err != nil {
-		return err
-	}
+	dir := dataDir(context.Background(), s)
 	s.Kill()
 	for _, name := range []string{"appendonlydir", "appendonly.aof"} {
 		os.RemoveAll(filepath.Join(dir, name))
@@ -193,7 +186,7 @@ func (h *host) demote(ctx context.Context, e *faults.Event) {
 	switch {
 	case e.Mode == faults.Durable:
 	case e.Source != 0:
-		master = h.w.hostOf(bits.TrailingZeros64(uint64(e.Source))).addr()
+		master = h.w.hostAt[bits.TrailingZeros64(uint64(e.Source))].addr()
 	default:
 		h.synced.Lock()
 		other, err := h.w.spare(e.Mode == faults.Second, h.disk)
@@ -237,12 +230,10 @@ func (h *host) drop(ctx context.Context, e *faults.Event) {
 	case faults.ScriptFlush:
 		_ = h.admin(func(c *redis.Client) error { return c.ScriptFlush(ctx).Err() })
 	default:
-		_ = h.admin(func(c *redis.Client) error {
-			_, err := c.Eval(ctx, `for _, key in ipairs(redis.call('KEYS', '*')) do
-				if redis.call('TYPE', key).ok == ARGV[1] then redis.call('DEL', key) end
-			end`, nil, h.w.lockType()).Result()
-			return err
-		})
+		const evict = `for _, key in ipairs(redis.call('KEYS', '*')) do
+	if redis.call('TYPE', key).ok == ARGV[1] then redis.call('DEL', key) end
+end`
+		_ = h.admin(func(c *redis.Client) error { return c.Eval(ctx, evict, nil, h.w.lockType()).Err() })
 	}
 }
 

@@ -279,9 +279,6 @@ func (w *world) database(n int) int {
 	return bits.OnesCount64(uint64(w.hostAt[n].nodes & (1<<n - 1)))
 }
 
-// hostOf returns the server that a node is on.
-func (w *world) hostOf(n int) *host { return w.hostAt[n] }
-
 // spare starts a server for others to be replicas of: with the data on a disk, or none.
 func (w *world) spare(data bool, disk string) (*redisserver.Server, error) {
 	s, err := redisserver.Start(redisserver.Config{Binary: w.config.Server, Args: []string{"--repl-diskless-sync-delay", "0", "--appendonly", map[bool]string{true: "yes", false: "no"}[data]}})
@@ -313,7 +310,7 @@ func (w *world) play() {
 		all.Go(func() {
 			c.wait(func() {
 				if !c.Dead {
-					c.start()
+					w.fail(c.start())
 				}
 			})
 		})
@@ -323,7 +320,7 @@ func (w *world) play() {
 	for _, c := range w.clients {
 		c.wait(func() {
 			if !c.Dead && w.failed() == nil {
-				c.begin()
+				w.fail(c.begin())
 			}
 		})
 	}
@@ -500,8 +497,11 @@ func (w *world) report(e sim.Entry) {
 	w.entries = append(w.entries, e)
 }
 
-// fail notes why the plan cannot be carried out.
+// fail notes why the plan cannot be carried out; nil is no reason.
 func (w *world) fail(err error) {
+	if err == nil {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.err = errors.Join(w.err, err)
