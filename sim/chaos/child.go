@@ -63,7 +63,7 @@ func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*live.Se
 	}
 	diary := &diary{log: log, set: newSetClient(o.Store, o.Client, o.Start)}
 	c.NewSignal().Wait(ctx, begun)
-	player := &live.Player{Plan: p, Client: o.Client, Start: o.Start, Library: library, Clock: c, True: c.Clock, Begun: begun, Report: diary.write}
+	player := &live.Player{Plan: p, Client: o.Client, Start: o.Start, Library: library, Clock: c, Begun: begun, Report: diary.write}
 	if p.Lock.Client == faults.Redquorum {
 		player.Open = again
 	}

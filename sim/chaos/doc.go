@@ -66,7 +66,7 @@
 // It is the one of package sim/live, with a [Slack] for what is observed late. It checks I1, I4, I5,
 // I6, I7, I8, I13, I14, and I16 by what the proxies see of commands and answers. The keys on the nodes are
 // sampled after each reply, and so only shown. Of textbook Redlock it checks I1, I5, I6 and I7, and of any
-// other [Lock] what that promises.
+// other [live.Lock] what that promises.
 //
 // [OnServers] plays clients on servers that are there already, without faults. Package live writes what
 // clients did as a history for other judges. An example of one is sim/chaos/judge.

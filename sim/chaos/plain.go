@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -83,56 +82,43 @@ func (n plainNode) Ask(op textbook.Op, cmd node.Command, answer func(node.Reply)
 func (plainNode) Watch(string, node.Mode, func()) (stop func()) { return func() {} }
 
 // Acquire acquires one name after the other.
-func (b *plainLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
+func (b *plainLibrary) Acquire(ctx context.Context, w live.Wanted) (*live.Held, error) {
 	if w.Mode != node.Exclusive || w.Fair || w.Nested || w.Joint || w.Bound+w.Keep > 0 {
 		return nil, errors.ErrUnsupported
 	}
 	for {
-		h := &plainHeld{}
+		var parts plainLease
 		for _, name := range w.Names {
 			part, err := b.Lock(ctx, name, w.Lease, w.Wait)
 			if err != nil {
-				_ = h.Unlock(ctx)
+				_ = parts.unlock(ctx)
 				return nil, err
 			}
-			h.parts = append(h.parts, part)
+			parts = append(parts, part)
 		}
-		if b.Clock.Now() < h.Until() {
-			return h, nil
+		if b.Clock.Now() < parts.until() {
+			return &live.Held{Owner: parts[0].Owner(), Until: parts.until, Unlock: parts.unlock, Extend: parts.extend}, nil
 		}
-		_ = h.Unlock(ctx) // the first ended while the last was waited for
+		_ = parts.unlock(ctx) // the first ended while the last was waited for
 		if !w.Wait {
 			return nil, textbook.ErrPlain
 		}
 	}
 }
 
-// A plainHeld is a lock of one name or more.
-type plainHeld struct {
-	live.Basic
-	parts []*textbook.Lease
+// A plainLease is of one name or more.
+type plainLease []*textbook.Lease
 
-	mu   sync.Mutex
-	over bool
-}
-
-func (h *plainHeld) Until() clock.Instant {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (l plainLease) until() clock.Instant {
 	until := clock.Never
-	for _, part := range h.parts {
+	for _, part := range l {
 		until = min(until, part.Until())
-	}
-	if h.over {
-		return 0
 	}
 	return until
 }
 
-func (h *plainHeld) Owner() string { return h.parts[0].Owner() }
-
-func (h *plainHeld) Extend(ctx context.Context, lease time.Duration) error {
-	for _, part := range h.parts {
+func (l plainLease) extend(ctx context.Context, lease time.Duration) error {
+	for _, part := range l {
 		if !part.Extend(ctx, lease) {
 			return textbook.ErrPlain
 		}
@@ -140,11 +126,8 @@ func (h *plainHeld) Extend(ctx context.Context, lease time.Duration) error {
 	return nil
 }
 
-func (h *plainHeld) Unlock(context.Context) error {
-	h.mu.Lock()
-	h.over = true
-	h.mu.Unlock()
-	for _, part := range h.parts {
+func (l plainLease) unlock(context.Context) error {
+	for _, part := range l {
 		part.Unlock()
 	}
 	return nil

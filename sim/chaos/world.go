@@ -41,8 +41,9 @@ type Config struct {
 	// to a millisecond needs that on real processes, which are not.
 	Stretch int
 
-	// Lock says which lock those processes have, if it is neither redquorum nor textbook Redlock.
-	Lock *Lock
+	// Lock is what those processes have, if it is neither redquorum nor textbook Redlock. Its keys are
+	// strings, its plans those of textbook Redlock, and its Slack is that of this package.
+	Lock *live.Lock
 
 	// Relay carries out cut, delay, loss and halfopen on packets; without it the proxies imitate
 	// them. It may serve several plans at the same time.
@@ -52,14 +53,7 @@ type Config struct {
 	Dir string
 }
 
-// A Lock is one whose keys are strings. Its plans are those of textbook Redlock.
-type Lock struct {
-	Title    string                   // its name and version
-	Promised []string                 // the invariants that it is held to
-	Key      func(name string) string // on the nodes
-}
-
-var plainLock = &Lock{Title: "textbook Redlock", Promised: []string{"I1", "I5", "I6", "I7"}, Key: func(name string) string { return name }}
+var plainLock = &live.Lock{Title: "textbook Redlock", Promised: []string{"I1", "I5", "I6", "I7"}, Key: func(name string) string { return name }}
 
 const (
 	// Slack is what the judge allows for what is observed late.
@@ -168,7 +162,7 @@ func tooBusy(late time.Duration) string {
 }
 
 // plain is the lock that is tried, or nil if it is redquorum.
-func (w *world) plain() *Lock {
+func (w *world) plain() *live.Lock {
 	if w.p.Lock.Client != faults.Plain {
 		return nil
 	}
@@ -401,33 +395,26 @@ func (w *world) strikeNodes(nodes faults.Set, e *faults.Event, end bool) {
 	}
 }
 
-// finish is the part after the faults. As many nodes as it takes are healed, and the links to them.
-// Then every client must get every lock.
+// finish is the part after the faults.
 func (w *world) finish() {
 	if w.ctx.Err() != nil {
 		return
 	}
-	core := w.p.Core()
-	w.report(sim.Entry{At: w.now(), Kind: sim.KindCalm, Client: -1, Node: -1, Text: "the faults are over for a majority, and forever elsewhere"})
-	for n, h := range w.hostAt {
-		if !core.Has(n) {
-			continue
-		}
+	live.Calm(w.p, w.report, w.now, func(n int) {
 		for _, links := range w.links {
 			links[n].strike(&faults.Event{Verb: faults.Heal}, false)
 		}
 		if w.database(n) == 0 {
-			h.heal()
+			w.hostAt[n].heal()
 		}
-		w.report(sim.Entry{At: w.now(), Kind: sim.KindHealed, Client: -1, Node: n, Text: fmt.Sprintf("n%d and all links to it are as they should be", n+1)})
-	}
+	})
 	for _, c := range w.clients {
 		c.wait(c.goOn)
 	}
 	for _, c := range w.clients {
 		c.join(live.Patience(w.p, 1) + live.Patience(w.p, w.p.Clients*w.p.Work.Tasks*(len(w.p.Names())+w.p.Work.Names)))
 	}
-	w.look(core)
+	w.look(w.p.Core())
 }
 
 // look waits until no lock is left on the healed nodes, or until all must have expired, and reports

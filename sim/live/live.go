@@ -24,7 +24,7 @@ package live
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -39,7 +39,7 @@ import (
 type Library interface {
 	// Acquire acquires what is wanted. The error matches errors.ErrUnsupported if the library has no
 	// such lock.
-	Acquire(ctx context.Context, w Wanted) (Held, error)
+	Acquire(ctx context.Context, w Wanted) (*Held, error)
 
 	// Close ends all goroutines of the library, and releases what it still holds if it can.
 	Close() error
@@ -48,47 +48,29 @@ type Library interface {
 // Wanted is what a client asks for.
 type Wanted = program.Want
 
-// A Held lock is one that a client has acquired. Where a library lacks a method, its error matches
-// errors.ErrUnsupported: see [Basic].
-type Held interface {
+// A Held lock is one that a client has acquired. Until and Unlock are always there. The library lacks all
+// else that is nil.
+type Held struct {
+	Owner string          // what the servers know the holder by; "" if the library does not show it
+	Token node.Token      // the fencing token, or 0
+	Lost  context.Context // ends when the lock is lost
+	Nests bool            // the library has locks that are acquired under themselves
+	Parts []Part          // of a lock that is made of locks of several deployments
+
 	// Until is the end of what the library promises now, by the client's clock: Never if it
 	// promises no bound, and in the past if the lock has ended.
-	Until() clock.Instant
+	Until func() clock.Instant
 
-	// Context ends when the lock is lost; nil if the library has no such notice.
-	Context() context.Context
-
-	// Owner is what the servers know the holder by; "" if the library does not show it.
-	Owner() string
-
-	// Token is the fencing token, or 0.
-	Token() node.Token
-
-	Extend(ctx context.Context, lease time.Duration) error
-	Downgrade(ctx context.Context) (Held, error) // from writing to reading
-	Unlock(ctx context.Context) error
-
-	Nests() bool // the library has locks that are acquired under themselves
+	Unlock    func(context.Context) error
+	Extend    func(context.Context, time.Duration) error
+	Downgrade func(context.Context) (*Held, error) // from writing to reading
 }
 
-// A joint lock is made of locks of several deployments.
-type joint interface{ Parts() []Part }
-
-// A Part is one of them.
+// A Part is one of the locks that a lock is made of.
 type Part struct {
 	Name, Owner string
 	Token       node.Token
 }
-
-// Basic has the methods of Held that few libraries have, for embedding.
-type Basic struct{}
-
-func (Basic) Context() context.Context                    { return nil }
-func (Basic) Owner() string                               { return "" }
-func (Basic) Token() node.Token                           { return 0 }
-func (Basic) Extend(context.Context, time.Duration) error { return errors.ErrUnsupported }
-func (Basic) Downgrade(context.Context) (Held, error)     { return nil, errors.ErrUnsupported }
-func (Basic) Nests() bool                                 { return false }
 
 // Strike lets the faults of a plan happen, in the order of their times, and reports each. It calls
 // ready after those of 0s: what is so from the beginning is so for every command. It returns when
@@ -127,6 +109,19 @@ func Strike(ctx context.Context, c clock.Clock, begun clock.Instant, p *faults.P
 		}
 		report(entry)
 		strike(m.event, m.end)
+	}
+}
+
+// Calm ends the part with faults: as many nodes as it takes are healed, and the links to them. Other
+// nodes keep their faults. Then every client must get every lock.
+func Calm(p *faults.Plan, report func(sim.Entry), now func() time.Duration, heal func(node int)) {
+	report(sim.Entry{At: now(), Kind: sim.KindCalm, Client: -1, Node: -1, Text: "the faults are over for a majority, and forever elsewhere"})
+	core := p.Core()
+	for n := range p.Nodes {
+		if core.Has(n) {
+			report(sim.Entry{At: now(), Kind: sim.KindHealed, Client: -1, Node: n, Text: fmt.Sprintf("n%d and all links to it are as they should be", n+1)})
+			heal(n)
+		}
 	}
 }
 

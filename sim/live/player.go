@@ -23,15 +23,15 @@ type Player struct {
 	Client  int // from 0
 	Start   int // how often it was started before
 	Library Library
-	Clock   clock.Clock
-	True    clock.Clock     // shows the plan's time, if Clock is off; nil: Clock does
-	Begun   clock.Instant   // of the plan, by either clock
+	Clock   clock.Clock     // perhaps a PlannedClock
+	Begun   clock.Instant   // of the plan, by the true clock or this one
 	Report  func(sim.Entry) // may be called by several goroutines at once
 
 	// Open opens another library for a process that closes its own and starts again, as drawn work may
 	// say; nil: it does not.
 	Open func() (Library, error)
 
+	true  clock.Clock     // that the plan's time is counted on
 	life  context.Context // of the process
 	dies  context.CancelFunc
 	tasks sync.WaitGroup
@@ -65,14 +65,14 @@ func (p *Player) next() *Player {
 	if err != nil { // it was opened with the same before
 		return nil
 	}
-	return &Player{Plan: p.Plan, Client: p.Client, Start: p.Start + 1, Library: library, Clock: p.Clock, True: p.True, Begun: p.Begun,
-		Report: p.Report, Open: p.Open}
+	return &Player{Plan: p.Plan, Client: p.Client, Start: p.Start + 1, Library: library, Clock: p.Clock, Begun: p.Begun, Report: p.Report, Open: p.Open}
 }
 
 // process plays one process of the client, and returns the next one, or nil.
 func (p *Player) process(life context.Context) *Player {
-	if p.True == nil {
-		p.True = p.Clock
+	p.true = p.Clock
+	if c, off := p.Clock.(*PlannedClock); off {
+		p.true = c.Clock
 	}
 	p.life, p.dies = context.WithCancel(life)
 	defer p.dies()
@@ -125,11 +125,11 @@ func (p *Player) Lacks() []string {
 	return slices.Compact(slices.Clone(p.lacks))
 }
 
-func (p *Player) now() time.Duration { return p.True.Now().Sub(p.Begun) }
+func (p *Player) now() time.Duration { return p.true.Now().Sub(p.Begun) }
 
 // wait returns at an instant of the plan, or when ctx ends.
 func (p *Player) wait(ctx context.Context, at time.Duration) clock.Wake {
-	return p.True.NewSignal().Wait(ctx, p.Begun.Add(at))
+	return p.true.NewSignal().Wait(ctx, p.Begun.Add(at))
 }
 
 func (p *Player) report(e sim.Entry) {
@@ -271,9 +271,9 @@ func (p *Player) acquire(ctx context.Context, what string, w Wanted) (*hold, err
 	}
 	p.mu.Lock()
 	p.grants++
-	h := &hold{Held: held, p: p, wants: w, name: name, asked: asked, parts: []Part{{name, held.Owner(), held.Token()}}, over: make(chan struct{})}
-	if j, ok := held.(joint); ok {
-		h.parts = j.Parts()
+	h := &hold{held: held, p: p, wants: w, name: name, asked: asked, parts: held.Parts, over: make(chan struct{})}
+	if h.parts == nil {
+		h.parts = []Part{{name, held.Owner, held.Token}}
 	}
 	if h.parts[0].Owner == "" {
 		h.parts[0].Owner = fmt.Sprintf("c%d.%d.%d", p.Client+1, p.Start, p.grants)
@@ -317,7 +317,7 @@ func lastly(p *faults.Plan) time.Duration {
 
 // A hold is a lock that the client has acquired.
 type hold struct {
-	Held
+	held  *Held
 	p     *Player
 	wants Wanted
 	name  string
@@ -335,20 +335,22 @@ func (h *hold) Wants() *Wanted { return &h.wants }
 
 // Context ends when the lock is lost, if the library notices that.
 func (h *hold) Context() context.Context {
-	if ctx := h.Held.Context(); ctx != nil {
-		return ctx
+	if h.held.Lost != nil {
+		return h.held.Lost
 	}
 	return h.p.life
 }
 
+func (h *hold) Nests() bool { return h.held.Nests }
+
 // Valid asks the lock, as a careful program does before each use.
-func (h *hold) Valid() bool { return h.Context().Err() == nil && h.p.Clock.Now() < h.Until() }
+func (h *hold) Valid() bool { return h.Context().Err() == nil && h.p.Clock.Now() < h.held.Until() }
 
 // believe reports until when the client relies on the lock, and follows that.
 func (h *hold) believe() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ended, h.until = false, h.Until()
+	h.ended, h.until = false, h.held.Until()
 	h.tell()
 	h.p.Clock.Go(h.follow)
 }
@@ -394,7 +396,7 @@ func (h *hold) follow() {
 	timer := h.p.Clock.NewSignal()
 	for timer.Wait(ctx, h.next()) != clock.WakeEnded {
 		if h.isOver() {
-			if h.Held.Context() != nil { // it is to end now
+			if h.held.Lost != nil { // it is to end now
 				timer.Wait(ctx, clock.Never)
 			}
 			break
@@ -422,7 +424,7 @@ const exactness = time.Millisecond
 func (h *hold) isOver() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if until := h.Until(); until > h.until.Add(exactness) {
+	if until := h.held.Until(); until > h.until.Add(exactness) {
 		h.until = until
 		h.tell()
 	}
@@ -438,7 +440,7 @@ func (h *hold) end() {
 	}
 	h.ended = true
 	text := "no longer has " + h.name
-	if ctx := h.Held.Context(); ctx != nil && ctx.Err() != nil {
+	if ctx := h.held.Lost; ctx != nil && ctx.Err() != nil {
 		text += ": " + context.Cause(ctx).Error()
 	}
 	h.report(sim.Entry{Kind: sim.KindBeliefEnd, Text: text})
@@ -462,16 +464,19 @@ func (h *hold) Drop() { h.finish() }
 
 func (h *hold) Unlock() error {
 	h.finish()
-	err := h.Held.Unlock(context.WithoutCancel(h.p.life))
+	err := h.held.Unlock(context.WithoutCancel(h.p.life))
 	h.p.outcome("unlock", h.name, err)
 	return err
 }
 
 func (h *hold) Extend(lease time.Duration) {
-	err := h.Held.Extend(h.p.life, lease)
+	err := errors.ErrUnsupported
+	if h.held.Extend != nil {
+		err = h.held.Extend(h.p.life, lease)
+	}
 	h.p.outcome("extend", h.name, err)
 	h.mu.Lock()
-	until, ended := h.Until(), h.ended
+	until, ended := h.held.Until(), h.ended
 	if err == nil && !ended && until != h.until {
 		h.until = until
 		h.tell()
@@ -484,23 +489,19 @@ func (h *hold) Extend(lease time.Duration) {
 
 // Downgrade returns nil if nothing is left.
 func (h *hold) Downgrade() program.Lock {
-	if inner := h.downgrade(); inner != nil {
-		return inner
-	}
-	return nil
-}
-
-func (h *hold) downgrade() *hold {
 	h.finish()
 	asked := h.p.now()
-	inner, err := h.Held.Downgrade(h.p.life)
+	inner, err := (*Held)(nil), errors.ErrUnsupported
+	if h.held.Downgrade != nil {
+		inner, err = h.held.Downgrade(h.p.life)
+	}
 	h.p.outcome("downgrade", h.name, err)
 	if err != nil {
 		return nil
 	}
 	w := h.wants
 	w.Mode = node.Read
-	n := &hold{Held: inner, p: h.p, wants: w, name: h.name, asked: asked, parts: h.parts, over: make(chan struct{})}
+	n := &hold{held: inner, p: h.p, wants: w, name: h.name, asked: asked, parts: h.parts, over: make(chan struct{})}
 	n.believe()
 	return n
 }

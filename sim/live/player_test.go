@@ -162,21 +162,14 @@ func TestWork(t *testing.T) {
 // A careless lock grants to everybody, and can do nothing else.
 type careless struct{ clock.Clock }
 
-type carelessHeld struct {
-	live.Basic
-	until clock.Instant
-}
-
-func (c careless) Acquire(_ context.Context, w live.Wanted) (live.Held, error) {
+func (c careless) Acquire(_ context.Context, w live.Wanted) (*live.Held, error) {
 	if w.Mode != node.Exclusive {
 		return nil, errors.ErrUnsupported
 	}
-	return carelessHeld{until: c.Now().Add(w.Lease)}, nil
+	until := c.Now().Add(w.Lease)
+	return &live.Held{Until: func() clock.Instant { return until }, Unlock: func(context.Context) error { return nil }}, nil
 }
 func (careless) Close() error { return nil }
-
-func (h carelessHeld) Until() clock.Instant       { return h.until }
-func (carelessHeld) Unlock(context.Context) error { return nil }
 
 // A lock that excludes nobody is found out, and so is what it lacks.
 func TestCarelessLock(t *testing.T) {

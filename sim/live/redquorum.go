@@ -37,7 +37,12 @@ func (r redquorum) Close() (err error) {
 	return errors.Join(err, r.locker.Close())
 }
 
-func (r redquorum) Acquire(ctx context.Context, w Wanted) (Held, error) {
+func (r redquorum) Inspect(ctx context.Context, name string) error {
+	_, err := r.locker.Inspect(ctx, name)
+	return err
+}
+
+func (r redquorum) Acquire(ctx context.Context, w Wanted) (*Held, error) {
 	if w.Joint {
 		return r.jointly(ctx, w)
 	}
@@ -45,15 +50,27 @@ func (r redquorum) Acquire(ctx context.Context, w Wanted) (Held, error) {
 	if w.Wait {
 		acquire = r.locker.Lock
 	}
-	lease, err := acquire(ctx, w.Names[0], w.Options()...)
+	l, err := acquire(ctx, w.Names[0], w.Options()...)
 	if err != nil {
 		return nil, err
 	}
-	return redquorumLease{lease, r, w.Length()}, nil
+	return r.held(l, w.Length()), nil
+}
+
+func (r redquorum) held(l *quorum.Lease, length quorum.Option) *Held {
+	goesOn := func(ctx context.Context) (*Held, error) {
+		inner, err := r.locker.TryLock(l.Context(), l.Names()[0], length, quorum.WithRead(), quorum.WithReentry())
+		_ = l.Unlock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return r.held(inner, length), nil
+	}
+	return &Held{Owner: l.Owner(), Token: l.Token(), Lost: l.Context(), Nests: true, Until: r.until(l), Unlock: l.Unlock, Extend: l.Extend, Downgrade: goesOn}
 }
 
 // jointly acquires locks of both Lockers as one.
-func (r redquorum) jointly(ctx context.Context, w Wanted) (Held, error) {
+func (r redquorum) jointly(ctx context.Context, w Wanted) (*Held, error) {
 	if r.far == nil {
 		return nil, errors.ErrUnsupported
 	}
@@ -69,60 +86,20 @@ func (r redquorum) jointly(ctx context.Context, w Wanted) (Held, error) {
 	if err != nil {
 		return nil, err
 	}
-	held := jointLease{MultiLease: j, clock: r.clock}
+	held := &Held{Lost: j.Context(), Nests: true, Until: r.until(j), Unlock: j.Unlock, Extend: j.Extend}
 	for i, l := range j.Leases() {
-		held.parts = append(held.parts, Part{all[i].Name, l.Owner(), l.Token()})
+		held.Parts = append(held.Parts, Part{all[i].Name, l.Owner(), l.Token()})
 	}
 	return held, nil
 }
 
-// A jointLease is made of leases of both Lockers.
-type jointLease struct {
-	Basic
-	*quorum.MultiLease
-	clock clock.Clock
-	parts []Part
-}
-
-func (j jointLease) Parts() []Part            { return j.parts }
-func (j jointLease) Nests() bool              { return true }
-func (j jointLease) Context() context.Context { return j.MultiLease.Context() }
-func (j jointLease) Until() clock.Instant     { return until(j.clock, j.MultiLease) }
-
-func (j jointLease) Extend(ctx context.Context, d time.Duration) error {
-	return j.MultiLease.Extend(ctx, d)
-}
-
-// until is when a lease ends, or earlier: the clock may go on before it is asked.
-func until(c clock.Clock, of interface{ Remaining() time.Duration }) clock.Instant {
-	now := c.Now()
-	if left := of.Remaining(); left > 0 {
-		return now.Add(left)
+// until returns when a lease ends, or earlier: the clock may go on before it is asked.
+func (r redquorum) until(of interface{ Remaining() time.Duration }) func() clock.Instant {
+	return func() clock.Instant {
+		now := r.clock.Now()
+		if left := of.Remaining(); left > 0 {
+			return now.Add(left)
+		}
+		return 0
 	}
-	return 0
-}
-
-type redquorumLease struct {
-	*quorum.Lease
-	r      redquorum
-	length quorum.Option
-}
-
-func (r redquorum) Inspect(ctx context.Context, name string) error {
-	_, err := r.locker.Inspect(ctx, name)
-	return err
-}
-
-func (redquorumLease) Nests() bool { return true }
-
-func (l redquorumLease) Until() clock.Instant { return until(l.r.clock, l.Lease) }
-
-func (l redquorumLease) Downgrade(ctx context.Context) (Held, error) {
-	inner, err := l.r.locker.TryLock(l.Context(), l.Names()[0], l.length, quorum.WithRead(), quorum.WithReentry())
-	if err != nil {
-		_ = l.Unlock(ctx)
-		return nil, err
-	}
-	_ = l.Unlock(ctx)
-	return redquorumLease{inner, l.r, l.length}, nil
 }

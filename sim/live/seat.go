@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -16,6 +17,16 @@ import (
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
 )
+
+// A Lock is what the clients of a plan have.
+type Lock struct {
+	Title    string // its name and version
+	Open     func(*Seat) (Library, error)
+	Key      func(name string) string // on a server
+	Prefix   string                   // before all names there, for a Lock of this project
+	Slack    time.Duration            // how long two clients may hold one lock before that counts
+	Promised []string                 // the invariants that it is held to; none: all
+}
 
 // A Seat is what a client's process knows when it opens its lock.
 type Seat struct {

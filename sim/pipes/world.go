@@ -15,23 +15,13 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// A Lock is what the clients have.
-type Lock struct {
-	Title    string // its name and version
-	Open     func(*live.Seat) (live.Library, error)
-	Key      func(name string) string // on a server
-	Prefix   string                   // before all names there, for a Lock of this project
-	Slack    time.Duration            // how long two clients may hold one lock before that counts
-	Promised []string                 // the invariants that it is held to; none: all
-}
-
 // Redquorum is this project's lock, over package redisnode and go-redis.
-var Redquorum = Lock{Title: "redquorum", Open: live.OpenRedquorum, Key: func(name string) string { return name }, Slack: time.Microsecond}
+var Redquorum = live.Lock{Title: "redquorum", Open: live.OpenRedquorum, Key: func(name string) string { return name }, Slack: time.Microsecond}
 
 // A world carries out one plan with one lock.
 type world struct {
 	p        *faults.Plan
-	lock     *Lock
+	lock     *live.Lock
 	clock    clock.Clock
 	zero     clock.Instant // when the plan begins, by clock
 	begun    time.Time     // and by the machine's
@@ -66,7 +56,7 @@ type process struct {
 }
 
 // Run carries out a plan, and judges what came of it. lacks is what the lock does not have.
-func Run(p *faults.Plan, lock *Lock) (r *sim.Result, lacks []string) {
+func Run(p *faults.Plan, lock *live.Lock) (r *sim.Result, lacks []string) {
 	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now(), record: live.Record{Exact: true, Prefix: lock.Prefix}}
 	w.zero = w.clock.Now()
 	network, unplug := context.WithCancel(context.Background())
@@ -79,7 +69,7 @@ func Run(p *faults.Plan, lock *Lock) (r *sim.Result, lacks []string) {
 			}
 		}
 	})
-	w.calm()
+	live.Calm(p, w.report, func() time.Duration { return time.Since(w.begun) }, w.heal)
 	w.playing.Wait()
 	time.Sleep(live.Expiry(p))
 	for _, s := range w.servers() {
@@ -156,7 +146,7 @@ func (w *world) start(i int) {
 	if err != nil {
 		panic(err)
 	}
-	c.player = &live.Player{Plan: w.p, Client: i, Start: c.starts - 1, Library: library, Clock: w.clockOf(i), True: w.clock, Begun: w.zero, Report: w.report}
+	c.player = &live.Player{Plan: w.p, Client: i, Start: c.starts - 1, Library: library, Clock: w.clockOf(i), Begun: w.zero, Report: w.report}
 	c.kill = kill
 	if w.p.Lock.Client == faults.Redquorum {
 		c.player.Open = again
@@ -226,21 +216,11 @@ func (w *world) strikeServers(e *faults.Event, end bool) {
 	}
 }
 
-// calm heals as many nodes as it takes: the faults of the others stay.
-func (w *world) calm() {
-	now := time.Since(w.begun)
-	w.report(sim.Entry{At: now, Kind: sim.KindCalm, Client: -1, Node: -1, Text: "the faults are over for a majority, and forever elsewhere"})
-	core := w.p.Core()
-	for n := range w.nodes {
-		if !core.Has(n) {
-			continue
-		}
-		for _, links := range w.links {
-			w.strikeLink(links[n], &faults.Event{Verb: faults.Heal}, false)
-		}
-		w.report(sim.Entry{At: now, Kind: sim.KindHealed, Client: -1, Node: n})
-		w.nodes[n].redis.heal()
+func (w *world) heal(n int) {
+	for _, links := range w.links {
+		w.strikeLink(links[n], &faults.Event{Verb: faults.Heal}, false)
 	}
+	w.nodes[n].redis.heal()
 }
 
 func (w *world) report(e sim.Entry) {
@@ -281,22 +261,16 @@ func (w *world) tellMessage(l *link, way int, kind sim.Kind, p *parcel) {
 func (w *world) holder(client int, name string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	mine := false
-	for i := len(w.entries) - 1; i >= 0; i-- {
+	owner := ""
+	for i := range w.entries {
 		switch e := &w.entries[i]; {
 		case e.Kind == sim.KindExecute && e.Client == client && e.Text == "acquire":
-			mine = true
-		}
-		if mine {
-			for _, e := range w.entries[i:] {
-				if e.Kind == sim.KindKey && e.Name == name && e.Owner != "" {
-					return e.Owner
-				}
-			}
-			return ""
+			owner = "" // what was before does not count
+		case e.Kind == sim.KindKey && e.Name == name && owner == "":
+			owner = e.Owner
 		}
 	}
-	return ""
+	return owner
 }
 
 // clockOf is the clock of a client. Locks that read the machine's have that.

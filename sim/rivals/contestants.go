@@ -4,12 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/bsm/redislock"
@@ -22,7 +20,6 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
-	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/sim/live"
 )
 
@@ -34,7 +31,7 @@ type contestant struct {
 	alone   bool   // it is for one server
 	renews  bool   // it always does, for as long as its user holds it
 	setup   string
-	open    func(*place) (live.Library, error)
+	open    func(*live.Seat) (live.Library, error)
 	key     func(name string) string // on a server
 	// promises are what its documentation says, by invariant; nil: it is held to all.
 	promises []promise
@@ -107,10 +104,15 @@ func (c *contestant) slack(p *faults.Plan) time.Duration {
 	return 2 * p.Network.Delay.Max
 }
 
+// lock is what the clients of a plan have.
+func (c *contestant) lock(p *faults.Plan) *live.Lock {
+	return &live.Lock{Title: c.title(), Open: c.open, Key: c.key, Slack: c.slack(p), Promised: c.judged()}
+}
+
 func plainKey(name string) string { return name }
 
 var contestants = []*contestant{
-	{name: "redquorum", setup: "redisnode over go-redis, with the plan's settings of the lock", open: openRedquorum, key: plainKey},
+	{name: "redquorum", setup: "redisnode over go-redis, with the plan's settings of the lock", open: live.OpenRedquorum, key: plainKey},
 	{name: "redsync", version: "v4.18.1", folder: "github.com/go-redsync/redsync/v4",
 		setup: "a pool of go-redis v9.23.0 for each node, as in its README; " + patience + ", so that a command ends when redsync gives up on a node, after a twentieth " +
 			"of the lease; WithExpiry(lease); WithRetryDelayFunc with pauses like the default ones, drawn from the plan's seed; all else default", open: openRedsync, key: plainKey,
@@ -172,84 +174,35 @@ func contestantOf(name string) *contestant {
 	return contestants[i]
 }
 
-func openRedquorum(p *place) (live.Library, error) { return live.OpenRedquorum(p.Seat) }
-
-// onlyPlain refuses what a library with plain locks does not have.
-func onlyPlain(w *live.Wanted) error {
-	if w.Mode != node.Exclusive || w.Fair || len(w.Names) > 1 || w.Nested || w.Bound+w.Keep > 0 {
-		return errors.ErrUnsupported
-	}
-	return nil
-}
-
-var errNotHeld = errors.New("the lock was not held any more")
-
-func openRedsync(p *place) (live.Library, error) {
-	r := &redsyncLibrary{place: p}
+func openRedsync(s *live.Seat) (live.Library, error) {
+	all := dial(s, s.Nodes)
 	var pools []redsyncredis.Pool
-	for _, n := range p.Nodes {
-		client := goredislib.NewClient(p.patient(&n))
-		r.clients = append(r.clients, client)
-		pools = append(pools, goredis.NewPool(client))
-	}
-	r.locks = redsync.New(pools...)
-	return r, nil
-}
-
-type redsyncLibrary struct {
-	*place
-	clients
-	locks *redsync.Redsync
-}
-
-type clients []*goredislib.Client
-
-func (all clients) Close() (err error) {
 	for _, c := range all {
-		err = errors.Join(err, c.Close())
+		pools = append(pools, goredis.NewPool(c))
 	}
-	return err
-}
-
-func (r *redsyncLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
-	if err := onlyPlain(&w); err != nil {
-		return nil, err
+	locks := redsync.New(pools...)
+	pause := func(int) time.Duration { // as by default, but from the plan's seed
+		return time.Duration(50+s.Random()%200) * time.Millisecond
 	}
-	name := w.Names[0]
-	m := r.locks.NewMutex(name, redsync.WithExpiry(w.Lease), redsync.WithRetryDelayFunc(r.pause))
-	acquire := m.TryLockContext
-	if w.Wait {
-		acquire = m.LockContext
-	}
-	if err := acquire(ctx); err != nil {
-		return nil, err
-	}
-	return &redsyncHeld{place: r.place, m: m, lease: w.Lease}, nil
-}
-
-// pause draws what redsync does by default, from the plan's seed.
-func (r *redsyncLibrary) pause(int) time.Duration {
-	return time.Duration(50+r.Random()%200) * time.Millisecond
-}
-
-type redsyncHeld struct {
-	live.Basic
-	*place
-	m     *redsync.Mutex
-	lease time.Duration
-}
-
-func (h *redsyncHeld) Owner() string        { return h.m.Value() }
-func (h *redsyncHeld) Until() clock.Instant { return h.until(h.m.Until()) }
-
-func (h *redsyncHeld) Unlock(ctx context.Context) error { return orNotHeld(h.m.UnlockContext(ctx)) }
-
-// Extend extends by the lease that the mutex was made with, as redsync has no other.
-func (h *redsyncHeld) Extend(ctx context.Context, d time.Duration) error {
-	if d != h.lease {
-		return fmt.Errorf("by another lease than its first: %w", errors.ErrUnsupported)
-	}
-	return orNotHeld(h.m.ExtendContext(ctx))
+	return &library{all.close, func(ctx context.Context, w *live.Wanted) (*live.Held, error) {
+		m := locks.NewMutex(w.Names[0], redsync.WithExpiry(w.Lease), redsync.WithRetryDelayFunc(pause))
+		acquire := m.TryLockContext
+		if w.Wait {
+			acquire = m.LockContext
+		}
+		if err := acquire(ctx); err != nil {
+			return nil, err
+		}
+		extend := func(ctx context.Context, d time.Duration) (time.Time, error) {
+			if d != w.Lease { // redsync extends by the lease that the mutex was made with
+				return time.Time{}, fmt.Errorf("by another lease than its first: %w", errors.ErrUnsupported)
+			}
+			err := orNotHeld(m.ExtendContext(ctx))
+			return m.Until(), err
+		}
+		unlock := func(ctx context.Context) error { return orNotHeld(m.UnlockContext(ctx)) }
+		return held(s, m.Value(), m.Until(), unlock, extend), nil
+	}}, nil
 }
 
 func orNotHeld(ok bool, err error) error {
@@ -259,14 +212,14 @@ func orNotHeld(ok bool, err error) error {
 	return err
 }
 
-func openRueidis(p *place) (live.Library, error) {
-	r := &rueidisLibrary{place: p, opened: make(chan struct{})}
+func openRueidis(s *live.Seat) (live.Library, error) {
+	r := &rueidisLibrary{Seat: s, opened: make(chan struct{})}
 	go r.connect()
-	return r, nil
+	return &library{r.close, r.acquire}, nil
 }
 
 type rueidisLibrary struct {
-	*place
+	*live.Seat
 	opened chan struct{} // closed when connect is over
 	l      rueidislock.Locker
 }
@@ -281,13 +234,9 @@ func (r *rueidisLibrary) connect() {
 			return to.Dial(ctx, "tcp", addr)
 		}
 	}
-	for {
-		l, err := rueidislock.NewLocker(rueidislock.LockerOption{KeyMajority: 1, KeyValidity: r.Plan.Lock.Lease, NoLoopTracking: true, ClientOption: client})
-		if err == nil {
-			r.l = l
-			return
-		}
-		if !sleep(r.Life, 100*time.Millisecond) {
+	for err := error(nil); ; {
+		r.l, err = rueidislock.NewLocker(rueidislock.LockerOption{KeyMajority: 1, KeyValidity: r.Plan.Lock.Lease, NoLoopTracking: true, ClientOption: client})
+		if err == nil || !tenth(r.Life) {
 			return
 		}
 	}
@@ -299,14 +248,14 @@ func (r *rueidisLibrary) pause(attempts int, _ rueidis.Completed, _ error) time.
 	return min(time.Second, time.Duration(base+r.Random()%base)*time.Microsecond)
 }
 
-func (r *rueidisLibrary) Close() error {
+func (r *rueidisLibrary) close() error {
 	if <-r.opened; r.l != nil {
 		r.l.Close()
 	}
 	return nil
 }
 
-func (r *rueidisLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
+func (r *rueidisLibrary) acquire(ctx context.Context, w *live.Wanted) (*live.Held, error) {
 	if w.Lease != r.Plan.Lock.Lease {
 		return nil, fmt.Errorf("each lock has the Locker's KeyValidity: %w", errors.ErrUnsupported)
 	}
@@ -318,10 +267,6 @@ func (r *rueidisLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held,
 	if r.l == nil {
 		return nil, r.Life.Err()
 	}
-	if err := onlyPlain(&w); err != nil {
-		return nil, err
-	}
-	name := w.Names[0]
 	acquire := r.l.TryWithContext
 	if w.Wait {
 		acquire = r.l.WithContext
@@ -329,70 +274,43 @@ func (r *rueidisLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held,
 	// The lock ends with the context that it was acquired with, so a step's is only for the wait.
 	all, cancel := context.WithCancel(r.Life)
 	stop := context.AfterFunc(ctx, cancel)
-	lost, unlock, err := acquire(all, name)
+	lost, release, err := acquire(all, w.Names[0])
 	if !stop() && err == nil {
-		unlock()
+		release()
 		err = ctx.Err()
 	}
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	h := &rueidisHeld{lost: lost, unlock: unlock, cancel: cancel, owner: r.Holder(name), until: clock.Never}
+	unlock := func(context.Context) error {
+		defer cancel()
+		if lost.Err() != nil {
+			return errNotHeld
+		}
+		release()
+		return nil
+	}
+	owner, until := r.Holder(w.Names[0]), clock.Never
 	if w.Fixed { // it renews always: its user ends it
-		h.until = r.Clock.Now().Add(w.Lease)
-		time.AfterFunc(w.Lease, func() { _ = h.Unlock(ctx) })
+		until = r.Clock.Now().Add(w.Lease)
+		time.AfterFunc(w.Lease, func() { _ = unlock(ctx) })
 	}
-	return h, nil
+	return &live.Held{Owner: owner, Lost: lost, Until: func() clock.Instant { return until }, Unlock: unlock}, nil
 }
 
-type rueidisHeld struct {
-	live.Basic
-	lost   context.Context
-	unlock context.CancelFunc
-	cancel context.CancelFunc
-	owner  string
-	until  clock.Instant
-}
-
-func (h *rueidisHeld) Context() context.Context { return h.lost }
-func (h *rueidisHeld) Owner() string            { return h.owner }
-func (h *rueidisHeld) Until() clock.Instant     { return h.until }
-
-func (h *rueidisHeld) Unlock(context.Context) error {
-	defer h.cancel()
-	if h.lost.Err() != nil {
-		return errNotHeld
-	}
-	h.unlock()
-	return nil
-}
-
-func openBSM(p *place) (live.Library, error) {
-	client := goredislib.NewClient(p.patient(&p.Nodes[0]))
-	return &bsmLibrary{p, clients{client}, redislock.New(client)}, nil
-}
-
-type bsmLibrary struct {
-	*place
-	clients
-	locks *redislock.Client
-}
-
-func (b *bsmLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
-	if err := onlyPlain(&w); err != nil {
-		return nil, err
-	}
-	name := w.Names[0]
-	options := &redislock.Options{}
-	if w.Wait {
-		options.RetryStrategy = redislock.LinearBackoff(100 * time.Millisecond)
-	}
-	for {
-		l, err := b.locks.Obtain(ctx, name, w.Lease, options)
+func openBSM(s *live.Seat) (live.Library, error) {
+	all := dial(s, s.Nodes[:1])
+	locks := redislock.New(all[0])
+	return &library{all.close, func(ctx context.Context, w *live.Wanted) (*live.Held, error) {
+		options := &redislock.Options{}
+		if w.Wait {
+			options.RetryStrategy = redislock.LinearBackoff(100 * time.Millisecond)
+		}
+		l, err := locks.Obtain(ctx, w.Names[0], w.Lease, options)
 		// Without a deadline in ctx it gives up after the lease.
-		if w.Wait && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-			continue
+		for w.Wait && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			l, err = locks.Obtain(ctx, w.Names[0], w.Lease, options)
 		}
 		if err != nil {
 			return nil, err
@@ -402,47 +320,12 @@ func (b *bsmLibrary) Acquire(ctx context.Context, w live.Wanted) (live.Held, err
 		if err != nil {
 			return nil, errors.Join(err, l.Release(context.WithoutCancel(ctx)))
 		}
-		return &bsmHeld{place: b.place, l: l, end: asked.Add(left)}, nil
-	}
-}
-
-type bsmHeld struct {
-	live.Basic
-	*place
-	l   *redislock.Lock
-	mu  sync.Mutex
-	end time.Time
-}
-
-func (h *bsmHeld) Owner() string                    { return h.l.Token() }
-func (h *bsmHeld) Unlock(ctx context.Context) error { return h.l.Release(ctx) }
-
-func (h *bsmHeld) Until() clock.Instant {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.until(h.end)
-}
-
-func (h *bsmHeld) Extend(ctx context.Context, d time.Duration) error {
-	asked := time.Now()
-	if err := h.l.Refresh(ctx, d, nil); err != nil {
-		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.end = asked.Add(d)
-	return nil
-}
-
-func openSetNX(p *place) (live.Library, error) {
-	client := goredislib.NewClient(p.patient(&p.Nodes[0]))
-	return &setNX{p, clients{client}}, nil
-}
-
-// A setNX is the lock that many write by hand.
-type setNX struct {
-	*place
-	clients
+		extend := func(ctx context.Context, d time.Duration) (time.Time, error) {
+			asked := time.Now()
+			return asked.Add(d), l.Refresh(ctx, d, nil)
+		}
+		return held(s, l.Token(), asked.Add(left), l.Release, extend), nil
+	}}, nil
 }
 
 var (
@@ -450,57 +333,31 @@ var (
 	extendOwn = goredislib.NewScript(`if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("pexpire", KEYS[1], ARGV[2]) else return 0 end`)
 )
 
-func (s *setNX) Acquire(ctx context.Context, w live.Wanted) (live.Held, error) {
-	if err := onlyPlain(&w); err != nil {
-		return nil, err
-	}
-	name := w.Names[0]
-	b := make([]byte, 16)
-	rand.Read(b)
-	value := hex.EncodeToString(b)
-	for {
-		asked := time.Now()
-		ok, err := s.clients[0].SetNX(ctx, name, value, w.Lease).Result()
-		switch {
-		case ok:
-			return &setNXHeld{place: s.place, client: s.clients[0], name: name, value: value, end: asked.Add(w.Lease)}, nil
-		case !w.Wait:
-			return nil, errors.Join(err, errors.New("somebody else has it"))
-		case !sleep(ctx, 100*time.Millisecond):
-			return nil, ctx.Err()
+// openSetNX opens the lock that many write by hand.
+func openSetNX(s *live.Seat) (live.Library, error) {
+	all := dial(s, s.Nodes[:1])
+	return &library{all.close, func(ctx context.Context, w *live.Wanted) (*live.Held, error) {
+		value := rand.Text()
+		run := func(ctx context.Context, script *goredislib.Script, args ...any) error {
+			n, err := script.Run(ctx, all[0], w.Names[:1], append([]any{value}, args...)...).Int()
+			return orNotHeld(n == 1, err)
 		}
-	}
-}
-
-type setNXHeld struct {
-	live.Basic
-	*place
-	client      *goredislib.Client
-	name, value string
-	mu          sync.Mutex
-	end         time.Time
-}
-
-func (h *setNXHeld) Owner() string { return h.value }
-
-func (h *setNXHeld) Until() clock.Instant {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.until(h.end)
-}
-
-func (h *setNXHeld) Unlock(ctx context.Context) error {
-	n, err := deleteOwn.Run(ctx, h.client, []string{h.name}, h.value).Int()
-	return orNotHeld(n == 1, err)
-}
-
-func (h *setNXHeld) Extend(ctx context.Context, d time.Duration) error {
-	asked := time.Now()
-	n, err := extendOwn.Run(ctx, h.client, []string{h.name}, h.value, d.Milliseconds()).Int()
-	if err == nil && n == 1 {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.end = asked.Add(d)
-	}
-	return orNotHeld(n == 1, err)
+		for {
+			asked := time.Now()
+			ok, err := all[0].SetNX(ctx, w.Names[0], value, w.Lease).Result()
+			switch {
+			case ok:
+				extend := func(ctx context.Context, d time.Duration) (time.Time, error) {
+					asked := time.Now()
+					return asked.Add(d), run(ctx, extendOwn, d.Milliseconds())
+				}
+				unlock := func(ctx context.Context) error { return run(ctx, deleteOwn) }
+				return held(s, value, asked.Add(w.Lease), unlock, extend), nil
+			case !w.Wait:
+				return nil, errors.Join(err, errors.New("somebody else has it"))
+			case !tenth(ctx):
+				return nil, ctx.Err()
+			}
+		}
+	}}, nil
 }

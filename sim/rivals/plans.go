@@ -9,7 +9,6 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
-	"github.com/redquorum/redquorum/sim/live"
 	"github.com/redquorum/redquorum/sim/pipes"
 )
 
@@ -107,9 +106,7 @@ type bubble func(func())
 // try carries out a plan with a lock. lacks is what cannot be had of it.
 func (c *contestant) try(in bubble, p *faults.Plan) (r *sim.Result, lacks []string) {
 	mathrand.Seed(int64(p.Seed)) //nolint:staticcheck // what libraries draw for their pauses is to be the same each time
-	lock := &pipes.Lock{Title: c.title(), Open: func(s *live.Seat) (live.Library, error) { return c.open(&place{s}) },
-		Key: c.key, Slack: c.slack(p), Promised: c.judged()}
-	in(func() { r, lacks = pipes.Run(p, lock) })
+	in(func() { r, lacks = pipes.Run(p, c.lock(p)) })
 	return r, lacks
 }
 

@@ -20,19 +20,16 @@ import (
 
 // beChild is the process of a client on real servers.
 func (c *contestant) beChild(in io.Reader, out io.Writer) error {
-	return chaos.Client(context.Background(), in, out, func(s *live.Seat) (live.Library, error) { return c.open(placeOn(s)) })
-}
-
-// placeOn is where a client of a seat is.
-func placeOn(s *live.Seat) *place {
-	var grants atomic.Int64
-	s.Holder = func(string) string { // the lock does not tell
-		return fmt.Sprintf("c%d, lock %d.%d", s.Client+1, s.Start, grants.Add(1))
-	}
-	if s.Random == nil {
-		s.Random = live.Draw(s.Plan, s.Client, s.Start)
-	}
-	return &place{s}
+	return chaos.Client(context.Background(), in, out, func(s *live.Seat) (live.Library, error) {
+		var grants atomic.Int64
+		s.Holder = func(string) string { // the lock does not tell
+			return fmt.Sprintf("c%d, lock %d.%d", s.Client+1, s.Start, grants.Add(1))
+		}
+		if s.Random == nil {
+			s.Random = live.Draw(s.Plan, s.Client, s.Start)
+		}
+		return c.open(s)
+	})
 }
 
 // A real is how plans are carried out on real servers.
@@ -100,8 +97,8 @@ func (how *real) run(c *contestant, p *faults.Plan) (*chaos.Outcome, error) {
 	config := chaos.Config{Server: how.server, Self: []string{self, "client", c.name}, Stretch: how.stretch, Dir: dir}
 	if c.name != ours {
 		p = sameNetwork(p, how.stretch)
-		seen := slices.DeleteFunc(c.judged(), func(invariant string) bool { return invariant == "I9" }) // keys are only sampled
-		config.Lock = &chaos.Lock{Title: c.title(), Promised: seen, Key: c.key}
+		config.Lock = c.lock(p)
+		config.Lock.Promised = slices.DeleteFunc(c.judged(), func(invariant string) bool { return invariant == "I9" }) // keys are only sampled
 	}
 	return chaos.Run(context.Background(), p, config)
 }
