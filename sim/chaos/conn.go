@@ -20,11 +20,12 @@ import (
 type conn struct {
 	l              *link
 	client, server net.Conn
-	born           clock.Instant // the server's life, or earlier
-	lines          [2]*line
-	lost           [2]bool       // a message was dropped that way
-	half           *faults.Event // that made it half-open
-	last           [2]time.Time  // when the latest message gets there
+	born           clock.Instant    // the server's life, or earlier
+	lost           [2]bool          // a message was dropped that way
+	half           *faults.Event    // that made it half-open
+	last           [2]time.Time     // when the latest message gets there
+	before         [2]chan struct{} // closed when it has; nil before the first
+	ctx            context.Context
 	cancel         context.CancelFunc
 	pubsub         atomic.Bool // it has subscribed
 
@@ -57,7 +58,7 @@ func newRequest(commands *live.Commands, words []string) request {
 func (l *link) accept(client net.Conn) {
 	ctx, cancel := context.WithCancel(l.ctx)
 	defer cancel()
-	c := &conn{l: l, client: client, lines: [2]*line{newLine(), newLine()}, cancel: cancel, ready: make(map[int][]byte)}
+	c := &conn{l: l, client: client, ctx: ctx, cancel: cancel, ready: make(map[int][]byte)}
 	context.AfterFunc(ctx, func() { abort(client) })
 	l.mu.Lock()
 	l.conns = append(l.conns, c)
@@ -88,10 +89,8 @@ func (l *link) accept(client net.Conn) {
 	var parts sync.WaitGroup
 	parts.Go(c.readClient)
 	parts.Go(c.readServer)
-	for _, line := range c.lines {
-		parts.Go(func() { line.run(ctx) })
-	}
 	parts.Wait()
+	<-ctx.Done()
 }
 
 // abort closes a connection as a process does that dies.
@@ -113,6 +112,28 @@ func (c *conn) inOrder(way int, due time.Time) time.Time {
 	}
 	c.last[way] = due
 	return due
+}
+
+// put has a message delivered at an instant, and after those before it unless it overtakes them. The link's
+// mutex is held.
+func (c *conn) put(way int, due time.Time, overtakes bool, deliver func()) {
+	before, after := c.before[way], make(chan struct{})
+	if overtakes {
+		before = nil
+	} else {
+		c.before[way] = after
+	}
+	c.l.tasks.Go(func() {
+		defer close(after)
+		if before != nil {
+			<-before
+		}
+		select {
+		case <-time.After(time.Until(due)):
+			deliver()
+		case <-c.ctx.Done():
+		}
+	})
 }
 
 // readClient reads commands until the client closes. Commands that are under way still arrive.

@@ -184,8 +184,8 @@ func (l *link) tell(kind sim.Kind, r *request, way int, until time.Time) {
 func (l *link) carry(c *conn, way int, r request, deliver func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	kind, now := r.kind, time.Now()
-	due := now.Add(l.random.Within(l.delay) + l.random.Within(l.Delay[way]))
+	kind, overtakes := r.kind, false
+	due := time.Now().Add(l.random.Within(l.delay) + l.random.Within(l.Delay[way]))
 	switch {
 	case c.lost[way] || l.Cut[way]:
 		c.lost[way] = true
@@ -206,7 +206,7 @@ func (l *link) carry(c *conn, way int, r request, deliver func()) {
 		}
 		due = c.inOrder(way, due)
 	case l.random.Happens(l.Reorder[way]):
-		due = due.Add(4 * l.random.Within(l.delay))
+		due, overtakes = due.Add(4*l.random.Within(l.delay)), true
 	default:
 		due = c.inOrder(way, due)
 	}
@@ -214,14 +214,14 @@ func (l *link) carry(c *conn, way int, r request, deliver func()) {
 		due := time.Now().Add(l.random.Within(l.delay))
 		l.tell(sim.KindReleased, &r, way, time.Time{})
 		l.tell(sim.KindSend, &r, way, due)
-		c.lines[way].put(due, deliver)
+		c.put(way, due, true, deliver)
 	}
 	l.tell(sim.KindSend, &r, way, due)
 	if kind != notice && kind != "" && l.Hold(way, kind, held) {
 		l.tell(sim.KindHeld, &r, way, time.Time{})
 		return
 	}
-	c.lines[way].put(due, deliver)
+	c.put(way, due, overtakes, deliver)
 }
 
 // repeats draws whether a command comes a second time, and when.
