@@ -79,13 +79,17 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, *quorum.L
 		defer e.follow(ctx)()
 	}
 	for {
-		lost := false
+		lost, led := false, (*quorum.Lease)(nil)
 		err := e.locker.Do(ctx, e.name, func(ctx context.Context, lease *quorum.Lease) error {
+			led = lease
 			e.leads(lease)
 			err := lead(ctx, lease)
 			lost = lease.Remaining() == 0 && !errors.Is(context.Cause(lease.Context()), quorum.ErrNotHeld)
 			return err
 		}, e.options.Lock...)
+		if led != nil {
+			led.Announce()
+		}
 		if !lost {
 			return err
 		}
@@ -93,8 +97,8 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, *quorum.L
 }
 
 // Campaign waits until this program leads, and returns its lease. The lease's Context ends when it
-// is lost, and its Unlock resigns. It is for programs that do not want the loop of Run. Errors are those of
-// quorum.Locker.Lock.
+// is lost, and its Unlock resigns: call Announce then, so that observers learn of it. It is for programs that do not want the
+// loop of Run. Errors are those of quorum.Locker.Lock.
 func (e *Election) Campaign(ctx context.Context) (*quorum.Lease, error) {
 	lease, err := e.locker.Lock(ctx, e.name, e.options.Lock...)
 	if err == nil {
@@ -136,7 +140,7 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 }
 
 // Observe yields the present leader and then each change, until ctx ends or the Locker is closed. A new
-// leader, a new note and a resignation are seen after two round trips. A leader that died, and a change whose notice
+// leader, a new note and a resignation are seen after two round trips. A leader that died, or resigned without an announcement (see [Election.Campaign]), and a change whose notice
 // was lost, are seen after Options.Every and quorum.Options.Timeout at most. A leader that leads for less may not be
 // seen. While no majority answers, it yields nothing.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {

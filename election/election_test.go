@@ -494,10 +494,16 @@ func TestNotices(t *testing.T) {
 			{"b waits", func() { go func() { leases[1] = campaign(b, "10.0.0.3:80") }() }, ""},
 			{"a resigns for b", func() { _ = leases[0].Unlock(background) }, "b 10.0.0.3:80"},
 			{"b has no note", func() { _ = leases[1].SetNote("") }, "b "},
-			{"b resigns", func() { _ = leases[1].Unlock(background) }, " "},
+			{"b resigns", func() { _ = leases[1].Unlock(background); leases[1].Announce() }, " "},
+			{"a leads, and is done", func() {
+				_ = w.election(a, election.Options{}).Run(background, func(context.Context, *quorum.Lease) error { pass(20 * time.Millisecond); return nil })
+			}, "a ,  "},
 		} {
 			step.do()
 			equal(step.says, step.want)
+		}
+		if !node.IsOffer(leases[1].Owner()) {
+			t.Error("observers keep a lock from being handed over")
 		}
 		cancel()
 		pass(time.Second)

@@ -72,15 +72,12 @@ func (h *hold) stopAsking() bool {
 	return true
 }
 
-// Announce tells those that [Locker.Watch] the first name of the lease to look who has it. It returns when that is
-// on its way to the nodes, and does nothing if the lease has ended. It costs two commands on each node.
+// Announce tells those that [Locker.Watch] the first name of the lease to look who has it, also after the lease has ended. It
+// returns when that is on its way to the nodes. It costs two commands on each node.
 func (le *Lease) Announce() {
 	h, e := le.h, le.h.e
 	e.enter()
 	defer e.leave()
-	if h.isOver() {
-		return
-	}
 	e.because("announce", &h.claim)
 	e.announce(&h.claim)
 }
