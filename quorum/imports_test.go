@@ -38,7 +38,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"/election":   {"/clock", "/node", "/quorum", "/election"},
 		"/faults":     {"/faults"},
 		"/spec":       {"/spec"},
-		"/sim":        {"/clock", "/node", "/node/model", "/quorum", "/faults", "/spec", "/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook", "github.com/anishathalye/porcupine"},
+		"/sim":        {"/clock", "/node", "/node/model", "/quorum", "/faults", "/spec", "/internal/lives", "/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook", "github.com/anishathalye/porcupine"},
 	} {
 		for _, dep := range deps(t, pkg) {
 			if strings.HasPrefix(dep, "golang.org/x/sys/") {
