@@ -140,9 +140,10 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 }
 
 // Observe yields the present leader and then each change, until ctx ends or the Locker is closed. A new
-// leader, a new note and a resignation are seen after two round trips. A leader that died, or resigned without an announcement (see [Election.Campaign]), and a change whose notice
-// was lost, are seen after Options.Every and quorum.Options.Timeout at most. A leader that leads for less may not be
-// seen. While no majority answers, it yields nothing.
+// leader, a new note and a resignation are seen after two round trips. Options.Every and quorum.Options.Timeout
+// bound the time until a change is seen whose notice was lost, and one without a notice: a leader died, or resigned
+// without an announcement (see [Election.Campaign]). A leader that leads for less may not be seen. While no majority
+// answers, Observe yields nothing.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
 	return func(yield func(Leader) bool) {
 		var last *Leader

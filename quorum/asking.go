@@ -72,8 +72,8 @@ func (h *hold) stopAsking() bool {
 	return true
 }
 
-// Announce tells those that [Locker.Watch] the first name of the lease to look who has it, also after the lease has ended. It
-// returns when that is on its way to the nodes. It costs two commands on each node.
+// Announce notifies all programs that [Locker.Watch] the first name of the lease. The lease may have ended. Announce returns
+// when the notice is on its way to the nodes, and reports no error: a notice may be lost. It costs two commands on each node.
 func (le *Lease) Announce() {
 	h, e := le.h, le.h.e
 	e.enter()

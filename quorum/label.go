@@ -287,9 +287,9 @@ func checkNote(text string) error {
 	return nil
 }
 
-// SetNote changes the note of the lease (see [WithNote]); "" removes it. Nested leases share it. Like
-// [Lease.Announce], it calls those that watch the name. It returns when the note is on its way to the nodes. Errors match ErrNotHeld if the lease has ended, and otherwise none of this package: the text is
-// too long, or cannot be printed.
+// SetNote changes the note of the lease (see [WithNote]); "" removes it. Nested leases share it. It notifies
+// programs as [Lease.Announce] does, and returns when the note is on its way to the nodes. Errors match ErrNotHeld if the lease
+// has ended, and otherwise none of this package: the text is too long, or cannot be printed.
 func (le *Lease) SetNote(text string) error {
 	if err := checkNote(text); err != nil {
 		return err

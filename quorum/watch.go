@@ -2,15 +2,16 @@ package quorum
 
 import "github.com/redquorum/redquorum/node"
 
-// Watch calls changed when it may be worth to ask who holds name: when a holder has called [Lease.Announce] or
-// [Lease.SetNote], and when the subscription to a node begins. It does so until stop is called. A notice is a
-// hint: it comes from each node, and may be lost, so ask now and then as well. A holder that dies sends none. It costs
-// a subscription on each node, not to releases of name: where others listen to these, no release hands a lock over.
+// Watch calls changed when a holder of name calls [Lease.Announce] or [Lease.SetNote], until stop is called. It also
+// does so when the subscription to a node begins. Then [Locker.Inspect] may have news. Each node sends a notice of its own,
+// and a notice may be lost. A holder that dies sends none. So inspect the name at times as well. Watch returns no error: a
+// closed Locker, and nodes that cannot be reached, send no notices.
 //
-// changed may be called by several goroutines at the same time. It must not block, and must not call stop.
+// Several goroutines may call changed at the same time. It must not block, and must not call stop.
 func (l *Locker) Watch(name string, changed func()) (stop func()) {
 	s := new(subscriptions)
 	l.enter()
+	// Not to releases of name: a release that has listeners leaves the lock to them, and hands nothing over.
 	l.subscribe(s, func(_ int, n node.Node) (stop func()) {
 		return n.Watch(node.AskName(name), node.Exclusive, changed)
 	})

@@ -307,8 +307,6 @@ func (f *lockFlags) lock(ctx context.Context, c *command, l *quorum.Locker) (*qu
 	if f.minHold > 0 {
 		opts = append(opts, quorum.WithMinHold(f.minHold))
 	}
-	ctx, refuse := context.WithCancelCause(ctx)
-	defer refuse(nil)
 	if len(outerOwners()) > 0 {
 		for _, name := range f.names {
 			if r, err := l.Inspect(ctx, name); err == nil {
@@ -321,6 +319,8 @@ func (f *lockFlags) lock(ctx context.Context, c *command, l *quorum.Locker) (*qu
 	if f.try {
 		return l.TryLock(ctx, f.names[0], opts...)
 	}
+	ctx, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
 	defer time.AfterFunc(timeToReplace, func() {
 		if err := f.failed.Load(); err != nil && !f.accepted.Load() && refused(*err) {
 			refuse(errors.New("the files were not replaced meanwhile"))
