@@ -106,7 +106,7 @@ func TestLabels(t *testing.T) {
 			}
 			equal(t, named, 2, "of 20 errors in 200 ms name the holder")
 		}},
-		{"the log of a lost lease says whose it was, and who holds the name now", 3, func(t *testing.T, w *world) {
+		{"the log of a lost lease names its program and the present holder", 3, func(t *testing.T, w *world) {
 			var log bytes.Buffer
 			a := w.locker(quorum.Options{Label: "shop-1 worker", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			b := w.locker(quorum.Options{Label: "shop-2 worker"})

@@ -215,7 +215,7 @@ func TestMultiLease(t *testing.T) {
 			}
 			equal(t, w.sent[0].Load(), 0, "commands were sent")
 		}},
-		{"members are not waited for behind somebody who waits for one that is held", 3, func(t *testing.T, w *world) {
+		{"LockAll does not wait behind another call that waits for a held member", 3, func(t *testing.T, w *world) {
 			l := w.locker(quorum.Options{})
 			w.foreign("aa", time.Second, 0, 1, 2)
 			var wg sync.WaitGroup

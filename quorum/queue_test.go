@@ -317,7 +317,7 @@ func TestNamesPassTheirTurnOn(t *testing.T) {
 		took := time.Since(released)
 		ensure(t, served == 4 && took <= 50*time.Millisecond, "%d of 4 are served, in %v", served, took)
 		beside, _ := turns("y", "y", "x,y")
-		ensure(t, beside >= alone/3, "one has %d turns, and %d without one who waits for another name as often", beside, alone)
+		ensure(t, beside >= alone/3, "a waiter has %d turns next to one for several names, and %d alone", beside, alone)
 	})
 }
 

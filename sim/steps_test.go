@@ -71,7 +71,7 @@ func TestLocksAreBroken(t *testing.T) {
 	})
 }
 
-// Inspect says who holds a lock, whatever is wrong with a minority.
+// Inspect names the holder of a lock, whatever is wrong with a minority of the nodes.
 func TestLocksAreInspected(t *testing.T) {
 	comeTo(t, map[string]string{
 		"at 20ms inspect c2 x; at 30ms unlock c1; at 100ms inspect c2 x":                       "granted, held, free",
