@@ -177,12 +177,17 @@ func (s *State) Begin(c *Claim, r *Round, length Time) error {
 	return nil
 }
 
+// needed is how many nodes must have confirmed a round.
+func (s *State) needed(c *Claim, r *Round) int {
+	if c.Phase == Detached {
+		return s.Quorum
+	}
+	return max(s.Majority, s.Quorum-r.Young.len()) // what is needed beyond a majority may come from young nodes
+}
+
 // Confirm makes the lease last from the beginning of a round that enough nodes have confirmed.
 func (s *State) Confirm(c *Claim, r *Round) error {
-	resumes, needed := c.Phase == Detached, s.Quorum
-	if !resumes { // what is needed beyond a majority may come from young nodes
-		needed = max(s.Majority, s.Quorum-r.Young.len())
-	}
+	resumes, needed := c.Phase == Detached, s.needed(c, r)
 	switch {
 	case !resumes && !c.Valid():
 		return refuse("Confirm", c, "it is %v, and not valid", c.Phase)

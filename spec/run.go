@@ -227,6 +227,7 @@ func (r *Run) Wins(owner string, by Clock, took Time) error {
 func (r *Run) Extends(owner string, by Clock, took Time) error {
 	c := r.claim(owner)
 	o, past := new(Round), false
+	counts := func(p *Round) bool { return p.Open && p.Kept.len() >= r.needed(c, p) }
 	for i := range c.Rounds {
 		p := &c.Rounds[i]
 		if p.clock != by {
@@ -237,7 +238,7 @@ func (r *Run) Extends(owner string, by Clock, took Time) error {
 		case p.Began != took:
 		case !p.Open:
 			past = true
-		case !o.Open || o.Kept.len() < r.Majority || p.Kept.len() >= r.Majority && p.Length > o.Length:
+		case !counts(o) || counts(p) && p.Length > o.Length:
 			o = p // of two that began together, the longer one, if it counts
 		}
 	}

@@ -51,6 +51,19 @@ func (s *story) extends(t *testing.T, nodes ...int) {
 	}
 }
 
+// together lets x send two rounds at once, where three nodes are needed. Those nodes execute the first, n1 and n2 the
+// second, which is longer.
+func (s *story) together(t *testing.T, nodes ...int) {
+	s.holds(t)
+	s.must(t, s.Grants(2, "x", 900))
+	s.Rules.Quorum = 3
+	s.extends(t, nodes...)
+	s.Begins("x", s.x, 950)
+	for n := range 2 {
+		s.must(t, s.Keeps(n, "x", s.x, s.hand.at, 950, 950))
+	}
+}
+
 func (s *story) must(t *testing.T, all ...error) {
 	t.Helper()
 	for _, err := range all {
@@ -192,6 +205,19 @@ func TestRun(t *testing.T) {
 			s.extends(t, 0, 1, 2)
 			return s.Extends("x", s.x, 0)
 		}, ""},
+		{"of two that began together one counts, and the longer one has a majority", func(t *testing.T, s *story) error {
+			s.together(t, 0, 1, 2)
+			return s.Extends("x", s.x, 0)
+		}, ""},
+		{"of two that began together neither counts, and both have a majority", func(t *testing.T, s *story) error {
+			s.together(t, 0, 2)
+			return s.Extends("x", s.x, 0)
+		}, "Confirm(x): the round counts n1 and n2, 3 needed"},
+		{"a reliance on the longer of two that began together, which does not count", func(t *testing.T, s *story) error {
+			s.together(t, 0, 1, 2)
+			s.must(t, s.Extends("x", s.x, 0))
+			return s.Relies("x", 891)
+		}, "lease(x): its client relies on it for 891ns, and it is held, for 890ns"},
 		{"a renewal that nobody has begun", func(t *testing.T, s *story) error {
 			s.holds(t)
 			s.extends(t, 0, 1)
