@@ -8,6 +8,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/lives"
+	"github.com/redquorum/redquorum/node"
 )
 
 // This file has servers that are a primary and its replicas; site.go has the client's side.
@@ -186,10 +187,39 @@ func (s *server) attach() {
 		}
 		f := &follower{by: s, number: number, since: s.w.now, has: -1}
 		of.followers = append(of.followers, f)
+		if of.lacksFences() {
+			s.w.sometimes(Amnesia)
+		}
 		s.mem.Load(nil)
 		s.forgets()
 		of.feed(f)
 	})
+}
+
+// lacksFences reports whether another server of the node has a fence that this one lacks, or a higher one.
+func (s *server) lacksFences() bool {
+	own := s.fences()
+	return slices.ContainsFunc(s.members, func(o *server) bool {
+		for key, fence := range o.fences() {
+			if fence > own[key] {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// fences returns what the server keeps of the tokens of names that were granted, by key.
+func (s *server) fences() map[string]int64 {
+	all := make(map[string]int64)
+	for _, e := range s.mem.Dump(s.time()) {
+		for name := range s.w.check.latest {
+			if e.Key == node.FenceKey(name) || e.Key == node.ReadersKey(name) {
+				all[e.Key], _ = strconv.ParseInt(e.Value, 10, 64)
+			}
+		}
+	}
+	return all
 }
 
 // executes notes that the server has executed a command, which its replicas are to get.
