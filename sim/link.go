@@ -90,6 +90,7 @@ type message struct {
 	question *question
 	copy     bool // nobody waits for its answer
 	text     bool // the script comes with it
+	unheard  bool // its answer tells the Locker nothing about the node
 
 	sent   int64 // when it was handed to the link
 	cmd    node.Command
@@ -175,6 +176,7 @@ func (l *link) submit(cmd node.Command, plain textbook.Op, reply func(node.Reply
 	if l.c.dead || w.over {
 		return
 	}
+	unheard := w.check.tellsAgain(l, &cmd)
 	w.check.submitted(l, &cmd)
 	var fails error
 	switch {
@@ -187,12 +189,12 @@ func (l *link) submit(cmd node.Command, plain textbook.Op, reply func(node.Reply
 		fails = node.ErrUnreachable
 	}
 	if fails != nil {
-		l.answers(&cmd, fails)
+		l.answers(&cmd, unheard, fails)
 		reply(node.Reply{Err: fails, Unsent: true})
 		return
 	}
 	m := w.message(l)
-	m.cmd, m.reply, m.plain, m.pending, m.sent = cmd, reply, plain, true, w.now
+	m.cmd, m.reply, m.plain, m.pending, m.sent, m.unheard = cmd, reply, plain, true, w.now, unheard
 	if len(cmd.Claims) == 1 {
 		m.claim[0] = cmd.Claims[0]
 		m.cmd.Claims = m.claim[:]
@@ -284,7 +286,7 @@ func (l *link) finish(m *message, with node.Reply) {
 	reply := m.reply
 	m.pending, m.reply = false, nil
 	l.w.note(l, m, &with)
-	l.answers(&m.cmd, with.Err)
+	l.answers(&m.cmd, m.unheard, with.Err)
 	l.w.free(m)
 	l.w.unseen = true
 	reply(with)

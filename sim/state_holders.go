@@ -291,6 +291,17 @@ func (k *checker) resumes(h *holder, on int, sent int64) {
 	}
 }
 
+// tellsAgain reports whether a command is a downgrade that goes to the node once more. It comes with an extension, and
+// the Locker goes by the answer to that.
+func (k *checker) tellsAgain(l *link, cmd *node.Command) (again bool) {
+	if cmd.Kind == node.Downgrade {
+		if h := k.holder(cmd.Claims[0].Owner); h != nil {
+			_, again = h.told[l.n.number]
+		}
+	}
+	return again
+}
+
 // downgrades is called for each command that makes a reader of a writer.
 func (k *checker) downgrades(h *holder, l *link) {
 	if h.mode == node.Write {
