@@ -1091,4 +1091,6 @@ var mutants = []*Mutant{
 		Edits: edit("node/internal/courier.replication.run", "h.number <= last", "h.number <= last+1000")},
 	{ID: "M438", Bug: "a lock that is handed over waits for no replica", Mimics: "S70", Expect: Tests, Tests: "./node/internal/courier -run TestAHandOverNeedsReplicas", Reason: atConnections,
 		Edits: edit("node/internal/courier.server.Listen", "turn.Life != nil && s.replicas > 0", "false")},
+	{ID: "M439", Bug: "a connection leaves out replicas whose connections it cannot tell apart", Mimics: "S73", Expect: Tests, Tests: "./node/internal/courier -run TestAYesIsAsYoungAsWhoConfirmsIt", Reason: atConnections,
+		Edits: edit("node/internal/courier.replication.ages", "!known || found.has[addr]", "len(may) == 0 || !known && found.has[addr]")},
 }

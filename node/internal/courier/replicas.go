@@ -29,7 +29,7 @@ const (
 	// While an age below settled is the reason why a round may not count, rounds wait for
 	// all replicas, for patience at most. If that was in vain they do not for vainFor.
 	settled  = time.Hour
-	patience = 5 * time.Millisecond
+	patience = 20 * time.Millisecond
 	vainFor  = time.Second
 
 	// coarseAge keeps the life of a yes from changing each time that an age is known more exactly. Above settled it
@@ -73,6 +73,7 @@ type replication struct {
 	lone  *call                    // the round that is in flight over the link
 	found round                    // by that
 	since map[string]clock.Instant // by the ID of a replica's connection: since when it follows, at the latest
+	whose map[string]string        // by the same: the address of the replica, where it is known
 	young bool                     // a round should wait for all replicas
 	retry clock.Instant            // but not before
 }
@@ -251,7 +252,10 @@ func (r *replication) decide(found round, want int, took time.Duration, of func(
 	switch {
 	case found.have >= r.need:
 		r.short, r.quick = nil, took < quick
-		r.ages(found)
+		if r.ages(found); r.patient(r.server.clock.Now()) { // the next round may show that older ones have it
+			r.quick = false
+			return nil
+		}
 		return r.answer(nil, nil, of)
 	case want == 0 && found.present >= r.need: // it was not to wait
 		return nil
@@ -265,27 +269,35 @@ func (r *replication) decide(found round, want int, took time.Duration, of func(
 }
 
 // ages learns since when the replicas follow that are needed, if so many have what a round was for. CLIENT LIST
-// tells the ages of their connections, but not which is whose. Of the oldest i at least i-(all-have) are
-// those of different replicas that have it. So the one that counts is number need+all-have. The server's mu is held.
+// tells the ages of their connections, but not always whose they are: see tellApart. Of the oldest i of those whose replica may
+// have it at least i-(all-have) do. So the one that counts is number need+all-have. The server's mu is held.
 func (r *replication) ages(found round) {
 	if !r.aged() {
 		return
 	}
 	now := r.server.clock.Now()
-	seen := make(map[string]clock.Instant, len(found.ages))
-	var since []clock.Instant
-	for id, age := range found.ages {
-		at := now.Add(-max(0, age-time.Second))
+	r.tellApart(found)
+	seen := make(map[string]clock.Instant, len(found.connections))
+	var since, may []clock.Instant
+	for id, c := range found.connections {
+		if c.silent {
+			continue
+		}
+		at := now.Add(-max(0, c.age-time.Second))
 		if before, ok := r.since[id]; ok {
 			at = min(at, before)
 		}
 		seen[id] = at
 		since = append(since, at)
+		if addr, known := r.whose[id]; !known || found.has[addr] {
+			may = append(may, at)
+		}
 	}
 	slices.Sort(since)
+	slices.Sort(may)
 	born, best := now, now
-	if len(since) >= found.have {
-		born, best = since[r.need+len(since)-found.have-1], since[r.need-1]
+	if len(may) >= found.have {
+		born, best = may[r.need+len(may)-found.have-1], since[r.need-1]
 	}
 	if born == best {
 		r.retry = now
@@ -295,6 +307,26 @@ func (r *replication) ages(found round) {
 	if older := born < r.yes.Born.Add(-coarseAge) && now.Sub(r.yes.Born) < settled; older || born > r.yes.Born {
 		r.yes = &node.Life{ID: r.life.ID, Born: born}
 	}
+}
+
+// tellApart learns whose connections they are. Each is of one replica for as long as it lasts, so the last one that is
+// not known is of the last replica. The server's mu is held.
+func (r *replication) tellApart(found round) {
+	whose, left, last := make(map[string]string), slices.Clone(found.addrs), []string(nil)
+	for id := range found.connections {
+		if addr, known := r.whose[id]; known {
+			whose[id] = addr
+			if i := slices.Index(left, addr); i >= 0 {
+				left = slices.Delete(left, i, i+1)
+			}
+		} else {
+			last = append(last, id)
+		}
+	}
+	if len(last) == 1 && len(left) == 1 {
+		whose[last[0]] = left[0]
+	}
+	r.whose = whose
 }
 
 // join appends a round to the batch of a lone caller. The server's mu is held.
@@ -377,10 +409,18 @@ type round struct {
 	replies       int
 	before, after string // the first and the last
 
-	listed  int
-	present int                      // have acknowledged something in the last seconds
-	have    int                      // have acknowledged the offset
-	ages    map[string]time.Duration // of their connections, by ID, in whole seconds
+	listed      int
+	present     int                   // have acknowledged something in the last seconds
+	have        int                   // have acknowledged the offset
+	has         map[string]bool       // by address: those
+	addrs       []string              // one for each connection
+	connections map[string]connection // of replicas, by ID
+}
+
+// A connection is one between a primary and a replica.
+type connection struct {
+	age    time.Duration // in whole seconds
+	silent bool          // it has acknowledged nothing: the replica is still being given a copy
 }
 
 // add takes one reply.
@@ -440,12 +480,12 @@ func (r *replication) judge(found *round) error {
 
 // count reads the last reply: INFO replication, and CLIENT LIST.
 func (p *round) count(offset int64) {
-	present, have, listed := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	p.ages = map[string]time.Duration{}
+	present, listed := map[string]bool{}, map[string]bool{}
+	p.has, p.connections = map[string]bool{}, map[string]connection{}
 	for line := range strings.Lines(p.after) {
 		if rest, ok := strings.CutPrefix(line, "id="); ok {
 			id, _, _ := strings.Cut(rest, " ")
-			p.ages[id] = connectedFor(line)
+			p.connections[id] = connection{connectedFor(line), strings.Contains(line, " cmd=psync ") || strings.Contains(line, " cmd=sync ")}
 		}
 		key, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if !strings.HasPrefix(key, "slave") || !strings.HasPrefix(rest, "ip=") {
@@ -458,6 +498,7 @@ func (p *round) count(offset int64) {
 		}
 		addr := net.JoinHostPort(of["ip"], of["port"])
 		listed[addr] = true
+		p.addrs = append(p.addrs, addr)
 		if of["state"] != "online" {
 			continue
 		}
@@ -465,10 +506,10 @@ func (p *round) count(offset int64) {
 			present[addr] = true
 		}
 		if at, err := strconv.ParseInt(of["offset"], 10, 64); err == nil && at >= offset {
-			have[addr] = true
+			p.has[addr] = true
 		}
 	}
-	p.listed, p.present, p.have = len(listed), len(present), len(have)
+	p.listed, p.present, p.have = len(listed), len(present), len(p.has)
 }
 
 // field is the value of a line of INFO.

@@ -17,6 +17,8 @@ import (
 type follower struct {
 	addr   string
 	stays  bool // it acknowledges nothing more
+	slow   bool // it acknowledges only what is waited for by all
+	copies bool // it is still being given a copy
 	lag    int
 	offset int
 	since  time.Time
@@ -94,7 +96,7 @@ func (p *primary) wait(words []string) string {
 	ms, _ := strconv.Atoi(words[2])
 	have := 0
 	for _, f := range p.followers {
-		if !f.stays {
+		if !f.stays && !f.copies && (!f.slow || want == len(p.followers)) {
 			f.offset, have = p.offset, have+1
 		}
 	}
@@ -108,14 +110,22 @@ func (p *primary) wait(words []string) string {
 func (p *primary) info() string {
 	text := fmt.Sprintf("role:%s\r\nconnected_slaves:%d\r\n", p.role, len(p.followers))
 	for i, f := range p.followers {
-		text += fmt.Sprintf("slave%d:%s,state=online,offset=%d,lag=%d\r\n", i, f.addr, f.offset, f.lag)
+		state := "online"
+		if f.copies {
+			state = "wait_bgsave"
+		}
+		text += fmt.Sprintf("slave%d:%s,state=%s,offset=%d,lag=%d\r\n", i, f.addr, state, f.offset, f.lag)
 	}
 	return text + fmt.Sprintf("master_replid:%s\r\nmaster_repl_offset:%d\r\n", p.replid, p.offset)
 }
 
 func (p *primary) list() (text string) {
 	for _, f := range p.followers {
-		text += fmt.Sprintf("id=%d addr=10.0.0.9:1 age=%d flags=S\n", f.since.UnixNano(), int(time.Since(f.since).Seconds()))
+		last := "replconf"
+		if f.copies {
+			last = "psync"
+		}
+		text += fmt.Sprintf("id=%d addr=10.0.0.9:1 age=%d flags=S cmd=%s user=default\n", f.since.UnixNano(), int(time.Since(f.since).Seconds()), last)
 	}
 	return text
 }
@@ -284,6 +294,30 @@ func TestAYesIsAsYoungAsWhoConfirmsIt(t *testing.T) {
 			})
 			if age := p.age(p.asks(node.Acquire)); age > time.Second {
 				t.Errorf("only one that has just come: its life has lasted %v", age)
+			}
+		})
+	}
+}
+
+// A replica that comes again makes no yes young that an old one has: neither while it is given a copy, nor if it is quicker
+// than the old one, nor if it is silent and it is known which of them that is.
+func TestAReplicaComesAgain(t *testing.T) {
+	for _, again := range []follower{{copies: true}, {}, {stays: true}} {
+		primaryOf(t, 2, func(t *testing.T, p *primary) {
+			what := fmt.Sprintf("it is given a copy: %v, silent: %v", again.copies, again.stays)
+			followers := p.followers
+			again.addr, again.since = followers[0].addr, time.Now()
+			p.change(func() { p.followers = followers[1:] })
+			p.granted(t)
+			p.change(func() {
+				p.followers = append(p.followers, &again)
+				p.followers[0].slow = !again.copies && !again.stays
+			})
+			for range 3 {
+				began := time.Now()
+				if r := p.asks(node.Acquire); r.Status != node.Granted || p.age(r) < 50*time.Second || time.Since(began) > 0 {
+					t.Errorf("%s: %v, its life has lasted %v, %v after %v", what, r.Status, p.age(r), r.Err, time.Since(began))
+				}
 			}
 		})
 	}
