@@ -29,6 +29,7 @@ type voters struct {
 // A voter is what is known of one node's server.
 type voter struct {
 	life    *node.Life
+	born    clock.Instant // of the latest life that was reported as too young
 	heard   hearing
 	refuses uint32 // a set of the kinds of commands that it has refused to execute last
 }
@@ -186,7 +187,9 @@ func (v *voters) learn(i int, life *node.Life) {
 	if err := v.duplicate(i); err != nil && (was == nil || was.ID != life.ID) {
 		v.log(slog.LevelWarn, "two nodes are one server, and are ignored", "node", name, "error", err)
 	}
-	if wait := v.abstains(node.Acquire, v.now, life); wait > 0 {
+	// The age of a primary with replicas is known now better, now worse.
+	if wait := v.abstains(node.Acquire, v.now, life); wait > 0 && (was == nil || was.ID != life.ID || life.Born > v.known[i].born) {
+		v.known[i].born = life.Born
 		v.tell(Event{Kind: EventNodeAbstains, Node: name, Took: wait})
 		v.log(slog.LevelWarn, "node ignored: recently (re)started or was a replica", "node", name, "for", wait.Round(time.Millisecond))
 	}
@@ -269,6 +272,17 @@ func (v *voters) downFor() time.Duration {
 
 // tooLongDown reports whether they have for longer than Options.MaxDown.
 func (v *voters) tooLongDown() bool { return v.opts.MaxDown > 0 && v.downFor() >= v.opts.MaxDown }
+
+// downAt is when they may have for so long, at the earliest.
+func (v *voters) downAt() clock.Instant {
+	switch {
+	case v.opts.MaxDown == 0:
+		return clock.Never
+	case v.downSince == 0:
+		return v.now.Add(v.opts.MaxDown)
+	}
+	return v.downSince.Add(v.opts.MaxDown)
+}
 
 // down is the error of a call that does not even ask, because too few nodes have answered for longer
 // than Options.MaxDown; nil if it is to ask. One call each Options.RetryEvery does in any case, to find

@@ -13,6 +13,42 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
+// A life that is known now better, now worse is reported as too young once.
+func TestAYoungLifeIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts, err := Options{Clock: clock.Runtime()}.fill()
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		told := 0
+		opts.Trace = func(e Event) {
+			if e.Kind == EventNodeAbstains {
+				told++
+			}
+		}
+		e := newEngine(&config{clock: opts.Clock, opts: opts, nodes: []node.Node{model.New(opts.Clock, "n1")}})
+		now := opts.Clock.Now()
+		meet := func(id string, age time.Duration) {
+			e.enter()
+			e.voters.judge(0, node.Acquire, now, node.Reply{Status: node.Granted, Life: &node.Life{ID: id, Born: now.Add(-age)}})
+			e.leave()
+		}
+		for range 10 {
+			meet("a", time.Second)
+			meet("a", time.Minute)
+		}
+		if told != 1 {
+			t.Errorf("%d reports of one life", told)
+		}
+		meet("a", 0)             // it was promoted again
+		meet("b", 2*time.Second) // another server
+		if told != 3 {
+			t.Errorf("%d reports of three", told)
+		}
+	})
+}
+
 // Each row is what a reply means as a vote.
 func TestJudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
