@@ -129,6 +129,19 @@ func TestMaxDown(t *testing.T) {
 	})
 }
 
+// So do calls that wait for a holder in their own process, once its renewal was in vain.
+func TestMaxDownBehindAHolder(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{MaxDown: 2 * time.Second})
+		lock(t, l, "x")
+		w.nodes[1:].Down(true)
+		began := time.Now()
+		_, err := l.Lock(background, "x")
+		expect(t, err, quorum.ErrNoQuorum)
+		within(t, time.Since(began), 2*time.Second, 13*time.Second, "a call that waited was refused")
+	})
+}
+
 // A deferred Unlock of a call that failed does nothing.
 func TestUnlockOfNoLease(t *testing.T) {
 	var lease *quorum.Lease

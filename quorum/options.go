@@ -73,8 +73,8 @@ type Options struct {
 	// MaxDown bounds how long a call waits for a lock while so many nodes do not answer that none can
 	// be granted. When that has lasted for MaxDown, calls that wait return ErrNoQuorum, and so do later
 	// calls at once, but for one each RetryEvery, which asks the nodes. A call that waits learns of it
-	// after RetryEvery and Timeout more at most. 0 means no bound: calls wait as long as they would for
-	// a holder. Renewal goes on in any case.
+	// after RetryEvery and Timeout more at most; one that waits for a holder in this process learns of it when that lease is renewed
+	// in vain. 0 means no bound: calls wait as long as they would for a holder. Renewal goes on in any case.
 	MaxDown time.Duration
 
 	// FenceRetention is how long nodes remember the highest fencing token of a name,

@@ -175,13 +175,14 @@ func (w *waiter) queueing() phase {
 		return w.end(nil, ErrClosed)
 	case !turn && s.wait == 0:
 		return w.end(nil, w.heldHere())
-	case !turn:
-		w.observeWait()
-		w.inLine, w.hasWaited, w.until = true, true, w.deadline
-		return phaseQueueing
 	}
-	if err := e.voters.down(s.title(), w.everWaited()); err != nil {
+	if err := e.voters.down(s.title(), !turn || w.everWaited()); err != nil {
 		return w.end(nil, err)
+	}
+	if !turn {
+		w.observeWait()
+		w.inLine, w.hasWaited, w.until = true, true, min(w.deadline, e.voters.downAt())
+		return phaseQueueing
 	}
 	if (w.contended || w.hasWaited) && !w.listed {
 		// Others may be waiting, and w must not pass them. A waiter behind another of its
