@@ -29,6 +29,22 @@ func TestNamesAsOneLock(t *testing.T) {
 			ensure(t, w.locked("a")+w.locked("c") == 0 && w.locked("b") == 3,
 				"a, b, c are on %d, %d, %d nodes", w.locked("a"), w.locked("b"), w.locked("c"))
 		}},
+		{"who gives up behind another waiter for several names leaves queues of which nothing is left", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			for _, frees := range []bool{false, true} {
+				held := lock(t, l, "a")
+				first := make(chan *quorum.Lease)
+				go func() { first <- lock(t, l, "a", quorum.WithNames("c")) }()
+				synctest.Wait()
+				if frees { // a queue of b is made, and goes, while the second waits
+					time.AfterFunc(200*time.Millisecond, func() { unlock(t, lock(t, l, "b")) })
+				}
+				_, err := l.Lock(background, "a", quorum.WithNames("b"), quorum.WithWait(time.Second))
+				expect(t, err, quorum.ErrHeld)
+				unlock(t, held)
+				unlock(t, <-first)
+			}
+		}},
 		{"a lock of three names costs one command to each node, and one to release it, as one of one name does", 5, func(t *testing.T, w *world) {
 			l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
 			lease := lock(t, l, "b", quorum.WithNames("c", "a", "b"))

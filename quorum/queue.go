@@ -58,7 +58,8 @@ func (q *queues) join(w *waiter) {
 	w.number = q.joined
 	for name := range w.request.each() {
 		_, contended := q.contended[name]
-		w.contended = w.contended || contended || w.request.asksBehindHolders() && q.at(name).isHeld()
+		at := q.byName[name]
+		w.contended = w.contended || contended || at != nil && at.isHeld() && w.request.asksBehindHolders()
 	}
 	w.takeSpots()
 	first := q.at(w.request.Name)
@@ -93,7 +94,9 @@ func (q *queues) leave(w *waiter) {
 		}
 	}
 	for name := range w.request.each() {
-		q.advance(name, q.byName[name])
+		if at := q.byName[name]; at != nil { // there is none if w was nowhere but in the line of its first name
+			q.advance(name, at)
+		}
 	}
 }
 

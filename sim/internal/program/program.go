@@ -315,8 +315,12 @@ func (k *Worker) choose(w *Want, names []string) {
 		}
 		return
 	case len(names) > 1 && r.Happens(work.Several):
-		for _, name := range names {
-			if name != w.Names[0] {
+		out := len(names)
+		if len(names) > 2 {
+			out = r.Below(2 * len(names)) // is left out
+		}
+		for i, name := range names {
+			if name != w.Names[0] && i != out {
 				w.Names = append(w.Names, name)
 			}
 		}
