@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -26,9 +27,7 @@ func reportOf(cells ...*Cell) *Report {
 func TestAdviceIsForTheLongestLinks(t *testing.T) {
 	r := reportOf(took("latency", "", 3, 0, ms), took("latency", "", 3, 60*ms, 61*ms))
 	a := r.advise(60*ms, 0.001)
-	if a == nil || a.RTT != 60*ms || a.Contestant != ours || a.Rows[0].PairP50 != float64(61*ms) {
-		t.Fatalf("%+v", a)
-	}
+	assert.Must(t, a != nil && a.RTT == 60*ms && a.Contestant == ours && a.Rows[0].PairP50 == float64(61*ms), "%+v", a)
 	tests.Says(t, a.Text, "the longest lock (61 ms)")
 	tests.Says(t, a.table().Title, "redquorum behind round trips of 60ms, if each node is away 0.1 % of the time")
 	if a := reportOf(took("latency", "", 3, 0, ms)).advise(60*ms, 0.001); a != nil {
@@ -45,9 +44,7 @@ func TestAdviceOnTimeout(t *testing.T) {
 		for _, workload := range []string{"throughput", "bad"} {
 			r := reportOf(took("latency", "", 3, 0, ms), took(workload, "hard", 3, 0, locks), took(workload, "hard", 5, 0, 9*locks))
 			a := r.advise(0, 0.001)
-			if a.Timeout != want {
-				t.Errorf("for locks of %v: %v, want %v", locks, a.Timeout, want)
-			}
+			assert.That(t, a.Timeout == want, "for locks of %v: %v, want %v", locks, a.Timeout, want)
 		}
 	}
 	other := reportOf(took("latency", "", 3, 0, ms))
@@ -87,9 +84,7 @@ func TestAdviceWithFewSamples(t *testing.T) {
 	}
 	a := r.advise(0, 0.001)
 	for i, row := range a.table().Rows {
-		if (i == 4 || i == 6) != slices.Contains(row, "-") {
-			t.Errorf("the table has %q", row)
-		}
+		assert.That(t, (i == 4 || i == 6) == slices.Contains(row, "-"), "the table has %q", row)
 	}
 }
 
@@ -103,9 +98,7 @@ func TestNoise(t *testing.T) {
 		return c
 	}
 	tests.Says(t, reportOf(cell("healthy", 89, 130, 48), cell("1 late", 100, 110)).noise(), "Too noisy, run longer: bad, healthy, N=5, redquorum (±46 %). ", "--for 60s", "!late")
-	if noise := reportOf(cell("healthy", 100, 140), cell("1 late", 100)).noise(); noise != "" {
-		t.Error(noise)
-	}
+	assert.Equal(t, reportOf(cell("healthy", 100, 140), cell("1 late", 100)).noise(), "")
 	var many []*Cell
 	for range 5 {
 		many = append(many, cell("2 hung", 1, 17))
@@ -125,9 +118,7 @@ func TestNoise(t *testing.T) {
 		{[]float64{190}, []float64{100}, true},
 		{[]float64{300}, []float64{100}, false},
 	} {
-		if isNoise(c.a, c.b) != c.want {
-			t.Errorf("%v of %v is noise: %v", c.a, c.b, !c.want)
-		}
+		assert.That(t, isNoise(c.a, c.b) == c.want, "%v of %v is noise: %v", c.a, c.b, !c.want)
 	}
 
 	r := reportOf(cell("healthy", healthy...), cell("1 killed", 60, 61, 62), cell("2 hung", 1000, 1001, 1002))

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -25,14 +26,10 @@ func TestParts(t *testing.T) {
 		var b strings.Builder
 		for i, part := range whole.parts(c.width) {
 			heads = append(heads, strings.Join(part.Head, " "))
-			if (i == 0) != (part.Notes != nil) {
-				t.Errorf("%d columns, part %d: notes %v", c.width, i, part.Notes)
-			}
+			assert.That(t, (i == 0) == (part.Notes != nil), "%d columns, part %d: notes %v", c.width, i, part.Notes)
 			part.write(paper{&b, 80, c.width})
 		}
-		if !slices.Equal(heads, c.heads) {
-			t.Errorf("%d columns: %q, want %q", c.width, heads, c.heads)
-		}
+		assert.That(t, slices.Equal(heads, c.heads), "%d columns: %q, want %q", c.width, heads, c.heads)
 		if c.width > 40 {
 			tests.Narrow(t, b.String(), c.width)
 		}

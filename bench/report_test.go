@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/redquorum/redquorum/bench"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/browser"
 	"github.com/redquorum/redquorum/internal/tests"
 )
@@ -19,9 +20,7 @@ var update = flag.Bool("update", false, "write the golden files again")
 func decode(t *testing.T, text string) *bench.Report {
 	t.Helper()
 	r := new(bench.Report)
-	if err := json.Unmarshal([]byte(text), r); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, json.Unmarshal([]byte(text), r))
 	return r
 }
 
@@ -29,9 +28,7 @@ func decode(t *testing.T, text string) *bench.Report {
 func recorded(t *testing.T) *bench.Report {
 	t.Helper()
 	text, err := os.ReadFile("testdata/report.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return decode(t, string(text))
 }
 
@@ -39,9 +36,7 @@ func recorded(t *testing.T) *bench.Report {
 func written(t *testing.T, write func(io.Writer) error) string {
 	t.Helper()
 	var b strings.Builder
-	if err := write(&b); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, write(&b))
 	return b.String()
 }
 
@@ -49,17 +44,11 @@ func TestReportGolden(t *testing.T) {
 	b := written(t, recorded(t).WriteText)
 	const path = "testdata/report.txt"
 	if *update {
-		if err := os.WriteFile(path, []byte(b), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, os.WriteFile(path, []byte(b), 0o666))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b != string(want) {
-		t.Errorf("the report is now\n%s", b)
-	}
+	assert.Succeed(t, err)
+	assert.That(t, b == string(want), "the report is now\n%s", b)
 }
 
 // The text ends with what to choose.
@@ -93,9 +82,7 @@ func TestHTML(t *testing.T) {
 	evil := `</td><script>alert("1")</script>`
 	r.Cells[0].Median, r.Cells[0].Error = nil, evil
 	html := written(t, r.WriteHTML)
-	if at := regexp.MustCompile(`(?i:https?:|\bsrc=|@import|\burl\(|<script)|NaN|Inf`).FindString(html); at != "" {
-		t.Errorf("the page has %q", at)
-	}
+	assert.Equal(t, regexp.MustCompile(`(?i:https?:|\bsrc=|@import|\burl\(|<script)|NaN|Inf`).FindString(html), "", "the page has")
 	tests.Says(t, html, "What to choose", "Latency by number of nodes", "Throughput by number of callers", "Bad nodes of 5",
 		"prefers-color-scheme: dark", "&lt;script&gt;")
 	if n, all := strings.Count(html, "<polyline"), regexp.MustCompile(`points="[^"]+"`).FindAllString(html, -1); n == 0 || n != len(all) {
@@ -139,9 +126,7 @@ func TestHTMLInBrowser(t *testing.T) {
 			b.Holds(c.conditions...)
 			b.Eval("for (const fold of document.querySelectorAll('details')) fold.open = true")
 			b.Fits()
-			if t.Failed() {
-				t.Fatalf("so it is in %s, %s", name, look)
-			}
+			assert.Must(t, !t.Failed(), "so it is in %s, %s", name, look)
 		}
 	}
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/bench"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node/embedded"
-	"github.com/redquorum/redquorum/node/redisserver"
 )
 
 // contestants are ours, and locks with something wrong.
@@ -84,9 +84,7 @@ func config(t *testing.T, which ...bench.Contestant) bench.Config {
 	t.Helper()
 	tests.NeedSeconds(t) // to measure something
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return bench.Config{Contestants: which, Nodes: []int{3}, RTT: []time.Duration{0}, Callers: []int{4}, Leases: []int{20}, Waiters: []int{10},
 		For: 200 * time.Millisecond, Rounds: 1, Servers: bench.Embedded, Self: []string{self, asProgram, "--child"}}
 }
@@ -94,9 +92,7 @@ func config(t *testing.T, which ...bench.Contestant) bench.Config {
 func run(t *testing.T, c bench.Config) *bench.Report {
 	t.Helper()
 	r, err := bench.Run(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return r
 }
 
@@ -114,9 +110,7 @@ func good(t *testing.T, c bench.Config, look func(r *bench.Report, complain func
 			return
 		}
 		said := strings.Join(complaints, "\n")
-		if try == 3 {
-			t.Fatal(said)
-		}
+		assert.Must(t, try != 3, "%v", said)
 		t.Logf("try %d: %s", try, said)
 		c.For *= 4
 	}
@@ -126,9 +120,7 @@ func good(t *testing.T, c bench.Config, look func(r *bench.Report, complain func
 func server(t *testing.T) (*embedded.Server, *redis.Client) {
 	t.Helper()
 	s, err := embedded.StartServer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { client.Close(); s.Close() })
 	return s, client
@@ -140,18 +132,6 @@ func leaves(t *testing.T, client *redis.Client, want ...string) {
 	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || !slices.Equal(keys, want) {
 		t.Errorf("left are %q, %v; want %q", keys, err, want)
 	}
-}
-
-// redisServer starts a redis-server.
-func redisServer(t *testing.T, args ...string) *redisserver.Server {
-	t.Helper()
-	tests.NeedServer(t)
-	s, err := redisserver.Start(redisserver.Config{Args: args})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
 }
 
 // Every workload runs on embedded nodes, with and without links, and its figures
@@ -166,9 +146,7 @@ func TestRun(t *testing.T) {
 		if done == 0 {
 			told = 0
 		}
-		if done != told || of != 10 {
-			t.Errorf("told of %d of %d after %d", done, of, told)
-		}
+		assert.That(t, done == told && of == 10, "told of %d of %d after %d", done, of, told)
 		told++
 	}
 	want := map[string][]string{
@@ -192,9 +170,7 @@ func TestRun(t *testing.T) {
 					complain("%s: %s is %v", cell, name, v)
 				}
 			}
-			if v := cell.Median["overlaps"]; v != 0 {
-				t.Errorf("%s: %v overlaps", cell, v)
-			}
+			assert.Equal(t, cell.Median["overlaps"], 0, cell)
 			if v := cell.Median["orphans/1000"]; v != 0 {
 				complain("%s: %v orphans", cell, v)
 			}
@@ -202,9 +178,7 @@ func TestRun(t *testing.T) {
 				t.Errorf("%s: a lock took %v", cell, lock)
 			}
 		}
-		if len(seen) != len(want) || told != 10 {
-			t.Errorf("%d workloads ran, in %d measurements", len(seen), told)
-		}
+		assert.That(t, len(seen) == len(want) && told == 10, "%d workloads ran, in %d measurements", len(seen), told)
 	})
 }
 
@@ -217,18 +191,14 @@ func TestRunOpensForATarget(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		callers[target.Callers] = true
-		if target.Timeout != 700*time.Millisecond || target.RTT != time.Millisecond || len(target.Servers) != 3 {
-			t.Errorf("%+v", target)
-		}
+		assert.That(t, target.Timeout == 700*time.Millisecond && target.RTT == time.Millisecond && len(target.Servers) == 3, "%+v", target)
 		client, err := plain.Open(ctx, target)
 		return &watched{client, t}, err
 	}})
 	c.RTT, c.Timeout, c.Lease = []time.Duration{time.Millisecond}, 700*time.Millisecond, 3*time.Second
 	c.Workloads = []string{"latency", "throughput"}
 	run(t, c)
-	if !callers[1] || !callers[4] {
-		t.Errorf("opened for %v callers", callers)
-	}
+	assert.That(t, callers[1] && callers[4], "opened for %v callers", callers)
 }
 
 // A watched client minds what leases it is asked for.
@@ -238,9 +208,7 @@ type watched struct {
 }
 
 func (w *watched) Lock(ctx context.Context, name string, lease time.Duration) (bench.Held, error) {
-	if lease != 3*time.Second {
-		w.t.Errorf("a lease of %v", lease)
-	}
+	assert.That(w.t, lease == 3*time.Second, "a lease of %v", lease)
 	return w.Client.Lock(ctx, name, lease)
 }
 
@@ -289,13 +257,9 @@ func TestRunFindsWhatIsWrong(t *testing.T) {
 				if cell.Workload == "handover" && !(m["overlaps"] > 0) {
 					complain("%s: nobody held at the same time: %v", cell, m)
 				}
-				if m["orphans/1000"] != 0 {
-					t.Errorf("%s: the orphans of another", cell)
-				}
+				assert.That(t, m["orphans/1000"] == 0, "%s: the orphans of another", cell)
 			case "broken":
-				if len(m) != 0 || !strings.Contains(cell.Error, "out of order") {
-					t.Errorf("%s: %v, %s", cell, m, cell.Error)
-				}
+				assert.That(t, len(m) == 0 && strings.Contains(cell.Error, "out of order"), "%s: %v, %s", cell, m, cell.Error)
 			}
 		}
 	})
@@ -327,20 +291,16 @@ func TestRunGoesOnToTheEndOfARound(t *testing.T) {
 		leaves(t, client)
 	}
 	for _, cell := range r.Cells {
-		if len(cell.Rounds) != 2 {
-			t.Errorf("%s has %d rounds", cell, len(cell.Rounds))
-		}
+		assert.That(t, len(cell.Rounds) == 2, "%s has %d rounds", cell, len(cell.Rounds))
 	}
 }
 
 // Two names of one server would be one node with two votes.
 func TestRunRefusesAServerTwice(t *testing.T) {
-	s := redisServer(t)
+	s := tests.Server(t)
 	c := config(t, bench.Redquorum())
 	c.Servers, c.Nodes, c.URLs = bench.Given, []int{1}, []string{"redis://" + s.Addr(), "redis://" + s.Addr() + "/1"}
-	if _, err := bench.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "nodes 1 and 2") {
-		t.Error(err)
-	}
+	assert.Says(t, assert.ErrorOf(bench.Run(t.Context(), c)), "nodes 1 and 2")
 }
 
 // Servers of somebody's own are left as they were.
@@ -348,9 +308,7 @@ func TestRunLeavesNothing(t *testing.T) {
 	c := config(t, bench.Redquorum(), contestants[1])
 	c.Servers, c.Nodes, c.Workloads = bench.Given, []int{1}, []string{"latency", "handover"}
 	s, client := server(t)
-	if err := client.Set(t.Context(), "mine", 1, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, client.Set(t.Context(), "mine", 1, 0).Err())
 	c.URLs = []string{"redis://" + s.Addr()}
 	run(t, c)
 	leaves(t, client, "mine")
@@ -358,7 +316,7 @@ func TestRunLeavesNothing(t *testing.T) {
 
 // A password is used by every process that goes to the servers, and is in no report.
 func TestRunWithPassword(t *testing.T) {
-	s := redisServer(t, "--requirepass", "secret")
+	s := tests.Server(t, "--requirepass", "secret")
 	c := config(t, bench.Redquorum())
 	c.Servers, c.Nodes, c.URLs, c.Workloads = bench.Given, []int{1}, []string{"redis://:secret@" + s.Addr() + "/1"}, []string{"latency", "handover"}
 	c.RTT = []time.Duration{0, time.Millisecond}
@@ -384,9 +342,7 @@ func TestRunEnds(t *testing.T) {
 			cancel()
 		}
 	}
-	if _, err := bench.Run(ctx, c); !errors.Is(err, context.Canceled) {
-		t.Errorf("interrupted: %v", err)
-	}
+	assert.Is(t, assert.ErrorOf(bench.Run(ctx, c)), context.Canceled, "interrupted")
 	ctx, cancel = context.WithCancel(t.Context())
 	c.Rounds = 3
 	c.Progress = func(_ string, done, of int) {
@@ -395,9 +351,7 @@ func TestRunEnds(t *testing.T) {
 		}
 	}
 	r, err := bench.Run(ctx, c)
-	if err != nil || r.Rounds != 1 {
-		t.Fatalf("interrupted in the second round: %v", err)
-	}
+	assert.Must(t, err == nil && r.Rounds == 1, "interrupted in the second round: %v", err)
 	for _, cell := range r.Cells {
 		if cell.Error != "" {
 			t.Log(cell.Error) // of a machine that is too slow, perhaps
@@ -407,9 +361,7 @@ func TestRunEnds(t *testing.T) {
 	}
 	c = config(t, bench.Redquorum())
 	c.Servers, c.Nodes, c.URLs = bench.Given, []int{1}, []string{"redis://127.0.0.1:1"}
-	if _, err := bench.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), "node 1, 127.0.0.1:1, cannot be used") {
-		t.Errorf("unreachable: %v", err)
-	}
+	assert.Says(t, assert.ErrorOf(bench.Run(t.Context(), c)), "node 1, 127.0.0.1:1, cannot be used", "unreachable")
 }
 
 // An interruption ends everything at once, also processes, and also where nothing happens.
@@ -425,9 +377,7 @@ func TestRunEndsAtOnce(t *testing.T) {
 				}
 				time.AfterFunc(300*time.Millisecond, cancel)
 			}
-			if _, err := bench.Run(ctx, c); !errors.Is(err, context.Canceled) {
-				t.Errorf("interrupted: %v", err)
-			}
+			assert.Is(t, assert.ErrorOf(bench.Run(ctx, c)), context.Canceled, "interrupted")
 		}
 	}
 }
@@ -447,9 +397,7 @@ func TestRunOnRealServers(t *testing.T) {
 				cell.Error != "" || cell.Median["orphans/1000"] != 0 {
 				complain("%s: %s, %v", cell, cell.Error, cell.Median)
 			}
-			if cell.Median["overlaps"] != 0 {
-				t.Errorf("%s: %v", cell, cell.Median)
-			}
+			assert.That(t, cell.Median["overlaps"] == 0, "%s: %v", cell, cell.Median)
 		}
 	})
 }
@@ -467,9 +415,7 @@ func TestRunNextToACrowd(t *testing.T) {
 				complain("%s: %s, %v", cell, cell.Error, m)
 			}
 		}
-		if len(r.Cells) != 15 {
-			t.Errorf("%d cases", len(r.Cells))
-		}
+		assert.That(t, len(r.Cells) == 15, "%d cases", len(r.Cells))
 	})
 }
 
@@ -516,9 +462,8 @@ func TestMainRefuses(t *testing.T) {
 		if strings.Contains(args, "html") {
 			wantStatus = 1
 		}
-		if status != wantStatus || stdout != "" || !strings.Contains(stderr, want) || strings.Contains(stderr, "secret") {
-			t.Errorf("%s: status %d, %q, %q", args, status, stdout, stderr)
-		}
+		assert.That(t, status == wantStatus && stdout == "" && strings.Contains(stderr, want) && !strings.Contains(stderr, "secret"),
+			"%s: status %d, %q, %q", args, status, stdout, stderr)
 	}
 }
 
@@ -528,17 +473,13 @@ func started(t *testing.T, args ...string) (*exec.Cmd, *redis.Client) {
 	t.Helper()
 	s, client := server(t)
 	cmd := exec.Command(os.Args[0], append([]string{asProgram, "--nodes", s.Addr(), "--for", "24h"}, args...)...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, cmd.Start())
 	t.Cleanup(func() { cmd.Process.Kill() })
 	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if client.DBSize(t.Context()).Val() > 0 {
 			return cmd, client
 		}
-		if time.Now().After(end) {
-			t.Fatal("it measures nothing")
-		}
+		assert.Must(t, !time.Now().After(end), "it measures nothing")
 	}
 }
 
@@ -549,9 +490,7 @@ func TestMainHeedsSignals(t *testing.T) {
 			continue // by nohup, say, which the program respects
 		}
 		cmd, client := started(t, "--workload", "keep", "--leases", "5", "--contestants", "redquorum")
-		if err := cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, cmd.Process.Signal(sig))
 		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
 			t.Errorf("%v: %v", sig, err)
 		}
@@ -591,9 +530,7 @@ func TestMainWithoutRedis(t *testing.T) {
 
 func TestMainHelps(t *testing.T) {
 	status, stdout, _ := main("--help")
-	if status != 0 {
-		t.Error(status)
-	}
+	assert.That(t, status == 0, "%v", status)
 	tests.Says(t, stdout, "Usage:\n  bench [flags]", "Examples:", "--rtt", "handover", "--contestants")
 }
 
@@ -629,8 +566,6 @@ func TestMain_formats(t *testing.T) {
 	// A run in which a lock does what no lock may do is no success.
 	for bad, want := range map[string]string{"leaky": "1 of 1 cases have overlaps or orphans", "broken": "out of order"} {
 		status, _, stderr := main("--n", "1", "--for", "20ms", "--rounds", "1", "--workload", "latency", "--contestants", bad)
-		if status != 1 || !strings.Contains(stderr, want) {
-			t.Errorf("%s: status %d, %s", bad, status, stderr)
-		}
+		assert.That(t, status == 1 && strings.Contains(stderr, want), "%s: status %d, %s", bad, status, stderr)
 	}
 }

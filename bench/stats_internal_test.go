@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 func TestQuantiles(t *testing.T) {
@@ -18,16 +19,10 @@ func TestQuantiles(t *testing.T) {
 		s = append(s, time.Duration(i+1))
 	}
 	for q, want := range map[float64]time.Duration{0: 1, 0.001: 1, 0.5: 500, 0.99: 990, 0.999: 999, 1: 1000} {
-		if got := s.at(q); got != want {
-			t.Errorf("of 1 to 1000, %v is %d, want %d", q, got, want)
-		}
+		assert.Equal(t, s.at(q), want, q)
 	}
-	if got := (samples{7}).at(0.99); got != 7 {
-		t.Errorf("of 7 alone: %d", got)
-	}
-	if got := (samples{}).at(0.5); got != 0 {
-		t.Errorf("of nothing: %d", got)
-	}
+	assert.Equal(t, (samples{7}).at(0.99), 7, "of 7 alone")
+	assert.Equal(t, (samples{}).at(0.5), 0, "of nothing")
 	// A quantile of too few would be the longest.
 	for n, want := range map[int]string{0: "", 99: "max", 100: "p99", 999: "p99", 1000: "p999"} {
 		m := make(Metrics)
@@ -49,9 +44,7 @@ func TestMedianAndSpread(t *testing.T) {
 			t.Errorf("%v: %v ± %v, want %v ± %v", c.values, m, s, c.median, c.spread)
 		}
 	}
-	if !math.IsNaN(median(nil)) {
-		t.Error("there is a median of nothing")
-	}
+	assert.That(t, math.IsNaN(median(nil)), "there is a median of nothing")
 }
 
 // However a stream is cut, the commands in it are counted, and nothing inside
@@ -95,9 +88,7 @@ func TestUnavailability(t *testing.T) {
 		t.Errorf("of 9 nodes: %g", gone)
 	}
 	for gone, want := range map[float64]string{0.1: "90 %", 0.001: "99.9 %", 2e-4: "99.980 %", 3e-6: "> 99.999 %", 0: "100 %", 1e-15: "> 99.999 %"} {
-		if got := nines(gone); got != want {
-			t.Errorf("%g away is %s, want %s", gone, got, want)
-		}
+		assert.Equal(t, nines(gone), want, gone)
 	}
 }
 
@@ -117,15 +108,11 @@ func TestFairness(t *testing.T) {
 	for name, want := range map[string]float64{
 		"changes/s": 3, "gap-p50-ns": 3e6, "wait-max-ns": 90e6, "wait-max-open": 0, "least/most": 0.5, "overlaps": 1,
 	} {
-		if m[name] != want {
-			t.Errorf("%s is %v, want %v", name, m[name], want)
-		}
+		assert.That(t, m[name] == want, "%s is %v, want %v", name, m[name], want)
 	}
 	// A caller that never has a turn has waited longest.
 	fairness(m, append(all, record{Owner: 4, Unserved: time.Second}), time.Second)
-	if m["least/most"] != 0 || format("wait-max-ns", m) != "≥ 1 s" {
-		t.Errorf("somebody was not served: %v, %s", m, format("wait-max-ns", m))
-	}
+	assert.That(t, m["least/most"] == 0 && format("wait-max-ns", m) == "≥ 1 s", "somebody was not served: %v, %s", m, format("wait-max-ns", m))
 	// Readers may overlap, and are compared with readers; callers of one owner count together.
 	shared := make(Metrics)
 	fairness(shared, []record{
@@ -135,12 +122,10 @@ func TestFairness(t *testing.T) {
 		{Owner: 2, Turns: []turn{one(0, 22, 30)}},
 		{Owner: 2, Turns: []turn{one(0, 39, 50)}}, // before a reader has gone
 	}, time.Second)
-	if shared["least/most"] != 1./3 || shared["overlaps"] != 1 || shared["turns/s"] != 6 || shared["changes/s"] != 2 {
-		t.Errorf("readers and writers: %v", shared)
-	}
+	assert.That(t, shared["least/most"] == 1./3 && shared["overlaps"] == 1 && shared["turns/s"] == 6 && shared["changes/s"] == 2,
+		"readers and writers: %v", shared)
 	none := make(Metrics)
 	fairness(none, make([]record, 8), time.Second)
-	if none["changes/s"] != 0 || none["least/most"] != 0 || slices.Contains([]float64{none["overlaps"]}, math.NaN()) {
-		t.Errorf("of nothing: %v", none)
-	}
+	assert.That(t, none["changes/s"] == 0 && none["least/most"] == 0 && !slices.Contains([]float64{none["overlaps"]}, math.NaN()),
+		"of nothing: %v", none)
 }

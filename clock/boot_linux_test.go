@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // A machine whose clocks a test moves.
@@ -54,9 +56,7 @@ func TestBootClockSparesSystemCalls(t *testing.T) {
 		m.pass(time.Second)
 		c.now()
 	}
-	if m.reads != 1 {
-		t.Errorf("%d readings by system call, where nothing happened", m.reads)
-	}
+	assert.That(t, m.reads == 1, "%d readings by system call, where nothing happened", m.reads)
 }
 
 func TestBootClockIsBootTime(t *testing.T) {
@@ -64,8 +64,6 @@ func TestBootClockIsBootTime(t *testing.T) {
 		before := boot.dear()
 		now := time.Duration(bootInstant())
 		after := boot.dear()
-		if now < before-jitter || now > after+jitter {
-			t.Fatalf("it says %v, CLOCK_BOOTTIME said %v before and %v after", now, before, after)
-		}
+		assert.Must(t, now >= before-jitter && now <= after+jitter, "it says %v, CLOCK_BOOTTIME said %v before and %v after", now, before, after)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // clocks runs a test on both clocks. The waits are real on System, so they are
@@ -34,9 +35,7 @@ func TestWaitEndsAtTheInstantAndNotBefore(t *testing.T) {
 		if wake := c.NewSignal().Wait(context.Background(), until); wake != clock.WakePassed {
 			t.Fatalf("Wait returned %d", wake)
 		}
-		if c.Now() < until {
-			t.Error("Wait returned early")
-		}
+		assert.That(t, c.Now() >= until, "Wait returned early")
 	})
 }
 
@@ -86,9 +85,7 @@ func TestOrderOfWakes(t *testing.T) {
 		s := c.NewSignal()
 		s.Set()
 		for _, want := range []clock.Wake{clock.WakeSet, clock.WakeEnded} {
-			if wake := s.Wait(ended, c.Now()); wake != want {
-				t.Errorf("Wait returned %d, want %d", wake, want)
-			}
+			assert.Equal(t, s.Wait(ended, c.Now()), want, "Wait returned")
 		}
 	})
 }
@@ -102,8 +99,6 @@ func TestLongWaitRechecksTheClock(t *testing.T) {
 		if wake := c.NewSignal().Wait(context.Background(), start.Add(time.Hour)); wake != clock.WakePassed {
 			t.Fatalf("Wait returned %d", wake)
 		}
-		if d := c.Now().Sub(start); d != time.Hour {
-			t.Errorf("an hour's wait lasted %v", d)
-		}
+		assert.Equal(t, c.Now().Sub(start), time.Hour, "an hour's wait lasted")
 	})
 }

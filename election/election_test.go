@@ -12,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/election"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -54,9 +55,7 @@ func (w *world) locker(label string) *quorum.Locker {
 	}
 	l, err := quorum.New(nodes, quorum.Options{Lease: 3 * time.Second, MaxLease: 3 * time.Second, Label: label, Clock: w.clock,
 		NoRestartGuard: true, SharedNodes: true})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	assert.Succeed(w.t, err)
 	return l
 }
 
@@ -115,9 +114,7 @@ func TestLeadersTakeTurns(t *testing.T) {
 					began[i] = time.Now()
 					return untilEnd(stops)(ctx, lease)
 				}))
-				if err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, err)
 				done <- i
 			}()
 			time.Sleep(time.Second)
@@ -126,9 +123,8 @@ func TestLeadersTakeTurns(t *testing.T) {
 			pass(time.Minute)
 			for k, e := range elections {
 				leader, err := e.Leader(background)
-				if err != nil || leader.Identity != fmt.Sprint("program ", i) || leader.Owner == "" {
-					t.Errorf("program %d sees %+v, %v; want program %d", k, leader, err, i)
-				}
+				assert.That(t, err == nil && leader.Identity == fmt.Sprint("program ", i) && leader.Owner != "",
+					"program %d sees %+v, %v; want program %d", k, leader, err, i)
 				if err := e.IsLeader(background); (err == nil) != (k == i) || err != nil && !errors.Is(err, quorum.ErrNotHeld) {
 					t.Errorf("program %d: %v, while program %d leads", k, err, i)
 				}
@@ -169,9 +165,7 @@ func TestLostLeadership(t *testing.T) {
 		"it is broken": func(w *world) {
 			l := w.locker("operator")
 			defer l.Close()
-			if _, err := l.Break(background, "boss"); err != nil {
-				w.t.Error(err)
-			}
+			assert.NoError(w.t, assert.ErrorOf(l.Break(background, "boss")))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -188,9 +182,7 @@ func TestLostLeadership(t *testing.T) {
 							return ended
 						}
 						<-ctx.Done()
-						if e.IsLeader(ctx) == nil {
-							t.Error("it leads when its context has ended")
-						}
+						assert.That(t, e.IsLeader(ctx) != nil, "it leads when its context has ended")
 						causes = append(causes, context.Cause(ctx))
 						return errors.New("does not matter")
 					}))
@@ -200,9 +192,7 @@ func TestLostLeadership(t *testing.T) {
 					lose(w)
 					time.Sleep(5 * time.Second)
 				}
-				if err := <-done; err != ended {
-					t.Error(err)
-				}
+				assert.Equal(t, <-done, ended)
 				if len(w.terms) != 3 || slices.ContainsFunc(causes, func(err error) bool { return !errors.Is(err, quorum.ErrLost) }) {
 					t.Errorf("%d terms ended with %v", len(w.terms), causes)
 				}
@@ -235,9 +225,7 @@ func TestTermsAreBounded(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if led[0] < 4 || led[1] < 4 {
-			t.Errorf("they led %v times in a minute", led)
-		}
+		assert.That(t, led[0] >= 4 && led[1] >= 4, "they led %v times in a minute", led)
 	})
 }
 
@@ -276,18 +264,14 @@ func TestRunReturns(t *testing.T) {
 				defer l.Close()
 				defer other.Close()
 				if c.held {
-					if _, err := other.Lock(background, "boss"); err != nil {
-						t.Fatal(err)
-					}
+					assert.Succeed(t, assert.ErrorOf(other.Lock(background, "boss")))
 				}
 				ctx, cancel := context.WithTimeout(background, 10*time.Second)
 				defer cancel()
 				if err := w.election(l, election.Options{}).Run(ctx, w.leads(c.lead(l))); !errors.Is(err, c.want) || c.want == nil && err != nil {
 					t.Errorf("%v; want %v", err, c.want)
 				}
-				if len(w.terms) > 1 {
-					t.Errorf("%d terms", len(w.terms))
-				}
+				assert.That(t, len(w.terms) <= 1, "%d terms", len(w.terms))
 				time.Sleep(time.Second)
 				if r, err := other.Inspect(background, "boss"); err != nil || (r.Verdict == "free") == c.held {
 					t.Errorf("%v, %v", r.Verdict, err)
@@ -305,9 +289,8 @@ func TestCampaign(t *testing.T) {
 		defer b.Close()
 		first, second := w.election(a, election.Options{}), w.election(b, election.Options{})
 		lease, err := first.Campaign(background)
-		if err != nil || first.IsLeader(background) != nil || second.IsLeader(background) == nil {
-			t.Fatalf("%v, %v, %v", err, first.IsLeader(background), second.IsLeader(background))
-		}
+		assert.Must(t, err == nil && first.IsLeader(background) == nil && second.IsLeader(background) != nil,
+			"%v, %v, %v", err, first.IsLeader(background), second.IsLeader(background))
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
 		if _, err := second.Campaign(ctx); !errors.Is(err, quorum.ErrHeld) || second.IsLeader(background) == nil {
@@ -317,9 +300,7 @@ func TestCampaign(t *testing.T) {
 			t.Errorf("%v, %v", err, first.IsLeader(background))
 		}
 		next, err := second.Campaign(background)
-		if err != nil || second.IsLeader(background) != nil || next.Token() <= lease.Token() {
-			t.Error(err)
-		}
+		assert.That(t, err == nil && second.IsLeader(background) == nil && next.Token() > lease.Token(), "%v", err)
 	})
 }
 
@@ -349,17 +330,13 @@ func TestObserve(t *testing.T) {
 			for _, leader := range seen {
 				got = append(got, leader.Identity)
 			}
-			if !slices.Equal(got, want) {
-				t.Errorf("observed %q, want %q", got, want)
-			}
+			assert.That(t, slices.Equal(got, want), "observed %q, want %q", got, want)
 			if bound := every + quorum.Defaults().Timeout; last.Sub(changed) > bound {
 				t.Errorf("observed after %v, want %v", last.Sub(changed), bound)
 			}
 		}
 		expect("")
-		if _, err := w.election(a, election.Options{}).Campaign(background); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, assert.ErrorOf(w.election(a, election.Options{}).Campaign(background)))
 		expect("", "a")
 		w.nodes[0].Down(true)
 		expect("", "a")
@@ -369,13 +346,9 @@ func TestObserve(t *testing.T) {
 		w.nodes[1].Down(false)
 		expect("", "a", "") // its lease has ended meanwhile
 		lease, err := b.Lock(background, "boss")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		expect("", "a", "", lease.Owner())
-		if seen[1].Owner == "" || seen[3] != (election.Leader{Identity: lease.Owner(), Owner: lease.Owner()}) {
-			t.Errorf("observed %+v", seen)
-		}
+		assert.That(t, seen[1].Owner != "" && seen[3] == (election.Leader{Identity: lease.Owner(), Owner: lease.Owner()}), "observed %+v", seen)
 		cancel()
 		<-ended
 		n := 0
@@ -392,9 +365,7 @@ func TestObserve(t *testing.T) {
 		time.Sleep(time.Second)
 		_ = c.Close() // and it ends with the Locker
 		<-ended
-		if n != 2 {
-			t.Errorf("%d leaders observed", n)
-		}
+		assert.That(t, n == 2, "%d leaders observed", n)
 	})
 }
 
@@ -429,9 +400,7 @@ func TestOnLeader(t *testing.T) {
 		defer a.Close()
 		defer b.Close()
 		lease, err := b.Lock(background, "boss")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		var seen []string
 		busy := false
 		e := w.election(a, election.Options{OnLeader: func(leader election.Leader) {
@@ -445,9 +414,7 @@ func TestOnLeader(t *testing.T) {
 			time.Sleep(1500 * time.Millisecond) // OnLeader is called after 1 s, for 1 s
 			return nil
 		}))
-		if err != nil || busy || !slices.Equal(seen, []string{"b", "a"}) {
-			t.Errorf("%v; observed %q; still called: %v", err, seen, busy)
-		}
+		assert.That(t, err == nil && !busy && slices.Equal(seen, []string{"b", "a"}), "%v; observed %q; still called: %v", err, seen, busy)
 	})
 }
 
@@ -468,18 +435,14 @@ func TestNotices(t *testing.T) {
 		pass(time.Second)
 		campaign := func(l *quorum.Locker, note string) *quorum.Lease {
 			lease, err := w.election(l, election.Options{Lock: []quorum.Option{quorum.WithNote(note)}}).Campaign(background)
-			if err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, err)
 			return lease
 		}
 		var leases [2]*quorum.Lease
 		equal := func(says, want string) {
 			t.Helper()
 			pass(20 * time.Millisecond)
-			if got := strings.Join(seen, ", "); got != want {
-				t.Errorf("%s: observed %q, want %q", says, got, want)
-			}
+			assert.Equal(t, strings.Join(seen, ", "), want, says)
 			seen = nil
 		}
 		equal("nobody leads", " ")
@@ -502,9 +465,7 @@ func TestNotices(t *testing.T) {
 			step.do()
 			equal(step.says, step.want)
 		}
-		if !node.IsOffer(leases[1].Owner()) {
-			t.Error("observers keep a lock from being handed over")
-		}
+		assert.That(t, node.IsOffer(leases[1].Owner()), "observers keep a lock from being handed over")
 		cancel()
 		pass(time.Second)
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/election"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/process"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node/redisnode"
@@ -91,14 +92,8 @@ type race struct {
 
 // newRace starts three servers.
 func newRace(t testing.TB, lease time.Duration) *race {
-	tests.NeedServer(t)
-	all, err := redisserver.StartN(3, redisserver.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := &race{t: t, lease: lease}
-	for _, s := range all {
-		t.Cleanup(func() { _ = s.Close() })
+	for _, s := range tests.Servers(t, 3, redisserver.Config{}) {
 		r.urls = append(r.urls, s.URL())
 	}
 	return r
@@ -151,9 +146,7 @@ func TestRealLeaders(t *testing.T) {
 	t.Parallel()
 	r := newRace(t, 3*time.Second) // a leader that a busy machine keeps from renewing is no leader
 	l, err := connect(r.urls, r.lease)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer l.Close()
 	leader := r.joins()
 	r.awaits(leader)
@@ -163,9 +156,7 @@ func TestRealLeaders(t *testing.T) {
 	} {
 		next := r.joins()
 		r.waits(l)
-		if len(next.leads) > 0 {
-			t.Fatal("two lead")
-		}
+		assert.Must(t, len(next.leads) == 0, "two lead")
 		end(leader)
 		r.awaits(next)
 		ctx, cancel := context.WithTimeout(background, 30*time.Second)
@@ -177,9 +168,7 @@ func TestRealLeaders(t *testing.T) {
 			}
 		}
 		cancel()
-		if !strings.Contains(seen, want) {
-			t.Errorf("%q leads; want%s", seen, want)
-		}
+		assert.That(t, strings.Contains(seen, want), "%q leads; want%s", seen, want)
 		if <-leader.Exited(); i == 1 && leader.ExitCode() != 0 {
 			t.Errorf("it has resigned, and its status is %d", leader.ExitCode())
 		}
@@ -203,9 +192,7 @@ func BenchmarkFailover(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/lease=%v", way.name, lease), func(b *testing.B) {
 				r := newRace(b, lease)
 				l, err := connect(r.urls, lease)
-				if err != nil {
-					b.Fatal(err)
-				}
+				assert.Succeed(b, err)
 				defer l.Close()
 				leader := r.joins()
 				r.awaits(leader)
@@ -232,35 +219,23 @@ func BenchmarkFailover(b *testing.B) {
 // Servers change their password before the program knows the new one. Its campaign goes on.
 func TestAPasswordThatChanges(t *testing.T) {
 	t.Parallel()
-	tests.NeedServer(t)
-	tests.NeedSeconds(t)
-	all, err := redisserver.StartN(3, redisserver.Config{Args: []string{"--requirepass", "old"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := tests.Servers(t, 3, redisserver.Config{Args: []string{"--requirepass", "old"}})
 	var password atomic.Value
 	password.Store("old")
 	var options []*redis.Options
 	for _, s := range all {
-		t.Cleanup(func() { _ = s.Close() })
 		options = append(options, &redis.Options{Addr: s.Addr(), CredentialsProvider: func() (string, string) { return "", password.Load().(string) }})
 	}
 	locker := func() *quorum.Locker {
 		nodes, err := redisnode.DialOptions(options...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		l, err := quorum.New(nodes, quorum.Options{Lease: 5 * time.Second, NoRestartGuard: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		return l
 	}
 	leader, err := locker().Lock(background, "boss")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	ran := make(chan error, 1)
 	l := locker()
 	go func() {
@@ -271,9 +246,7 @@ func TestAPasswordThatChanges(t *testing.T) {
 		admin := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: "old", DisableIdentity: true})
 		defer admin.Close()
 		for _, command := range [][]any{{"config", "set", "requirepass", "new"}, {"client", "kill", "type", "normal"}, {"client", "kill", "type", "pubsub"}} {
-			if err := admin.Do(background, command...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, admin.Do(background, command...).Err())
 		}
 	}
 	select {
@@ -287,9 +260,7 @@ func TestAPasswordThatChanges(t *testing.T) {
 	}
 	select {
 	case err := <-ran:
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	case <-time.After(time.Minute):
 		t.Error("it does not lead")
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -17,21 +18,13 @@ import (
 // The code on the page about services is that of the example.
 func TestServicePage(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "docs", "service.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	code, err := os.ReadFile(filepath.Join("service", "main.go"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)(?:\t\\.\\.\\.\n)?```").FindAllSubmatch(page, -1)
-	if len(blocks) < 2 {
-		t.Fatalf("%d blocks of code", len(blocks))
-	}
+	assert.Must(t, len(blocks) >= 2, "%d blocks of code", len(blocks))
 	for _, block := range blocks {
-		if !bytes.Contains(code, block[1]) && !bytes.Contains(block[1], []byte("mayRunTwice")) {
-			t.Errorf("not in the example:\n%s", block[1])
-		}
+		assert.That(t, bytes.Contains(code, block[1]) || bytes.Contains(block[1], []byte("mayRunTwice")), "not in the example:\n%s", block[1])
 	}
 }
 

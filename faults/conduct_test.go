@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // events parses the events of a plan, one a line.
@@ -28,15 +29,11 @@ func TestLinkSuffersTheLastFaultOfAKind(t *testing.T) {
 		return faults.Range{Min: n * time.Millisecond, Max: n * time.Millisecond}
 	}
 	want := faults.Trouble{Delay: [2]faults.Range{ms(2), ms(2)}, Cut: [2]bool{false, true}, Deaf: true, Duplicate: [2]faults.Ratio{faults.Percent(10), 0}, Later: ms(3)}
-	if l.Trouble != want {
-		t.Errorf("%+v, want %+v", l.Trouble, want)
-	}
+	assert.That(t, l.Trouble == want, "%+v, want %+v", l.Trouble, want)
 	l.Strike(all[1], true) // it takes back only its own effect
 	l.Strike(all[2], true)
 	want.Delay, want.Cut = [2]faults.Range{ms(1), {}}, [2]bool{}
-	if l.Trouble != want || l.Suffers(all[2]) || !l.Suffers(all[0]) {
-		t.Errorf("%+v, want %+v", l.Trouble, want)
-	}
+	assert.That(t, l.Trouble == want && !l.Suffers(all[2]) && l.Suffers(all[0]), "%+v, want %+v", l.Trouble, want)
 	if l.Strike(all[5], false); l.Trouble != (faults.Trouble{}) {
 		t.Errorf("healed, and %+v", l.Trouble)
 	}
@@ -47,9 +44,7 @@ func TestLinkHolds(t *testing.T) {
 	var l faults.Link[int]
 	keeps := func(message, way int, kind string, want bool) {
 		t.Helper()
-		if got := l.Hold(way, kind, message); got != want {
-			t.Errorf("%d is held: %v", message, got)
-		}
+		assert.Equal(t, l.Hold(way, kind, message), want, message)
 	}
 	l.Strike(all[0], false)
 	keeps(1, faults.ToNode, "release", false)
@@ -125,11 +120,7 @@ func TestProcessIsDeadUntilTheLatestKillEnds(t *testing.T) {
 		{4, false, faults.Pause},
 		{4, true, faults.Pause},
 	} {
-		if does := p.Strike(all[step.event], step.end); does != step.does {
-			t.Errorf("step %d: it does %q, want %q", i, does, step.does)
-		}
+		assert.Equal(t, p.Strike(all[step.event], step.end), step.does, i)
 	}
-	if p.Dead || p.Stopped != 1 {
-		t.Errorf("%+v", p)
-	}
+	assert.That(t, !p.Dead && p.Stopped == 1, "%+v", p)
 }

@@ -10,15 +10,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // parsed reads a plan without its first line.
 func parsed(t *testing.T, text string) *faults.Plan {
 	t.Helper()
 	p, err := faults.Parse("redquorum plan 1\n" + text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return p
 }
 
@@ -30,16 +29,11 @@ func TestParseUndoesString(t *testing.T) {
 	})
 }
 
-func roundTrip(t interface {
-	Helper()
-	Fatalf(string, ...any)
-}, p *faults.Plan) {
+func roundTrip(t assert.T, p *faults.Plan) {
 	t.Helper()
 	text := p.String()
 	again, err := faults.Parse(text)
-	if err != nil {
-		t.Fatalf("%v in\n%s", err, text)
-	}
+	assert.Must(t, err == nil, "%v in\n%s", err, text)
 	if got := again.String(); got != text {
 		t.Fatalf("written:\n%s\nread and written again:\n%s", text, got)
 	}
@@ -172,9 +166,7 @@ func TestEveryKind(t *testing.T) {
 		"at 1ms lock c1 x,y read": "several names are not for read", "at 1ms lock c1 x,": "empty", "at 1ms lock c1 x shared": "want read, write or fair",
 		"lock client=plain": "one kind of lock", "at 1ms break c1 x,y": "want one name", "at 1ms resume c1": "want the name of a lock",
 	} {
-		if _, err := faults.Parse("redquorum plan 1\nnodes 5\nclients 2\n" + events + line + "\n"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", line, err)
-		}
+		assert.Says(t, assert.ErrorOf(faults.Parse("redquorum plan 1\nnodes 5\nclients 2\n"+events+line+"\n")), want, line)
 	}
 	// A plan that has none is written as it always was.
 	if text := faults.New(3, 1).String(); strings.Contains(text, "need") || strings.Contains(text, "read=") {
@@ -194,9 +186,7 @@ func TestEveryVerb(t *testing.T) {
 	if got := p.Names(); !slices.Equal(got, []string{"x1", "x2", "x3", "x", "y"}) {
 		t.Errorf("names %q", got)
 	}
-	if !p.Scripted(0) || !p.Scripted(1) || p.Scripted(2) {
-		t.Error("which clients have steps is not known")
-	}
+	assert.That(t, p.Scripted(0) && p.Scripted(1) && !p.Scripted(2), "which clients have steps is not known")
 }
 
 // Settings are on several lines, so that none is wider than 80 columns.
@@ -209,9 +199,7 @@ func TestSettingsFit(t *testing.T) {
 			}
 		}
 	}
-	if widest != 80 {
-		t.Errorf("the widest line has %d columns, want 80", widest)
-	}
+	assert.That(t, widest == 80, "the widest line has %d columns, want 80", widest)
 }
 
 // A malformed plan is refused with the line, what was wanted, and what was there.
@@ -303,9 +291,7 @@ func TestParseErrors(t *testing.T) {
 		if text != "" && !strings.HasPrefix(text, "plan") && !strings.HasPrefix(text, "redquorum") {
 			text = "redquorum plan 1\n" + text
 		}
-		if _, err := faults.Parse(text); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v; want %q", c.text, err, c.want)
-		}
+		assert.Says(t, assert.ErrorOf(faults.Parse(text)), c.want, c.text)
 	}
 }
 
@@ -337,44 +323,26 @@ func TestGenerate(t *testing.T) {
 			if m := modes[e.Verb]; m != nil {
 				m[e.Mode]++
 			}
-			if slices.Contains(p.Events[:i], e) {
-				t.Errorf("seed %d draws %v twice", seed, e)
-			}
+			assert.That(t, !slices.Contains(p.Events[:i], e), "seed %d draws %v twice", seed, e)
 		}
 	}
-	if len(seen) != 500 {
-		t.Errorf("500 seeds give %d plans", len(seen))
-	}
+	assert.That(t, len(seen) == 500, "500 seeds give %d plans", len(seen))
 	for _, v := range []faults.Verb{faults.Cut, faults.Delay, faults.Loss, faults.Duplicate, faults.Reorder, faults.Hold, faults.Deafen,
 		faults.Crash, faults.Demote, faults.Slow, faults.Block, faults.Evict, faults.Flush, faults.ScriptFlush, faults.Pause, faults.Suspend,
 		faults.Skew, faults.Step, faults.Rate, faults.Strobe, faults.Kill} {
-		if verbs[v] == 0 {
-			t.Errorf("%s is never drawn", v)
-		}
+		assert.That(t, verbs[v] != 0, "%s is never drawn", v)
 	}
 	for _, m := range []faults.Mode{faults.Durable, faults.Second, faults.Empty, faults.Replica} {
-		if modes[faults.Crash][m] == 0 {
-			t.Errorf("a crash is never %s", m)
-		}
+		assert.That(t, modes[faults.Crash][m] != 0, "a crash is never %s", m)
 	}
 	for _, m := range []faults.Mode{faults.Durable, faults.Second, faults.Empty, ""} { // "": of a copy
-		if modes[faults.Demote][m] == 0 {
-			t.Errorf("a demotion is never %q", m)
-		}
+		assert.That(t, modes[faults.Demote][m] != 0, "a demotion is never %q", m)
 	}
-	if tasks[1] == 0 || tasks[2] == 0 || tasks[3] == 0 {
-		t.Errorf("plans by the number of tasks: %v", tasks)
-	}
-	if short == 0 || short > 100 {
-		t.Errorf("of 500 plans %d have leases of different lengths", short)
-	}
-	if steps < 40 || steps > 90 {
-		t.Errorf("of 500 plans %d have steps that take time, instead of one in eight", steps)
-	}
+	assert.That(t, tasks[1] != 0 && tasks[2] != 0 && tasks[3] != 0, "plans by the number of tasks: %v", tasks)
+	assert.That(t, short != 0 && short <= 100, "of 500 plans %d have leases of different lengths", short)
+	assert.That(t, steps >= 40 && steps <= 90, "of 500 plans %d have steps that take time, instead of one in eight", steps)
 	p := faults.Generate(1, faults.Profile{Nodes: 7, Clients: 6, Length: time.Minute})
-	if p.Nodes != 7 || p.Clients != 6 || p.Length != time.Minute {
-		t.Errorf("the profile is ignored:\n%s", p)
-	}
+	assert.That(t, p.Nodes == 7 && p.Clients == 6 && p.Length == time.Minute, "the profile is ignored:\n%s", p)
 }
 
 // A plan without a node or client is about the others.
@@ -396,9 +364,7 @@ func TestMaxLeaseIsNoShorterThanTheLease(t *testing.T) {
 	for lock, want := range map[string]time.Duration{"": time.Second, "lock lease=2s": 2 * time.Second, "lock lease=100ms": time.Second,
 		"lock maxlease=9s": 9 * time.Second} {
 		p, err := faults.Parse("redquorum plan 1\n" + lock)
-		if err != nil || p.Lock.MaxLease != want {
-			t.Errorf("%q: %v, %v; want %v", lock, p, err, want)
-		}
+		assert.That(t, err == nil && p.Lock.MaxLease == want, "%q: %v, %v; want %v", lock, p, err, want)
 	}
 }
 
@@ -446,7 +412,5 @@ func TestCheckIsNoLaxerThanParse(t *testing.T) {
 			t.Errorf("%s: Check says %v, and Parse %v", what, checked, parsed)
 		}
 	}
-	if (*faults.Plan)(nil).Check() == nil {
-		t.Error("no plan at all is valid")
-	}
+	assert.That(t, (*faults.Plan)(nil).Check() != nil, "no plan at all is valid")
 }

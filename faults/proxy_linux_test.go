@@ -5,15 +5,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // Closing a proxy does not wait for a server that takes no connections either.
 func TestProxyClosesWhileItConnects(t *testing.T) {
 	l := listening(t)
 	raw, err := l.(*net.TCPListener).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	var refused error
 	if err := raw.Control(func(fd uintptr) { refused = syscall.Listen(int(fd), 0) }); err != nil || refused != nil {
 		t.Fatal(err, refused)

@@ -3,7 +3,6 @@ package faults_test
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"io"
 	"net"
 	"os"
@@ -13,14 +12,13 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 func listening(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -49,26 +47,20 @@ func proxied(t *testing.T, tap func() io.Writer) *faults.Proxy {
 func proxyTo(t *testing.T, addr string, tap func() io.Writer) *faults.Proxy {
 	t.Helper()
 	p, err := faults.NewProxy(addr, tap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
 
 func set(t *testing.T, p *faults.Proxy, c faults.Conduct) {
 	t.Helper()
-	if err := p.Set(c); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, p.Set(c))
 }
 
 func dialed(t *testing.T, p *faults.Proxy) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	conn, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn, bufio.NewReader(conn)
 }
@@ -77,9 +69,7 @@ func dialed(t *testing.T, p *faults.Proxy) (net.Conn, *bufio.Reader) {
 func ask(t *testing.T, conn net.Conn, r *bufio.Reader, line string) time.Duration {
 	t.Helper()
 	start := time.Now()
-	if _, err := io.WriteString(conn, line+"\n"); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, assert.ErrorOf(io.WriteString(conn, line+"\n")))
 	if got, err := r.ReadString('\n'); err != nil || got != line+"\n" {
 		t.Fatalf("sent %q, got %q, %v", line, got, err)
 	}
@@ -100,9 +90,7 @@ func TestProxyDelays(t *testing.T) {
 			break
 		}
 	}
-	if best < 2*delay || best > 3*delay {
-		t.Errorf("the fastest answer took %v: a round trip is %v", best, 2*delay)
-	}
+	assert.That(t, best >= 2*delay && best <= 3*delay, "the fastest answer took %v: a round trip is %v", best, 2*delay)
 }
 
 // With a new random delay each time, data stays in order, and a tap sees it all.
@@ -122,9 +110,7 @@ func TestProxyKeepsOrder(t *testing.T) {
 	for i := range 200 {
 		line := strings.Repeat(string(rune('a'+i%26)), i) + "\n"
 		want.WriteString(line)
-		if _, err := io.WriteString(conn, line); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, assert.ErrorOf(io.WriteString(conn, line)))
 	}
 	got := make([]byte, want.Len())
 	if _, err := io.ReadFull(r, got); err != nil || string(got) != want.String() {
@@ -132,9 +118,7 @@ func TestProxyKeepsOrder(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if seen.String() != want.String() {
-		t.Error("the tap saw something else")
-	}
+	assert.That(t, seen.String() == want.String(), "the tap saw something else")
 }
 
 type writer func([]byte) (int, error)
@@ -147,19 +131,11 @@ func TestProxyHangs(t *testing.T) {
 	ask(t, conn, r, "before")
 	set(t, p, faults.Conduct{Hang: true})
 	dialed(t, p) // it takes connections
-	if _, err := io.WriteString(conn, "meanwhile\n"); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Millisecond)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.ReadByte(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("while it hung: %v", err)
-	}
+	assert.Succeed(t, assert.ErrorOf(io.WriteString(conn, "meanwhile\n")))
+	assert.Succeed(t, conn.SetReadDeadline(time.Now().Add(30*time.Millisecond)))
+	assert.Is(t, assert.ErrorOf(r.ReadByte()), os.ErrDeadlineExceeded, "while it hung")
 	set(t, p, faults.Conduct{})
-	if err := conn.SetReadDeadline(time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, conn.SetReadDeadline(time.Time{}))
 	if got, err := r.ReadString('\n'); got != "meanwhile\n" {
 		t.Errorf("afterwards: %q, %v", got, err)
 	}
@@ -203,9 +179,7 @@ func TestProxyClosesAtOnce(t *testing.T) {
 		far := <-accepted
 		defer far.Close()
 		for _, conn := range []net.Conn{near, far} {
-			if _, err := io.WriteString(conn, "on its way"); err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, assert.ErrorOf(io.WriteString(conn, "on its way")))
 		}
 		time.Sleep(20 * time.Millisecond) // for both to be under way
 		closes(t, p, what)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // replicated has what is of primaries and replicas.
@@ -43,18 +44,14 @@ func TestReplicas(t *testing.T) {
 		"lock need=3":                "more than half of 2 nodes",
 		"at 1ms promote n1 for 10ms": "cannot have \"for\"",
 	} {
-		if _, err := faults.Parse("redquorum plan 1\n" + replicated + line + "\n"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", line, err)
-		}
+		assert.Says(t, assert.ErrorOf(faults.Parse("redquorum plan 1\n"+replicated+line+"\n")), want, line)
 	}
 	for line, want := range map[string]string{
 		"lock replicas=3":    "nodes is 5, and lock replicas 3; want a multiple of 4 nodes",
 		"at 1ms sever n1 n2": "want lock replicas=2, say",
 		"at 1ms lead c1 n2":  "want lock replicas=2, say",
 	} {
-		if _, err := faults.Parse("redquorum plan 1\n" + line + "\n"); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", line, err)
-		}
+		assert.Says(t, assert.ErrorOf(faults.Parse("redquorum plan 1\n"+line+"\n")), want, line)
 	}
 	// A plan that has none is written as it always was.
 	if text := faults.New(3, 1).String(); strings.Contains(text, "replicas") {
@@ -76,7 +73,5 @@ func TestGenerateReplicas(t *testing.T) {
 			}
 		}
 	}
-	if failovers < 300 {
-		t.Errorf("%d failovers", failovers)
-	}
+	assert.That(t, failovers >= 300, "%d failovers", failovers)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
@@ -96,7 +97,7 @@ func newCluster(t *testing.T, all []*redisserver.Server) *cluster {
 	for s, words := range map[*redisserver.Server][]any{c.master: slots, c.replica: {"cluster", "meet", host, port}} {
 		succeed(t, errorOf(say(s, words...)))
 	}
-	eventually(t, "replication", func() bool {
+	assert.Eventually(t, "replication", func() bool {
 		say(c.replica, "cluster", "replicate", id)
 		text, _ := say(c.master, "cluster", "info")
 		return has(text, "cluster_state:ok") && c.settled()
@@ -133,17 +134,9 @@ func has(text any, part string) bool {
 // nobody is where somebody else is, and tokens rise.
 func TestRealFailovers(t *testing.T) {
 	tests.NeedLong(t)
-	tests.NeedServer(t)
 	start := func(t *testing.T, args ...string) []*redisserver.Server {
 		args = append(args, "--repl-diskless-sync-delay", "0", "--replica-read-only", "no")
-		all, err := redisserver.StartN(6, redisserver.Config{Args: args})
-		succeed(t, err)
-		t.Cleanup(func() {
-			for _, s := range all {
-				s.Close()
-			}
-		})
-		return all
+		return tests.Servers(t, 6, redisserver.Config{Args: args})
 	}
 	t.Run("of masters under their addresses", func(t *testing.T) {
 		all := start(t)
@@ -204,7 +197,7 @@ func failovers(t *testing.T, all []deployment) {
 	faults := 0
 	for time.Sleep(lease + time.Second); time.Now().Before(stop); time.Sleep(lease + rand.N(lease)) {
 		for _, d := range all[:2] { // a majority
-			eventually(t, "it can fail over", d.settled)
+			assert.Eventually(t, "it can fail over", d.settled)
 			mu.Lock()
 			err := d.failOver()
 			mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -75,7 +76,7 @@ func TestRealKindsWhileServersFail(t *testing.T) {
 		ensure(t, turns[kind] != 0 || kind == "try", "%s has had no turn", kind)
 	}
 	t.Logf("%d faults", faults)
-	eventually(t, "no key is left", func() bool { return keys(t, all, "[abcd]") == 0 })
+	assert.Eventually(t, "no key is left", func() bool { return keys(t, all, "[abcd]") == 0 })
 }
 
 // kindsOf are the ways to lock some of three names.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -369,13 +370,13 @@ func TestRealDowngrade(t *testing.T) {
 	waited := async(func() error {
 		return b.Do(background, "x", func(context.Context, *quorum.Lease) error { return nil }, read)
 	})
-	eventually(t, "a reader that waits", func() bool { return keys(t, all, node.QueueKey("x")) == len(all) })
+	assert.Eventually(t, "a reader that waits", func() bool { return keys(t, all, node.QueueKey("x")) == len(all) })
 	unlock(t, outer)
 	expect(t, <-waited, nil)
 	report := inspect(t, b, "x")
 	ensure(t, report.Mode == node.Read && slices.Equal(report.Owners, []string{inner.Owner()}), "%+v", report)
 	unlock(t, inner)
-	eventually(t, "no key is left", func() bool { return keys(t, all, "x")+keys(t, all, "{x}:*") == 0 })
+	assert.Eventually(t, "no key is left", func() bool { return keys(t, all, "x")+keys(t, all, "{x}:*") == 0 })
 }
 
 // While a writer waits no new reader is let in, also where its own process reads.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
@@ -32,15 +33,7 @@ import (
 // servers starts n redis-servers for one test.
 func servers(t testing.TB, n int) []*redisserver.Server {
 	t.Helper()
-	tests.NeedServer(t)
-	all, err := redisserver.StartN(n, redisserver.Config{})
-	succeed(t, err)
-	t.Cleanup(func() {
-		for _, s := range all {
-			_ = s.Close()
-		}
-	})
-	return all
+	return tests.Servers(t, n, redisserver.Config{})
 }
 
 func urls(all []*redisserver.Server) (urls []string) {
@@ -89,16 +82,6 @@ func info(t testing.TB, s *redisserver.Server, section, what string) (number flo
 	return number
 }
 
-// eventually waits until ok, or fails after a time that no sound run needs.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never happened: ", what)
-		}
-	}
-}
-
 // One and two bad nodes of five are not felt, three are a clear error, and
 // everything recovers by itself, without a task or memory left over.
 func TestRealBadNodes(t *testing.T) {
@@ -144,7 +127,7 @@ func TestRealBadNodes(t *testing.T) {
 		for _, s := range all[:3] {
 			succeed(t, bad.fix(s))
 		}
-		eventually(t, "all five hold again", func() bool {
+		assert.Eventually(t, "all five hold again", func() bool {
 			lease, err := l.TryLock(background, "again")
 			if err != nil {
 				return false
@@ -155,8 +138,8 @@ func TestRealBadNodes(t *testing.T) {
 		})
 		pairs(100)
 	}
-	eventually(t, "no more tasks than at first", func() bool { return runtime.NumGoroutine() <= tasks+2 })
-	eventually(t, "no key left", func() bool { return keys(t, all, "pair*") == 0 })
+	assert.Eventually(t, "no more tasks than at first", func() bool { return runtime.NumGoroutine() <= tasks+2 })
+	assert.Eventually(t, "no key left", func() bool { return keys(t, all, "pair*") == 0 })
 }
 
 // No key stays behind, at whatever moment an acquisition is canceled.
@@ -185,7 +168,7 @@ func TestRealCancelledAcquisitionsLeaveNoKey(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d acquired, %d canceled", acquired.Load(), cancelled.Load())
 	ensure(t, acquired.Load() != 0 && cancelled.Load() != 0, "the test did not reach both outcomes")
-	eventually(t, "no key left", func() bool { return keys(t, all, "orphan*") == 0 })
+	assert.Eventually(t, "no key left", func() bool { return keys(t, all, "orphan*") == 0 })
 }
 
 // All servers stop: what the holder believes ends before any of them can drop
@@ -226,7 +209,7 @@ func TestRealRestartGuard(t *testing.T) {
 	t.Parallel()
 	all := servers(t, 3)
 	l := connect(t, all, quorum.Options{Lease: time.Second, MaxLease: 2 * time.Second})
-	eventually(t, "fresh servers vote after MaxLease", func() bool {
+	assert.Eventually(t, "fresh servers vote after MaxLease", func() bool {
 		lease, err := l.TryLock(background, "guard")
 		if err == nil {
 			_ = lease.Unlock(background)
@@ -237,7 +220,7 @@ func TestRealRestartGuard(t *testing.T) {
 		succeed(t, s.Restart(true))
 	}
 	var details *quorum.Error
-	eventually(t, "both are reached again", func() bool {
+	assert.Eventually(t, "both are reached again", func() bool {
 		_, err := l.TryLock(background, "guard")
 		abstaining := 0
 		if errors.As(err, &details) {
@@ -431,7 +414,7 @@ func TestManyReaders(t *testing.T) {
 		}
 	}
 	leases := crowd(t, l, readers)
-	eventually(t, "the slowest server has all readers too", func() bool {
+	assert.Eventually(t, "the slowest server has all readers too", func() bool {
 		return keys(t, all, "{bench}:*:rwlock_timeout:1") == readers*len(all)
 	})
 	costs("writers that are refused", 100, func() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/node/redisserver"
@@ -70,7 +71,7 @@ func TestRedissonWakesGo(t *testing.T) {
 		l := connect(t, all, quorum.Options{RetryEvery: every})
 		j.take("foo")
 		got := locking(t, l, "foo")
-		eventually(t, "Go subscribes", func() bool {
+		assert.Eventually(t, "Go subscribes", func() bool {
 			n, err := j.client.PubSubNumSub(background, node.Channel("foo")).Result()
 			return err == nil && n[node.Channel("foo")] == 1
 		})
@@ -125,9 +126,9 @@ func TestRedissonNonOwner(t *testing.T) {
 	equal(t, j.unlock("foo"), none, "Java's unlock of Go's lock")
 	equal(t, fmt.Sprint(j.fields("foo")), fmt.Sprint(before))
 	<-lease.Context().Done()
-	eventually(t, "Go's key expires", func() bool { return j.acquire("foo", 30*time.Second) == none })
+	assert.Eventually(t, "Go's key expires", func() bool { return j.acquire("foo", 30*time.Second) == none })
 	expect(t, lease.Unlock(background), quorum.ErrNotHeld, "Go's unlock")
-	eventually(t, "Go's release is done", func() bool { return len(j.fields("foo")) == 1 })
+	assert.Eventually(t, "Go's release is done", func() bool { return len(j.fields("foo")) == 1 })
 	equal(t, j.fields("foo")[j.owner], "1", "Java's count is")
 	atLeast(t, j.ttl("foo"), 25*time.Second, "Java has left")
 }
@@ -150,7 +151,7 @@ func TestRedissonExpiry(t *testing.T) {
 	j.acquire("foo", 500*time.Millisecond)
 	lease := lock(t, l, "foo", quorum.WithFixedLease(time.Second))
 	atLeast(t, time.Since(start), 490*time.Millisecond, "Go had it after")
-	eventually(t, "Java gets it", func() bool { return j.acquire("foo", time.Second) == none })
+	assert.Eventually(t, "Java gets it", func() bool { return j.acquire("foo", time.Second) == none })
 	equal(t, lease.Remaining(), 0, "Go still holds it")
 }
 
@@ -206,7 +207,7 @@ func TestRedissonLostReply(t *testing.T) {
 	mute.Store(true)
 	expect(t, errorOf(l.TryLock(background, "foo")), quorum.ErrNoQuorum, "without a reply")
 	mute.Store(false)
-	eventually(t, "the unheard grant is released", func() bool { return len(j.fields("foo")) == 0 })
+	assert.Eventually(t, "the unheard grant is released", func() bool { return len(j.fields("foo")) == 0 })
 
 	lease := lock(t, l, "foo")
 	mute.Store(true)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
@@ -45,9 +46,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 		}
 		test(w)
 		for _, l := range w.open {
-			if err := l.Close(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, l.Close())
 		}
 		for _, n := range w.nodes {
 			n.Close()
@@ -64,9 +63,7 @@ func (w *world) locker() *quorum.Locker {
 	l, err := quorum.New(nodes, quorum.Options{Clock: clock.Runtime(), Lease: 2 * time.Second, MaxLease: 2 * time.Second,
 		Timeout: 100 * time.Millisecond, Label: quorum.NoLabel, Trace: w.observe, SharedNodes: true})
 	w.observe = nil
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	assert.Succeed(w.t, err)
 	w.open = append(w.open, l)
 	return l
 }
@@ -76,9 +73,7 @@ func (w *world) semaphore(k int) *semaphore.Semaphore { return of(w.t, w.locker(
 func of(t *testing.T, l *quorum.Locker, k int) *semaphore.Semaphore {
 	t.Helper()
 	s, err := semaphore.New(l, "x", k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return s
 }
 
@@ -97,17 +92,13 @@ func (c *crowd) work(ctx context.Context, s *semaphore.Semaphore, work func() ti
 		begun := time.Now()
 		permit, err := s.Acquire(ctx)
 		if err != nil {
-			if ctx.Err() == nil {
-				c.t.Error(err)
-			}
+			assert.That(c.t, ctx.Err() != nil, "%v", err)
 			return
 		}
 		c.got.Add(1)
 		c.worst.Store(max(c.worst.Load(), int64(time.Since(begun))))
 		n := c.inside.Add(1)
-		if n > c.k {
-			c.t.Errorf("%d hold one of %d permits", n, c.k)
-		}
+		assert.That(c.t, n <= c.k, "%d hold one of %d permits", n, c.k)
 		c.full.CompareAndSwap(false, n == c.k)
 		select {
 		case <-time.After(work()):
@@ -187,9 +178,7 @@ func TestPermitsInOrder(t *testing.T) {
 		var first []*quorum.Lease
 		for range 3 {
 			permit, err := w.semaphore(3).Acquire(background)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, err)
 			first = append(first, permit)
 		}
 		served := make(chan int, 9)
@@ -212,9 +201,7 @@ func TestPermitsInOrder(t *testing.T) {
 			_ = permit.Unlock(background)
 		}
 		for want := range 9 {
-			if got := <-served; got != want {
-				t.Errorf("waiter %d is served as number %d", got, want)
-			}
+			assert.Equal(t, <-served, want, "waiter")
 		}
 		time.Sleep(2 * time.Second)
 	})
@@ -260,9 +247,7 @@ func TestPermitsAreGivenBack(t *testing.T) {
 		s, other := w.semaphore(2), w.semaphore(2)
 		a, _ := other.TryAcquire(background)
 		b, _ := other.TryAcquire(background)
-		if _, err := s.TryAcquire(background); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("TryAcquire: %v", err)
-		}
+		assert.Is(t, assert.ErrorOf(s.TryAcquire(background)), quorum.ErrHeld, "TryAcquire")
 		begun := time.Now()
 		if _, err := s.Acquire(background, quorum.WithWait(time.Second)); !errors.Is(err, quorum.ErrHeld) || time.Since(begun) > 2*time.Second {
 			t.Errorf("Acquire, after %v: %v", time.Since(begun), err)
@@ -271,22 +256,14 @@ func TestPermitsAreGivenBack(t *testing.T) {
 			time.AfterFunc(500*time.Millisecond, func() { _ = permit.Unlock(background) })
 		}
 		c, err := s.Acquire(background)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		time.Sleep(time.Second)
 		d, err := other.TryAcquire(background)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.Names()[0] == d.Names()[0] {
-			t.Error("two have one slot")
-		}
+		assert.Succeed(t, err)
+		assert.That(t, c.Names()[0] != d.Names()[0], "two have one slot")
 		canceled, cancel := context.WithCancel(background)
 		cancel()
-		if _, err := s.Acquire(canceled); !errors.Is(err, context.Canceled) {
-			t.Errorf("Acquire: %v", err)
-		}
+		assert.Is(t, assert.ErrorOf(s.Acquire(canceled)), context.Canceled, "Acquire")
 		_, _ = c.Unlock(background), d.Unlock(background)
 	})
 }
@@ -299,35 +276,25 @@ func TestAPermitEndsTheWait(t *testing.T) {
 		var held []*quorum.Lease
 		for range 3 {
 			permit, err := other.TryAcquire(background)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, err)
 			held = append(held, permit)
 		}
 		waiting := func() (all int) {
 			for _, permit := range held {
 				report, err := l.Inspect(background, permit.Names()[0])
-				if err != nil {
-					t.Fatal(err)
-				}
+				assert.Succeed(t, err)
 				all += len(report.Waiting)
 			}
 			return all
 		}
 		time.AfterFunc(time.Second, func() {
-			if n := waiting(); n != 3 {
-				t.Errorf("it waits for %d slots, want 3", n)
-			}
+			assert.Equal(t, waiting(), 3, "it waits for")
 			_ = held[0].Unlock(background)
 		})
 		permit, err := s.Acquire(background)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		time.Sleep(200 * time.Millisecond)
-		if n := waiting(); n != 0 {
-			t.Errorf("it waits for %d slots, and has a permit", n)
-		}
+		assert.Equal(t, waiting(), 0, "it waits for")
 		for _, permit := range append(held[1:], permit) {
 			_ = permit.Unlock(background)
 		}
@@ -340,19 +307,11 @@ func TestPermitsOfOneCaller(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.semaphore(2)
 		a, err := s.Acquire(background)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		b, err := s.Acquire(a.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Acquire(a.Context(), quorum.WithWait(time.Second)); !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("with the context of one: %v", err)
-		}
-		if _, err := s.Acquire(b.Context()); !errors.Is(err, quorum.ErrDeadlock) {
-			t.Errorf("with the context of both: %v", err)
-		}
+		assert.Succeed(t, err)
+		assert.Is(t, assert.ErrorOf(s.Acquire(a.Context(), quorum.WithWait(time.Second))), quorum.ErrHeld, "with the context of one")
+		assert.Is(t, assert.ErrorOf(s.Acquire(b.Context())), quorum.ErrDeadlock, "with the context of both")
 		_, _ = a.Unlock(background), b.Unlock(background)
 	})
 }
@@ -365,25 +324,15 @@ func TestRefusedSemaphores(t *testing.T) {
 	}
 	inWorld(t, func(w *world) {
 		s, err := semaphore.New(w.locker(), "redquorum_x", 2)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Acquire(background); err == nil || !strings.Contains(err.Error(), "is reserved") {
-			t.Error(err)
-		}
+		assert.Succeed(t, err)
+		assert.Says(t, assert.ErrorOf(s.Acquire(background)), "is reserved")
 	})
 }
 
 // On servers of redis, too.
 func TestPermitsOnServers(t *testing.T) {
-	tests.NeedServer(t)
-	servers, err := redisserver.StartN(3, redisserver.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	var urls []string
-	for _, server := range servers {
-		t.Cleanup(func() { server.Close() })
+	for _, server := range tests.Servers(t, 3, redisserver.Config{}) {
 		urls = append(urls, server.URL())
 	}
 	c := crowd{t: t, k: 2}
@@ -392,13 +341,9 @@ func TestPermitsOnServers(t *testing.T) {
 	over := make(chan bool)
 	for range 5 {
 		nodes, err := redisnode.Dial(urls...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		l, err := quorum.New(nodes, quorum.Options{NoRestartGuard: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		t.Cleanup(func() { l.Close() })
 		go func() {
 			c.work(ctx, of(t, l, 2), func() time.Duration {
@@ -413,9 +358,7 @@ func TestPermitsOnServers(t *testing.T) {
 	for range 5 {
 		<-over
 	}
-	if c.got.Load() < 50 {
-		t.Errorf("%d permits", c.got.Load())
-	}
+	assert.That(t, c.got.Load() >= 50, "%d permits", c.got.Load())
 }
 
 func Example() {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -257,18 +258,12 @@ func (m *small) explore() (states int, broken error) {
 // docs/evidence/formal.md but that with all other clients.
 func TestSameStates(t *testing.T) {
 	page, err := os.ReadFile("../docs/evidence/formal.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	rows := regexp.MustCompile(`(?m)^\| ([A-Za-z=0-9, ]*) \| ([0-9,]+) \|$`).FindAllStringSubmatch(string(page), -1)
-	if len(rows) < 10 {
-		t.Fatalf("%d rows", len(rows))
-	}
+	assert.Must(t, len(rows) >= 10, "%d rows", len(rows))
 	for _, row := range rows {
 		states, err := strconv.Atoi(strings.ReplaceAll(row[2], ",", ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		if strings.Contains(row[1], "Others") || strings.Contains(row[1], "Module") || states > *largest {
 			continue
 		}
@@ -291,13 +286,9 @@ func TestSameAsTLC(t *testing.T) {
 		}
 	}
 	out, err := exec.Command("./check", sizes).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	assert.Must(t, err == nil, "%v\n%s", err, out)
 	row := regexp.MustCompile(`(?m)^\| nothing \| ` + sizes + ` \| nothing \| +\| ([0-9]+) \|$`).FindSubmatch(out)
-	if row == nil {
-		t.Fatalf("no row of %s:\n%s", sizes, out)
-	}
+	assert.Must(t, row != nil, "no row of %s:\n%s", sizes, out)
 	if got, _ := configured(t, sizes).explore(); strconv.Itoa(got) != string(row[1]) {
 		t.Errorf("%d states, and TLC finds %s", got, row[1])
 	}

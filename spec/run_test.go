@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // A hand is a clock that a test moves.
@@ -67,9 +69,7 @@ func (s *story) together(t *testing.T, nodes ...int) {
 func (s *story) must(t *testing.T, all ...error) {
 	t.Helper()
 	for _, err := range all {
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 	}
 }
 
@@ -332,9 +332,7 @@ func TestRun(t *testing.T) {
 			if err := c.tell(t, tell()); err != nil {
 				got = err.Error()
 			}
-			if got != c.want {
-				t.Errorf("%s, want %s", got, c.want)
-			}
+			assert.That(t, got == c.want, "%s, want %s", got, c.want)
 		})
 	}
 }
@@ -346,23 +344,13 @@ func TestRunByItsOwnClocks(t *testing.T) {
 	r := NewRun(rules, now.Time, fast)
 	x := &client{slow}
 	r.Asks("x", Claim{Name: "x", Length: 100}, x)
-	if err := r.Grants(0, "x", 100); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Wins("x", x, 0); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, r.Grants(0, "x", 100))
+	assert.Succeed(t, r.Wins("x", x, 0))
 	now.at, slow.at, fast.at = 100, 90, 110
-	if err := r.Relies("x", 10); err != nil {
-		t.Error(err)
-	}
-	if r.Has(0, "x") {
-		t.Error("the node has it still")
-	}
+	assert.NoError(t, r.Relies("x", 10))
+	assert.That(t, !r.Has(0, "x"), "the node has it still")
 	r.Asks("y", Claim{Name: "y", Length: 100}, &client{now})
-	if err := r.Grants(0, "y", 100); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, r.Grants(0, "y", 100))
 	if err := r.Wins("y", r.By("y"), 0); err == nil || !strings.HasPrefix(err.Error(), "Exclusive: ") {
 		t.Errorf("a clock that runs too fast by a fifth: %v", err)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/bench"
+	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/node/redisserver"
 )
@@ -26,12 +28,7 @@ const long, soon = 30 * time.Second, 25 * time.Second
 func servers(t *testing.T, n int) (addrs []string) {
 	t.Helper()
 	if err := redisserver.Available(); err == nil {
-		all, err := redisserver.StartN(n, redisserver.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, s := range all {
-			t.Cleanup(func() { _ = s.Close() })
+		for _, s := range tests.Servers(t, n, redisserver.Config{}) {
 			addrs = append(addrs, s.Addr())
 		}
 		return addrs
@@ -41,9 +38,7 @@ func servers(t *testing.T, n int) (addrs []string) {
 	}
 	for range n {
 		s, err := embedded.StartServer()
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		t.Cleanup(s.Close)
 		addrs = append(addrs, s.Addr())
 	}
@@ -66,13 +61,9 @@ func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
 			addrs := servers(t, 3)
 			test(t, func() bench.Client {
 				client, err := c.Open(t.Context(), target(addrs...))
-				if err != nil {
-					t.Fatal(err)
-				}
+				assert.Succeed(t, err)
 				t.Cleanup(func() {
-					if err := client.Close(); err != nil {
-						t.Error(err)
-					}
+					assert.NoError(t, client.Close())
 				})
 				return client
 			})
@@ -100,24 +91,18 @@ func refused(t *testing.T, c bench.Client, name string, d time.Duration) {
 
 func unlock(t *testing.T, held bench.Held) {
 	t.Helper()
-	if err := held.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, held.Unlock(t.Context()))
 }
 
 func TestContestantsExcludeAndUnlock(t *testing.T) {
 	each(t, func(t *testing.T, open func() bench.Client) {
 		a, b := open(), open()
 		held, err := a.Lock(within(t), "name", long)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		refused(t, b, "name", 200*time.Millisecond)
 		unlock(t, held)
 		held, err = b.Lock(within(t), "name", long)
-		if err != nil {
-			t.Fatal("not free after unlock: ", err)
-		}
+		assert.Must(t, err == nil, "not free after unlock: %v", err)
 		unlock(t, held)
 	})
 }
@@ -157,9 +142,7 @@ func TestContestantsServeEachCaller(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						if inside.Add(1) != 1 {
-							t.Error("two inside")
-						}
+						assert.That(t, inside.Add(1) == 1, "two inside")
 						inside.Add(-1)
 						unlock(t, held)
 					}
@@ -177,15 +160,11 @@ func TestContestantsKeepPastTheLease(t *testing.T) {
 		if errors.Is(err, errors.ErrUnsupported) {
 			t.Skip(err)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		refused(t, b, "name", 3*lease)
 		unlock(t, held)
 		held, err = b.Lock(within(t), "name", lease)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		unlock(t, held)
 	})
 }

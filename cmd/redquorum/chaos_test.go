@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
@@ -66,17 +67,13 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 			if err := json.Unmarshal([]byte(stdout), &out); err != nil {
 				t.Fatalf("status %d: %v: %s", status, err, stderr)
 			}
-			if statusOfVerdict(out.Verdict) != status || len(out.Trace) == 0 {
-				t.Errorf("%s, and status %d", out.Verdict, status)
-			}
+			assert.That(t, statusOfVerdict(out.Verdict) == status && len(out.Trace) != 0, "%s, and status %d", out.Verdict, status)
 			tests.Says(t, textOf(t, page), "<h1>Scenario S53: A node is replaced</h1>")
 			if client == "plain" && out.Verdict != sim.Unsafe && out.Late > 4e6 {
 				t.Skip("the machine is too busy")
 			}
 			left, err := filepath.Glob(filepath.Join(dir, "redquorum-chaos-S53-*", "*"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, err)
 			var names []string
 			for _, path := range left {
 				names = append(names, filepath.Base(path))
@@ -108,18 +105,14 @@ func TestChaosServers(t *testing.T) {
 	t.Parallel()
 	servers := serverAddrs(t)
 	client := clientOf(t, servers[0])
-	if err := client.Set(t.Context(), "x1", "somebody's", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, client.Set(t.Context(), "x1", "somebody's", 0).Err())
 	history := filepath.Join(t.TempDir(), "run.jsonl")
 	status, stdout, stderr := redquorum(t, "chaos", "--servers", strings.Join(servers, ","), "--for", "1s", "--clients", "2", "--history", history)
-	if status != exitOK || !strings.Contains(stdout, "locks granted on 3 servers") || stderr != "" {
-		t.Fatalf("status %d: %s%s", status, stdout, stderr)
-	}
+	assert.Must(t, status == exitOK && strings.Contains(stdout, "locks granted on 3 servers") && stderr == "", "status %d: %s%s", status, stdout, stderr)
 	if text := textOf(t, history); !strings.HasPrefix(text, `{"client":`) {
 		t.Errorf("the history: %s", text)
 	}
-	eventually(t, "only what was there before", func() bool {
+	assert.Eventually(t, "only what was there before", func() bool {
 		keys, err := client.Keys(t.Context(), "*").Result()
 		return err == nil && strings.Join(keys, " ") == "x1"
 	})
@@ -145,7 +138,7 @@ func TestChaosOnPackets(t *testing.T) {
 			dir, plan := t.TempDir(), fileOf(t, "redquorum plan 1\nnodes 3\nclients 2\nlength "+c.length+"\nlock guard=off\n"+c.text+"\n")
 			p := start(t, "chaos", "--packets", "--out", dir, plan)
 			if c.interrupted {
-				eventually(t, "the clients have begun", func() bool {
+				assert.Eventually(t, "the clients have begun", func() bool {
 					begun, _ := filepath.Glob(filepath.Join(dir, "*", "logs", "c*.jsonl"))
 					return len(begun) > 0 || strings.Contains(p.out.String(), "--packets: ")
 				})
@@ -193,8 +186,6 @@ func TestSetWords(t *testing.T) {
 		{[]chaos.Set{{Fenced: true, Added: 9}, {}}, "; of the set's elements 0 of 9 lost fenced"},
 		{[]chaos.Set{{Fenced: true, Added: 9}, {Added: 8, Lost: 1}}, "; of the set's elements 0 of 9 lost fenced, 1 of 8 lost without tokens"},
 	} {
-		if got := setWords(c.sets); got != c.want {
-			t.Errorf("%+v: %q, want %q", c.sets, got, c.want)
-		}
+		assert.Equal(t, setWords(c.sets), c.want, c.sets)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // A command under run finds out that it still has the lock, and others that an owner does not; on real servers.
@@ -41,13 +43,9 @@ func TestCheckVerdicts(t *testing.T) {
 	check(exitOK, "held", lease.Owner(), "--owner", lease.Owner())
 	t.Setenv("REDQUORUM_OWNER", lease.Owner())
 	check(exitOK, "held", lease.Owner())
-	if out := want(t, exitOK, "", "check", "a", "--nodes", urls); out != "" {
-		t.Errorf("without --json it says %q", out)
-	}
+	assert.Equal(t, want(t, exitOK, "", "check", "a", "--nodes", urls), "", "without --json it says")
 	check(exitLost, "not-held", "other", "--owner", "other")
-	if err := lease.Unlock(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, lease.Unlock(context.Background()))
 	check(exitLost, "not-held", lease.Owner())
 	servers[0].Close()
 	servers[1].Close()

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/quorum"
@@ -23,9 +24,7 @@ func TestDemo(t *testing.T) {
 			break
 		} // on a slow machine a worker, or the one that looks at the nodes, may come too late
 	}
-	if missing != "" {
-		t.Errorf("%q is missing in:\n%s", missing, out)
-	}
+	assert.That(t, missing == "", "%q is missing in:\n%s", missing, out)
 	tests.Narrow(t, out, terminal.Page)
 	tests.Says(t, out, "!nobody works", "!free, ", "!\x1b")
 }
@@ -53,9 +52,7 @@ func TestDemoOnServers(t *testing.T) {
 	want(t, exitError, "no quorum", "demo", "--for", "2s", "--nodes", urls)
 
 	for _, s := range servers[:2] {
-		if err := s.Restart(true); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, s.Restart(true))
 	}
 	want(t, exitOK, "nodes that started recently are ignored", "demo", "--for", "2s", "--max-lease", "2s", "--nodes", urls)
 }
@@ -75,9 +72,7 @@ func TestDemoIsInterrupted(t *testing.T) {
 	if took := time.Since(asked); took > 1500*time.Millisecond {
 		t.Errorf("it took %v", took)
 	}
-	if !strings.Contains(out, ": exact\n") || !strings.HasSuffix(out, "\ninterrupted\n") {
-		t.Error(out)
-	}
+	assert.That(t, strings.Contains(out, ": exact\n") && strings.HasSuffix(out, "\ninterrupted\n"), "%v", out)
 }
 
 // A demo that finds a lost count, or a token that did not rise, says so.
@@ -99,9 +94,7 @@ func TestDemoVerdict(t *testing.T) {
 			t.Errorf("%+v: status %d\n%s", c, got, out.String())
 		}
 	}
-	if got := newDemo(&command{stdout: &out}, 5).verdict(); got != exitError {
-		t.Errorf("nothing was counted: status %d", got)
-	}
+	assert.Equal(t, newDemo(&command{stdout: &out}, 5).verdict(), exitError, "nothing was counted: status")
 }
 
 // The picture fits a terminal of 80 by 24, and is drawn over itself.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
@@ -46,9 +47,7 @@ func doctor(t *testing.T, flags string, urls ...string) (r diagnosis) {
 	if want := map[string]int{"sound": 0, "warnings": 1, "unsafe": 3, "not ready": 4}[r.Verdict]; status != want || stderr != "" {
 		t.Errorf("verdict %q, status %d, %s", r.Verdict, status, stderr)
 	}
-	if len(r.Nodes) != len(urls) {
-		t.Errorf("%d nodes, want %d", len(r.Nodes), len(urls))
-	}
+	assert.That(t, len(r.Nodes) == len(urls), "%d nodes, want %d", len(r.Nodes), len(urls))
 	for _, f := range r.Findings {
 		if f.Finding == "" || f.Severity != "info" && (f.Means == "" && !strings.HasPrefix(f.Finding, "not usable: ") || f.Do == "") {
 			t.Errorf("finding %+v lacks something", f)
@@ -57,29 +56,13 @@ func doctor(t *testing.T, flags string, urls ...string) (r diagnosis) {
 	return r
 }
 
-func redisServer(t *testing.T, args ...string) *redisserver.Server {
-	t.Helper()
-	return redisServerOf(t, redisserver.Config{Args: args})
-}
-
-func redisServerOf(t *testing.T, config redisserver.Config) *redisserver.Server {
-	t.Helper()
-	tests.NeedServer(t)
-	s, err := redisserver.Start(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
-}
-
 // The guard's part is tested apart: by default each server here is too young.
 const grownUp = "--max-lease 1ms "
 
 // A server that does not wait for its disk during a rewrite may forget locks after all.
 func TestDoctorNoFsyncOnRewrite(t *testing.T) {
 	t.Parallel()
-	s := redisServer(t, "--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "yes")
+	s := tests.Server(t, "--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "yes")
 	for flags, level := range map[string]string{"": "info", "--no-guard": "unsafe"} {
 		tests.Says(t, doctor(t, flags, s.URL()).lines(), level+" "+s.Addr()+": appendfsync is always, but no-appendfsync-on-rewrite is yes")
 	}
@@ -87,14 +70,14 @@ func TestDoctorNoFsyncOnRewrite(t *testing.T) {
 
 func TestDoctorSound(t *testing.T) {
 	t.Parallel()
-	a, b, c := redisServer(t), redisServer(t, "--appendonly", "yes"), redisServer(t, "--appendonly", "yes", "--appendfsync", "always")
+	a, b, c := tests.Server(t), tests.Server(t, "--appendonly", "yes"), tests.Server(t, "--appendonly", "yes", "--appendfsync", "always")
 	urls := []string{a.URL(), b.URL(), c.URL()}
 
 	r := doctor(t, "", urls...)
 	if tests.Says(t, r.lines(), "not ready "+a.Addr()+": started", "not ready usable nodes: 0 of 3", "verdict: not ready"); r.Nodes[0].Abstains < 20_000 {
 		t.Errorf("just started: %+v", r.Nodes[0])
 	}
-	eventually(t, "sound", func() bool { return doctor(t, grownUp, urls...).Verdict == "sound" })
+	assert.Eventually(t, "sound", func() bool { return doctor(t, grownUp, urls...).Verdict == "sound" })
 	r = doctor(t, grownUp, urls...)
 	n := r.Nodes[0]
 	if n.Node != a.Addr() || *n.RTT <= 0 || n.Version == "" || n.Role != "master" || len(n.RunID) != 40 || *n.Uptime < 1 || *n.Offset > 1000 || *n.Offset < -1000 {
@@ -128,9 +111,7 @@ func TestDoctorSound(t *testing.T) {
 	if n := r.Nodes[0]; n.RTT != nil || n.Uptime != nil || n.Offset != nil {
 		t.Errorf("known of one that is down: %+v", n)
 	}
-	if err := b.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, b.Stop())
 	begun := time.Now()
 	tests.Says(t, doctor(t, grownUp, urls...).lines(), "warning "+b.Addr()+": not reachable", "unsafe usable nodes: 1 of 3", "verdict: unsafe")
 	if took := time.Since(begun); took > time.Minute {
@@ -140,12 +121,10 @@ func TestDoctorSound(t *testing.T) {
 
 func TestDoctorAtAFullServer(t *testing.T) {
 	t.Parallel()
-	s := redisServer(t, "--maxclients", "3")
+	s := tests.Server(t, "--maxclients", "3")
 	for range 3 {
 		conn, err := net.Dial("tcp", s.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		defer conn.Close()
 	}
 	want(t, exitUnsafe, "maxclients reached", "doctor", "--nodes", s.Addr())
@@ -157,15 +136,13 @@ func TestDoctorAdvice(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	defer web.Close()
 	tests.Says(t, doctor(t, grownUp, strings.TrimPrefix(web.URL, "http://")).advice("it answers, but not as Redis does"), "port")
-	r := doctor(t, grownUp, redisServer(t, "--maxmemory", "1").URL())
+	r := doctor(t, grownUp, tests.Server(t, "--maxmemory", "1").URL())
 	tests.Says(t, r.advice("OOM"), "free memory")
 	for _, f := range r.Findings {
-		if strings.Count(f.Finding, "OOM command not allowed") > 1 {
-			t.Errorf("it says the same again and again: %s", f.Finding)
-		}
+		assert.That(t, strings.Count(f.Finding, "OOM command not allowed") <= 1, "it says the same again and again: %s", f.Finding)
 	}
-	tests.Says(t, doctor(t, grownUp, redisServer(t, "--cluster-enabled", "yes").URL()).advice("CLUSTERDOWN"), "cluster")
-	locked := redisServer(t, "--requirepass", "s3kr1t")
+	tests.Says(t, doctor(t, grownUp, tests.Server(t, "--cluster-enabled", "yes").URL()).advice("CLUSTERDOWN"), "cluster")
+	locked := tests.Server(t, "--requirepass", "s3kr1t")
 	tests.Says(t, doctor(t, grownUp, locked.URL(), locked.URL(), locked.URL()).lines(),
 		"warning "+locked.Addr()+": not usable: NOAUTH", "unsafe "+locked.Addr()+": is listed more than once")
 }
@@ -187,9 +164,7 @@ func TestDoctorWaits(t *testing.T) {
 		if n := len(d.Findings); n > 0 {
 			means = d.Findings[n-1].Means
 		}
-		if d.Verdict != c.verdict || means != c.means {
-			t.Errorf("%s: %q, want %s: %q", d.Verdict, means, c.verdict, c.means)
-		}
+		assert.That(t, d.Verdict == c.verdict && means == c.means, "%s: %q, want %s: %q", d.Verdict, means, c.verdict, c.means)
 	}
 }
 
@@ -210,24 +185,22 @@ func TestDoctorPrints(t *testing.T) {
 	rest := out
 	for _, text := range want {
 		_, after, found := strings.Cut(rest, text)
-		if !found {
-			t.Fatalf("%q is missing, or not in its place, in:\n%s", text, out)
-		}
+		assert.Must(t, found, "%q is missing, or not in its place, in:\n%s", text, out)
 		rest = after
 	}
 }
 
 func TestDoctorUnfit(t *testing.T) {
 	t.Parallel()
-	master := redisServer(t)
+	master := tests.Server(t)
 	host, port, _ := strings.Cut(master.Addr(), ":")
-	replica := redisServer(t, "--replicaof", host, port)
-	evicting := redisServer(t, "--maxmemory-policy", "volatile-lru")
-	full := redisServer(t, "--maxmemory", "1")
-	unsaved := redisServer(t, "--min-replicas-to-write", "1")
+	replica := tests.Server(t, "--replicaof", host, port)
+	evicting := tests.Server(t, "--maxmemory-policy", "volatile-lru")
+	full := tests.Server(t, "--maxmemory", "1")
+	unsaved := tests.Server(t, "--min-replicas-to-write", "1")
 
 	var r diagnosis
-	eventually(t, "replication, and age", func() bool {
+	assert.Eventually(t, "replication, and age", func() bool {
 		r = doctor(t, grownUp, master.URL(), replica.URL(), evicting.URL(), full.URL(), unsaved.URL())
 		return r.has(master.Addr(), "warning", "has 1 connected replica") && r.Nodes[0].Abstains == 0 && r.Nodes[2].Abstains == 0
 	})
@@ -243,7 +216,7 @@ func TestDoctorSettings(t *testing.T) {
 	t.Parallel()
 	var urls []string
 	for range 3 {
-		urls = append(urls, redisServer(t).URL())
+		urls = append(urls, tests.Server(t).URL())
 	}
 	program := func(name string, maxLease time.Duration, urls ...string) {
 		hold(t, newLockerOf(t, strings.Join(urls, ","), quorum.Options{MaxLease: maxLease, NoRestartGuard: true}), name)
@@ -256,21 +229,19 @@ func TestDoctorSettings(t *testing.T) {
 		t.Errorf("equal settings: %+v", r)
 	}
 	program("c", time.Minute, urls[0])
-	eventually(t, "its settings", func() bool {
+	assert.Eventually(t, "its settings", func() bool {
 		r = doctor(t, grownUp, urls...)
 		return r.has(r.Nodes[0].Node, "warning",
 			finding+"nodes 1, replicas [], MaxLease 1m0s, Grace 0s; nodes 3, replicas [], MaxLease 30s, Grace 0s")
 	})
-	if r.has(r.Nodes[1].Node, "warning", finding) {
-		t.Errorf("%+v", r)
-	}
+	assert.That(t, !r.has(r.Nodes[1].Node, "warning", finding), "%+v", r)
 }
 
 func TestDoctorVersions(t *testing.T) {
 	t.Parallel()
 	const finding = "programs of two versions are connected: 1 with the old wait queue, 2 with the new one"
 	// A client of another test may still look for a server at a port that is free again.
-	s := redisServerOf(t, redisserver.Config{Unix: true})
+	s := tests.Servers(t, 1, redisserver.Config{Unix: true})[0]
 	client := clientOf(t, s.URL())
 	sub := client.Subscribe(t.Context())
 	defer sub.Close()
@@ -281,27 +252,21 @@ func TestDoctorVersions(t *testing.T) {
 		{[]string{node.WaiterChannel("new1"), node.WaiterChannel("new2")}, false},
 		{[]string{node.OldWaiterPrefix + "old"}, true},
 	} {
-		if err := sub.Subscribe(t.Context(), c.of...); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, sub.Subscribe(t.Context(), c.of...))
 		for range c.of {
-			if _, err := sub.Receive(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, assert.ErrorOf(sub.Receive(t.Context())))
 		}
 		if r := doctor(t, grownUp, s.URL()); r.has(s.Addr(), "warning", finding) != c.two {
 			t.Errorf("with %v: %+v", c.of, r.Findings)
 		}
 	}
-	if err := sub.Unsubscribe(t.Context(), node.WaiterChannel("new1"), node.WaiterChannel("new2")); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "no finding about old programs alone", func() bool { return !strings.Contains(doctor(t, grownUp, s.URL()).lines(), "versions") })
+	assert.Succeed(t, sub.Unsubscribe(t.Context(), node.WaiterChannel("new1"), node.WaiterChannel("new2")))
+	assert.Eventually(t, "no finding about old programs alone", func() bool { return !strings.Contains(doctor(t, grownUp, s.URL()).lines(), "versions") })
 }
 
 func TestDoctorRights(t *testing.T) {
 	t.Parallel()
-	s := redisServer(t, "--requirepass", "s3kr1t")
+	s := tests.Server(t, "--requirepass", "s3kr1t")
 	withUser := func(user string) string { return strings.Replace(s.URL(), "//", "//"+user+"@", 1) }
 	admin := withUser(":s3kr1t")
 	client := clientOf(t, admin)
@@ -314,9 +279,7 @@ func TestDoctorRights(t *testing.T) {
 				args = append(args, rule)
 			}
 		}
-		if err := client.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, client.Do(t.Context(), args...).Err())
 		return withUser(user + ":pw")
 	}
 	// The rights that a lock needs, by the documentation of redisnode.
@@ -331,12 +294,10 @@ func TestDoctorRights(t *testing.T) {
 	for _, flags := range []string{"", "--json"} {
 		tests.Says(t, want(t, exitUnsafe, "WRONGPASS", append([]string{"doctor", "--nodes", withUser("locker:0ther")}, strings.Fields(flags)...)...), "!0ther")
 	}
-	eventually(t, "the server's age", func() bool { return !doctor(t, grownUp, admin).has(s.Addr(), "not ready", "started") })
+	assert.Eventually(t, "the server's age", func() bool { return !doctor(t, grownUp, admin).has(s.Addr(), "not ready", "started") })
 	r := doctor(t, grownUp+"--name nightly", locker)
 	tests.Says(t, r.lines(), "warning a single node", "info "+s.Addr()+": cannot check its clock", "verdict: warnings")
-	if r.Nodes[0].Offset != nil {
-		t.Errorf("just enough rights: %+v", r.Nodes[0])
-	}
+	assert.That(t, r.Nodes[0].Offset == nil, "just enough rights: %+v", r.Nodes[0])
 	tests.Says(t, doctor(t, grownUp, locker).lines(), "unsafe "+s.Addr()+": refuses what a lock does: NOPERM")
 	for _, c := range []struct {
 		without  string
@@ -361,9 +322,7 @@ func TestDoctorRights(t *testing.T) {
 			t.Errorf("without %s: %+v", c.without, r.Findings)
 		}
 	}
-	if n := client.DBSize(t.Context()).Val(); n != 0 {
-		t.Errorf("%d keys are left behind", n)
-	}
+	assert.Equal(t, client.DBSize(t.Context()).Val(), 0)
 }
 
 // A server whose clock was set back before its start has no age: that is not to be waited for.

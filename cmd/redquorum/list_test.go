@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
@@ -22,9 +23,7 @@ func listOf(t *testing.T, exit int, urls string, args ...string) (l listJSON) {
 		got, stdout, stderr = redquorum(t, append([]string{"list", "--json", "--no-guard", "--nodes", urls}, args...)...)
 		return stdout + stderr, got == exit
 	})
-	if got != exit {
-		t.Errorf("exit status %d, want %d: %s", got, exit, stderr)
-	}
+	assert.That(t, got == exit, "exit status %d, want %d: %s", got, exit, stderr)
 	decode(t, stdout, &l)
 	return l
 }
@@ -62,35 +61,23 @@ func TestList(t *testing.T) {
 				p.HSet(ctx, "orders/3", "00000000-0000-4000-8000-000000000000:12", 1) // Redisson's, on one node
 				return p.PExpire(ctx, "orders/3", time.Minute).Err()
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, err)
 
 			var all listJSON
-			eventually(t, "all nodes, and the waiter", func() bool {
+			assert.Eventually(t, "all nodes, and the waiter", func() bool {
 				all = listOf(t, exitOK, urls, "--all")
 				return len(all.Locks) == 5 && all.Locks[1].HeldBy == 3 && all.Locks[1].Waiting == 1 && all.Locks[4].HeldBy == 3 && len(all.Locks[4].Owners) == 2
 			})
-			if got := all.names(); got != "app/x held, orders/1 held, orders/2 held, orders/3 partial, r held" {
-				t.Error(got)
-			}
+			assert.Equal(t, all.names(), "app/x held, orders/1 held, orders/2 held, orders/3 partial, r held")
 			first, write, read := all.Locks[1], all.Locks[2], all.Locks[4]
 			if first.Owner != lease.Owner() || first.Mode != "exclusive" || first.Left < 20_000 || first.Left > 30_000 || first.Nodes != 3 || len(all.Unread) != 0 {
 				t.Errorf("%+v", all)
 			}
-			if write.Mode != "write" || read.Mode != "read" || len(read.Owners) != len(readers) {
-				t.Errorf("%+v, %+v", write, read)
-			}
-			if got := listOf(t, exitOK, urls, "orders/[13]").names(); got != "orders/1 held" {
-				t.Error(got)
-			}
-			if got := listOf(t, exitOK, urls, "--prefix", "app/").names(); got != "x held" {
-				t.Error(got)
-			}
+			assert.That(t, write.Mode == "write" && read.Mode == "read" && len(read.Owners) == len(readers), "%+v, %+v", write, read)
+			assert.Equal(t, listOf(t, exitOK, urls, "orders/[13]").names(), "orders/1 held")
+			assert.Equal(t, listOf(t, exitOK, urls, "--prefix", "app/").names(), "x held")
 			special := hold(t, l, "[app]*/x")
-			if got := listOf(t, exitOK, urls, "--prefix", "[app]*/").names(); got != "x held" {
-				t.Errorf("a prefix that looks like a pattern: %s", got)
-			}
+			assert.Equal(t, listOf(t, exitOK, urls, "--prefix", "[app]*/").names(), "x held", "a prefix that looks like a pattern")
 			_ = special.Unlock(ctx)
 			want(t, exitOK, "2 locks are held; 1 more on too few nodes: see --all\n", "list", "orders/*", "--no-guard", "--nodes", urls)
 			out = want(t, exitOK, "partial  orders/3  exclusive  ", "list", "orders/3", "--all", "--no-guard", "--nodes", urls)
@@ -108,13 +95,11 @@ func TestListWithoutNodes(t *testing.T) {
 	hold(t, newLocker(t, urls), "a")
 	servers[0].Stall()
 	var l listJSON
-	eventually(t, "held on the other nodes", func() bool {
+	assert.Eventually(t, "held on the other nodes", func() bool {
 		l = listOf(t, exitOK, urls)
 		return l.names() == "a held" && len(l.Unread) == 1
 	})
-	if l.Unread[0].Node != servers[0].Addr() {
-		t.Errorf("%+v", l)
-	}
+	assert.That(t, l.Unread[0].Node == servers[0].Addr(), "%+v", l)
 	servers[1].Kill()
 	if l = listOf(t, exitError, urls); len(l.Unread) != 2 {
 		t.Errorf("%+v", l)
@@ -155,9 +140,7 @@ func TestListVerdict(t *testing.T) {
 		{lock("unknown"), false, 0, "no lock is held; 1 may be held: too few nodes are usable: see --all"},
 		{lock("unknown"), true, 2, "unknown: 1 of 3 nodes were read, 2 needed; 1 may be held: too few nodes are usable"},
 	} {
-		if got := newList(c.locks, c.all, 3, make([]unreadJSON, c.unread)).verdict(c.all); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
-		}
+		assert.Equal(t, newList(c.locks, c.all, 3, make([]unreadJSON, c.unread)).verdict(c.all), c.want)
 	}
 }
 
@@ -178,9 +161,7 @@ func TestIsLock(t *testing.T) {
 		{owner + " 1 name x", false},
 		{"user:12 1", false},
 	} {
-		if got := isLock(strings.Fields(c.fields)); got != c.want {
-			t.Errorf("%q: %v", c.fields, got)
-		}
+		assert.Equal(t, isLock(strings.Fields(c.fields)), c.want, c.fields)
 	}
 }
 
@@ -201,16 +182,12 @@ func TestLeft(t *testing.T) {
 		for _, ttl := range c.ttls {
 			r.Nodes = append(r.Nodes, quorum.NodeReport{Owners: []string{"a"}, TTL: ttl})
 		}
-		if got := left(r); got != c.want {
-			t.Errorf("%v: %v, want %v", c.ttls, got, c.want)
-		}
+		assert.Equal(t, left(r), c.want, c.ttls)
 	}
 }
 
 func TestCut(t *testing.T) {
 	for line, want := range map[string]string{"": "", "12345": "12345", "123456": "1234…", "GrößeÄ": "Größ…"} {
-		if got := terminal.Cut(line, 5); got != want {
-			t.Errorf("%q: %q, want %q", line, got, want)
-		}
+		assert.Equal(t, terminal.Cut(line, 5), want, line)
 	}
 }

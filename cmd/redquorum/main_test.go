@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
@@ -69,9 +70,7 @@ func want(t *testing.T, status int, text string, args ...string) (all string) {
 		all = stdout + stderr
 		return all, got == status && strings.Contains(all, text)
 	})
-	if got != status || !strings.Contains(all, text) {
-		t.Errorf("%q: status %d, want %d; %q should be in:\n%s", args, got, status, text, all)
-	}
+	assert.That(t, got == status && strings.Contains(all, text), "%q: status %d, want %d; %q should be in:\n%s", args, got, status, text, all)
 	return all
 }
 
@@ -81,9 +80,7 @@ func startNodes(t *testing.T, n int) (servers []*embedded.Server, urls string) {
 	var all []string
 	for range n {
 		s, err := embedded.StartServer()
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		t.Cleanup(s.Close)
 		servers = append(servers, s)
 		all = append(all, "redis://"+s.Addr())
@@ -108,13 +105,9 @@ func newLocker(t *testing.T, urls string) *quorum.Locker {
 func newLockerOf(t *testing.T, urls string, o quorum.Options) *quorum.Locker {
 	t.Helper()
 	nodes, err := redisnode.Dial(strings.Split(urls, ",")...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	l, err := quorum.New(nodes, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -123,9 +116,7 @@ func newLockerOf(t *testing.T, urls string, o quorum.Options) *quorum.Locker {
 func hold(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
 	t.Helper()
 	lease, err := l.Lock(t.Context(), name, append(opts, quorum.WithWait(patience))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { lease.Unlock(context.Background()) })
 	return lease
 }
@@ -135,9 +126,7 @@ func waits(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) <
 	got := make(chan *quorum.Lease, 1)
 	go func() {
 		lease, err := l.Lock(t.Context(), name, append(opts, quorum.WithWait(patience))...)
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		got <- lease
 	}()
 	return got
@@ -155,9 +144,7 @@ func verdictIs(t *testing.T, name, urls, want string) {
 func clientOf(t *testing.T, url string) *redis.Client {
 	t.Helper()
 	servers, err := cli.Servers([]string{url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	client := redis.NewClient(servers[0])
 	t.Cleanup(func() { client.Close() })
 	return client
@@ -167,9 +154,7 @@ func clientOf(t *testing.T, url string) *redis.Client {
 func fileOf(t *testing.T, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -177,9 +162,7 @@ func fileOf(t *testing.T, text string) (path string) {
 func textOf(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return string(text)
 }
 
@@ -187,9 +170,7 @@ func textOf(t *testing.T, path string) string {
 func serve(t *testing.T, do func(net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -204,14 +185,4 @@ func serve(t *testing.T, do func(net.Conn)) (addr string) {
 		}
 	}()
 	return l.Addr().String()
-}
-
-// eventually polls.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after %v still not: %s", patience, what)
-		}
-	}
 }

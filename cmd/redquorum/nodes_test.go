@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -42,13 +43,11 @@ func TestStray(t *testing.T) {
 }
 
 func TestPasswordFile(t *testing.T) {
-	s := redisServer(t, "--requirepass", "s3kr1t, with @ and %")
+	s := tests.Server(t, "--requirepass", "s3kr1t, with @ and %")
 	file := filepath.Join(t.TempDir(), "password")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	status := func(exit int, text, nodes string) string {
 		t.Helper()
@@ -68,19 +67,13 @@ func TestPasswordFile(t *testing.T) {
 func selfSigned(t *testing.T) (pair tls.Certificate, cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	file := func(kind string, der []byte) string {
 		return fileOf(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
 	}
@@ -91,9 +84,7 @@ func selfSigned(t *testing.T) (pair tls.Certificate, cert, key string) {
 func mutual(t *testing.T, pair tls.Certificate, file string) *tls.Config {
 	t.Helper()
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM([]byte(textOf(t, file))) {
-		t.Fatal(file)
-	}
+	assert.Must(t, pool.AppendCertsFromPEM([]byte(textOf(t, file))), "%v", file)
 	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
 }
 
@@ -142,7 +133,7 @@ func TestFilesAreReplaced(t *testing.T) {
 	for _, serverFirst := range []bool{true, false} {
 		t.Run(fmt.Sprint("server first ", serverFirst), func(t *testing.T) {
 			t.Parallel()
-			s := redisServer(t, "--requirepass", "old")
+			s := tests.Server(t, "--requirepass", "old")
 			admin := clientOf(t, "redis://:old@"+s.Addr())
 			pair, cert, key := selfSigned(t)
 			next, nextCert, nextKey := selfSigned(t)
@@ -159,18 +150,14 @@ func TestFilesAreReplaced(t *testing.T) {
 
 			files := func() {
 				for file, by := range map[string]string{key: nextKey, cert: nextCert, password: fileOf(t, "new")} {
-					if err := os.Rename(by, file); err != nil {
-						t.Fatal(err)
-					}
+					assert.Succeed(t, os.Rename(by, file))
 				}
 			}
 			if !serverFirst {
 				files()
 			}
 			now.Store(renewed)
-			if err := admin.ConfigSet(t.Context(), "requirepass", "new").Err(); err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, admin.ConfigSet(t.Context(), "requirepass", "new").Err())
 			_ = admin.Do(t.Context(), "client", "kill", "type", "normal", "skipme", "yes").Err()
 			_ = admin.Do(t.Context(), "client", "kill", "type", "pubsub").Err()
 			if serverFirst {

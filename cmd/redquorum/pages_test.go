@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -46,9 +47,7 @@ func TestCompletion(t *testing.T) {
 		if got = strings.Join(strings.Fields(got), " "); got == "" {
 			got = ":" + strings.TrimSpace(directive)
 		}
-		if got != words {
-			t.Errorf("%q: %q, want %q", line, got, words)
-		}
+		assert.That(t, got == words, "%q: %q, want %q", line, got, words)
 	}
 	want(t, exitUsage, `the shell is "sh"; it must be bash, zsh, fish or powershell`, "completion", "sh")
 	want(t, exitUsage, "the shell is missing", "completion")
@@ -60,9 +59,7 @@ func TestCompletion(t *testing.T) {
 func TestManPage(t *testing.T) {
 	text, file := outputOf(t, "man")
 	tests.Says(t, text, "\n.SH REDQUORUM SIM SCENARIO\n")
-	if roff(`.x \n`) != `\&.x \en` || roff("'x") != `\&'x` {
-		t.Error("a line is taken for a command of roff")
-	}
+	assert.That(t, roff(`.x \n`) == `\&.x \en` && roff("'x") == `\&'x`, "a line is taken for a command of roff")
 	t.Run("man", func(t *testing.T) {
 		cmd := exec.Command(tool(t, "man"), "-P", "cat", "--warnings", "-l", file)
 		cmd.Env = append(os.Environ(), "MANWIDTH=80", "LC_ALL=C.UTF-8")

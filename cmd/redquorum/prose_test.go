@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
@@ -38,9 +39,7 @@ func TestTraceFits(t *testing.T) {
 	r := sim.Run(scenarioPlan(&s, "plain"), nil, sim.WithTrace())
 	text := func(width int, folded bool) string {
 		p := &prose{width: width}
-		if err := p.trace(r, folded); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, p.trace(r, folded))
 		return p.String()
 	}
 	whole := text(60, false)

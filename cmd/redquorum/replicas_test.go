@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -12,13 +13,13 @@ import (
 func TestDoctorOfAPrimaryWithReplicas(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
-	primary := redisServer(t, "--min-replicas-to-write", "2", "--min-replicas-max-lag", "2", "--repl-ping-replica-period", "1")
+	primary := tests.Server(t, "--min-replicas-to-write", "2", "--min-replicas-max-lag", "2", "--repl-ping-replica-period", "1")
 	host, port, _ := net.SplitHostPort(primary.Addr())
 	follows := []string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}
-	a, b := redisServer(t, follows...), redisServer(t, append(follows, "--replica-priority", "0")...)
+	a, b := tests.Server(t, follows...), tests.Server(t, append(follows, "--replica-priority", "0")...)
 	url := primary.URL() + "?replicas=2"
 	var r diagnosis
-	eventually(t, "replicas that have followed for long enough", func() bool {
+	assert.Eventually(t, "replicas that have followed for long enough", func() bool {
 		r = doctor(t, grownUp, url)
 		return r.Nodes[0].Abstains == 0 && r.has(primary.Addr(), "info", "1 of 2 replicas confirmed") || r.has(primary.Addr(), "info", "2 of 2 replicas confirmed")
 	})
@@ -31,19 +32,15 @@ func TestDoctorOfAPrimaryWithReplicas(t *testing.T) {
 	tests.Says(t, doctor(t, grownUp, primary.URL()+"?replicas=1").lines(), "unsafe "+its+"has 2 replicas, but its URL says replicas=1")
 
 	b.Kill()
-	eventually(t, "a replica is away", func() bool {
+	assert.Eventually(t, "a replica is away", func() bool {
 		return doctor(t, grownUp, url).has(primary.Addr(), "warning", "1 of 2 replicas follow it; it needs 1")
 	})
 	client := clientOf(t, primary.Addr())
-	if err := client.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := a.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, client.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
+	assert.Succeed(t, a.Stop())
 	_, stdout, _ := redquorum(t, "status", "--nodes", url, "job")
 	tests.Says(t, strings.Join(strings.Fields(stdout), " "), "0 of 2 replicas confirm them; it needs 1")
-	eventually(t, "too few replicas", func() bool {
+	assert.Eventually(t, "too few replicas", func() bool {
 		return doctor(t, grownUp, url).has(primary.Addr(), "unsafe", "0 of 2 replicas follow it; it needs 1")
 	})
 	const refusal = "NOREPLICAS Not enough good replicas to write."

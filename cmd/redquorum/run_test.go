@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
@@ -51,9 +52,7 @@ func startProgram(t *testing.T, path string, args ...string) *program {
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, p.cmd.Start())
 	t.Cleanup(func() { p.cmd.Process.Kill(); p.cmd.Wait() })
 	return p
 }
@@ -61,14 +60,12 @@ func startProgram(t *testing.T, path string, args ...string) *program {
 // says waits until the output has text.
 func (p *program) says(text string) {
 	p.t.Helper()
-	eventually(p.t, fmt.Sprintf("%q said", text), func() bool { return strings.Contains(p.out.String(), text) })
+	assert.Eventually(p.t, fmt.Sprintf("%q said", text), func() bool { return strings.Contains(p.out.String(), text) })
 }
 
 func (p *program) signal(s syscall.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		p.t.Fatal(err)
-	}
+	assert.Succeed(p.t, p.cmd.Process.Signal(s))
 }
 
 // exits waits for the end, and checks the status and what has been said.
@@ -138,17 +135,11 @@ func TestRunEnvironmentAndStreams(t *testing.T) {
 	io.WriteString(p.in, "done\n")
 	out := p.exits(0)
 	first, rest, _ := strings.Cut(out, ", token ")
-	if !strings.HasPrefix(first, "done by job, ") || len(first) < len("done by job, ")+36 {
-		t.Errorf("output: %q", out)
-	}
+	assert.That(t, strings.HasPrefix(first, "done by job, ") && len(first) >= len("done by job, ")+36, "output: %q", out)
 	number, aside, _ := strings.Cut(rest, "\n")
 	token, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || token < before || token > time.Now().UnixMicro() {
-		t.Errorf("token %q: not of this time", number)
-	}
-	if aside != "aside\n" {
-		t.Errorf("standard error: %q", aside)
-	}
+	assert.That(t, err == nil && token >= before && token <= time.Now().UnixMicro(), "token %q: not of this time", number)
+	assert.That(t, aside == "aside\n", "standard error: %q", aside)
 }
 
 // The command does not learn the nodes' passwords.
@@ -185,9 +176,7 @@ func TestRunVerbose(t *testing.T) {
 	_, urls := startNodes(t, 3)
 	out := start(t, runOn(urls, "--verbose", "sh", "-c", "echo by $REDQUORUM_OWNER, $REDQUORUM_TOKEN")...).exits(0)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if len(lines) != 3 {
-		t.Fatal(out)
-	}
+	assert.Must(t, len(lines) == 3, "%v", out)
 	owner, token, _ := strings.Cut(strings.TrimPrefix(lines[1], "by "), ", ")
 	if !strings.HasPrefix(lines[0], "redquorum run: acquired job after ") || !strings.HasSuffix(lines[0], ": owner "+owner+", token "+token) ||
 		!strings.HasPrefix(lines[2], "redquorum run: released job after ") {
@@ -197,9 +186,7 @@ func TestRunVerbose(t *testing.T) {
 
 func TestToldAfter(t *testing.T) {
 	for i, want := range []time.Duration{time.Second, 10 * time.Second, time.Minute, 2 * time.Minute, 3 * time.Minute} {
-		if got := toldAfter(i); got != want {
-			t.Errorf("%d: %v, want %v", i, got, want)
-		}
+		assert.Equal(t, toldAfter(i), want, i)
 	}
 }
 
@@ -292,9 +279,7 @@ func TestRunCannotEver(t *testing.T) {
 	put := func(i int) {
 		t.Helper()
 		client := clientOf(t, servers[i].Addr())
-		if err := client.Set(t.Context(), "job", "no lock", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, client.Set(t.Context(), "job", "no lock", 0).Err())
 	}
 	put(0)
 	ends(t, 0, runOn(urls, "--try", "true")...) // one of three does no harm
@@ -325,9 +310,7 @@ func TestNotAcquired(t *testing.T) {
 		{votes(quorum.ErrNoQuorum, node.ErrAuth, node.ErrUnsupported, nil), exitConfig},
 		{errors.New("no token is left"), exitNoQuorum},
 	} {
-		if got := (&lockFlags{conflict: exitHeld}).notAcquired(c.err); got != c.want {
-			t.Errorf("%v: %d, want %d", c.err, got, c.want)
-		}
+		assert.Equal(t, (&lockFlags{conflict: exitHeld}).notAcquired(c.err), c.want, c.err)
 	}
 }
 
@@ -425,9 +408,7 @@ func TestRunEndsBySignal(t *testing.T) {
 		p.says("begun")
 		p.signal(s)
 		_ = p.cmd.Wait()
-		if got := p.cmd.ProcessState.String(); got != want {
-			t.Errorf("after %v: %s, want %s", s, got, want)
-		}
+		assert.Equal(t, p.cmd.ProcessState.String(), want, s)
 		verdictIs(t, "job", urls, "free")
 	}
 }
@@ -447,9 +428,7 @@ func still(t *testing.T, ticks string) {
 	t.Helper()
 	size := func() int64 {
 		info, err := os.Stat(ticks)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		return info.Size()
 	}
 	before := size()
@@ -486,9 +465,7 @@ func TestRunBroken(t *testing.T) {
 	out := p.exits(exitLost) // at the next renewal
 	still(t, ticks)
 	const lost = `redquorum run: the command's remaining processes are killed: lease "job" is lost: it was broken, or the nodes lost it; `
-	if strings.Count(out, lost) != 1 || strings.Count(out, "redquorum run:") != 1 {
-		t.Errorf("want the loss once:\n%s", out)
-	}
+	assert.That(t, strings.Count(out, lost) == 1 && strings.Count(out, "redquorum run:") == 1, "want the loss once:\n%s", out)
 }
 
 func TestRunMaxHold(t *testing.T) {
@@ -496,9 +473,7 @@ func TestRunMaxHold(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	ticks := filepath.Join(t.TempDir(), "ticks")
 	out := start(t, runOn(urls, "--max-hold 2s", stubborn(ticks)...)...).exits(exitLost)
-	if !strings.Contains(out, "--max-hold is 2s") && !strings.Contains(out, "maximum hold time reached") {
-		t.Error(out)
-	}
+	assert.That(t, strings.Contains(out, "--max-hold is 2s") || strings.Contains(out, "maximum hold time reached"), "%v", out)
 	still(t, ticks)
 
 	// A command that handles TERM has time to end by itself, and the lock is free.
@@ -527,7 +502,7 @@ func TestRunIsKilled(t *testing.T) {
 	ticks := filepath.Join(t.TempDir(), "ticks")
 	p := start(t, runIn("", stubborn(ticks)...)...)
 	p.says("begun")
-	eventually(t, "the first tick", func() bool { _, err := os.Stat(ticks); return err == nil })
+	assert.Eventually(t, "the first tick", func() bool { _, err := os.Stat(ticks); return err == nil })
 	p.signal(syscall.SIGKILL)
 	p.says("the command's remaining processes are killed: redquorum itself was killed")
 	still(t, ticks)
@@ -569,18 +544,14 @@ func TestFailCommand(t *testing.T) {
 		syscall.EAGAIN:   exitOS,
 		syscall.EMFILE:   exitOS,
 	} {
-		if got := failCommand(io.Discard, "job", "", &os.PathError{Op: "fork/exec", Path: "job", Err: err}); got != want {
-			t.Errorf("%v: %d, want %d", err, got, want)
-		}
+		assert.Equal(t, failCommand(io.Discard, "job", "", &os.PathError{Op: "fork/exec", Path: "job", Err: err}), want, err)
 	}
 }
 
 func TestMargins(t *testing.T) {
 	for _, lease := range []time.Duration{50 * time.Millisecond, time.Second, 30 * time.Second, time.Hour} {
 		term, kill := margins(lease, 0)
-		if !(0 < kill && kill < term && term < lease*2/3) {
-			t.Errorf("lease %v: TERM %v and KILL %v before its end", lease, term, kill)
-		}
+		assert.That(t, 0 < kill && kill < term && term < lease*2/3, "lease %v: TERM %v and KILL %v before its end", lease, term, kill)
 		if term, kill = margins(lease, lease/2); term-kill != lease/2 || lease >= time.Second && term >= lease*2/3 {
 			t.Errorf("lease %v with a grace of half: TERM %v and KILL %v before its end", lease, term, kill)
 		}
@@ -593,7 +564,7 @@ func (p *program) warden() (pid int) {
 	if _, err := exec.LookPath("pgrep"); err != nil {
 		p.t.Skip(err)
 	}
-	eventually(p.t, "a warden", func() bool {
+	assert.Eventually(p.t, "a warden", func() bool {
 		out, _ := exec.Command("pgrep", "-P", strconv.Itoa(p.cmd.Process.Pid), "-f", wardenVerb).Output()
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(out)))
 		return pid > 0
@@ -640,9 +611,7 @@ func TestRunKinds(t *testing.T) {
 		{0, "job\n", []string{"--fair", "--wait", "5s", "-c", "echo $REDQUORUM_NAME"}},
 		{3, "j0b\n", []string{"-c", "echo $REDQUORUM_NAME | tr o 0; exit 3"}},
 	} {
-		if out := start(t, slices.Concat(in, c.flags)...).exits(c.want); out != c.out {
-			t.Errorf("%q: %q", c.flags, out)
-		}
+		assert.Equal(t, start(t, slices.Concat(in, c.flags)...).exits(c.want), c.out, c.flags)
 	}
 }
 
@@ -651,9 +620,7 @@ func TestRunOnNewServers(t *testing.T) {
 	t.Parallel()
 	servers, urls := startNodes(t, 1)
 	servers[0].Kill()
-	if err := servers[0].Restart(true); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, servers[0].Restart(true))
 	tests.Says(t, want(t, exitNoQuorum, "recently (re)started or was a replica", "run", "--name", "x", "--try", "--nodes", urls, "--", "true"), " needed; see --max-lease, --no-guard\n")
 }
 
@@ -682,9 +649,7 @@ func TestRunOnceInAnInterval(t *testing.T) {
 	if took := time.Since(begun); took > minHold { // a slow machine
 		t.Skipf("it took %v", took)
 	}
-	if ran != 1 || strings.Contains(late, "it runs") {
-		t.Errorf("it ran %d times; and later: %s", ran, late)
-	}
+	assert.That(t, ran == 1 && !strings.Contains(late, "it runs"), "it ran %d times; and later: %s", ran, late)
 	ends(t, 0, runOn(urls, "--wait 20s", "true")...)
 	if took := time.Since(begun); took < minHold {
 		t.Errorf("it was free after %v", took)
@@ -739,9 +704,7 @@ func TestRunInsideRunWhenNoNodeAnswers(t *testing.T) {
 	for _, s := range servers {
 		s.Stall()
 	}
-	if err := os.WriteFile(begin, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, os.WriteFile(begin, nil, 0o600))
 	p.says("waiting")
 	for _, s := range servers {
 		s.Resume()
@@ -754,9 +717,7 @@ func TestRunFindsCommand(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"first/tool": 0o644, "second/tool": 0o755, "first/text": 0o644, "first/folder/x": 0o755} {
 		file := filepath.Join(dir, name)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("echo "+name+"\n"), mode)); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("echo "+name+"\n"), mode)))
 	}
 	for _, c := range []struct {
 		path, command string
@@ -811,9 +772,7 @@ func TestRunNamesInterpreter(t *testing.T) {
 		{"#!/bin/sh\nexit 7\n", 7, ""},
 	} {
 		script := filepath.Join(dir, "script")
-		if err := errors.Join(os.WriteFile(noProgram, nil, 0o644), writeProgram(script, c.file)); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, errors.Join(os.WriteFile(noProgram, nil, 0o644), writeProgram(script, c.file)))
 		start(t, runIn("", script)...).exits(c.want, c.says)
 	}
 
@@ -824,9 +783,7 @@ func TestRunNamesInterpreter(t *testing.T) {
 	}
 	path := filepath.Join(dir, "program")
 	missing := "/no!" + string(loader[4:])
-	if err := writeProgram(path, string(bytes.Replace(program, loader, []byte(missing), 1))); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, writeProgram(path, string(bytes.Replace(program, loader, []byte(missing), 1))))
 	start(t, runIn("", path)...).exits(exitNotFound, "its loader \""+missing)
 }
 
@@ -841,9 +798,7 @@ func TestRunSkipsSilently(t *testing.T) {
 		runOn(urls, "--try --conflict-exit-code 0", "echo", "never"),
 		holdOn(urls, "--wait 2s --conflict-exit-code 0", "job"),
 	} {
-		if out := ends(t, 0, args...); out != "" {
-			t.Errorf("%q: %s", args, out)
-		}
+		assert.Equal(t, ends(t, 0, args...), "", args)
 	}
 	tests.Says(t, ends(t, 0, runOn(urls, "--wait 2s --conflict-exit-code 0 --verbose", "echo", "never")...), "waiting", "held by another owner")
 	if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, quorum.ErrNoQuorum) { // it is repeated
@@ -858,7 +813,7 @@ func TestRunSkipsSilently(t *testing.T) {
 func TestRunSaysWhyItWaits(t *testing.T) {
 	t.Parallel()
 	for refusal, arg := range map[string][]string{"out of memory": {"--maxmemory", "1"}, "NOREPLICAS": {"--min-replicas-to-write", "1"}} {
-		s := redisServer(t, arg...)
+		s := tests.Server(t, arg...)
 		for _, args := range [][]string{
 			runOn(s.URL(), "--no-guard", "echo", "never"),
 			holdOn(s.URL(), "--no-guard", "job"),
@@ -880,7 +835,7 @@ func TestRunWithWrongConfiguration(t *testing.T) {
 	t.Parallel()
 	pair, cert, key := selfSigned(t)
 	_, otherCert, otherKey := selfSigned(t)
-	s := redisServer(t, "--requirepass", "s3kr1t")
+	s := tests.Server(t, "--requirepass", "s3kr1t")
 	secure := withTLS(t, s.Addr(), mutual(t, pair, cert))
 	password := fileOf(t, "0ther")
 	for _, c := range []struct{ flags, doctor, advice string }{
@@ -948,7 +903,7 @@ func TestRunAfterHandOver(t *testing.T) {
 			holder.says("holding job")
 			waiter := start(t, runOn(urls, "--lease "+lease, "sleep", "2")...)
 			waiter.says("waiting: job is held by")
-			eventually(t, "in line", func() bool { return len(statusOf(t, exitOK, "job", urls).Waiting) == 1 })
+			assert.Eventually(t, "in line", func() bool { return len(statusOf(t, exitOK, "job", urls).Waiting) == 1 })
 			holder.signal(syscall.SIGTERM)
 			holder.exits(exitOK)
 			waiter.exits(0, "!asked to stop")

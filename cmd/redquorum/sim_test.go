@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
@@ -54,9 +55,7 @@ func TestSimGoesOnAfterABug(t *testing.T) {
 	dir := t.TempDir()
 	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--nodes", "5", "--guard", "off", "--jobs", "1", "--bugs", "2", "--out", dir)
 	plans, err := filepath.Glob(filepath.Join(dir, "*.plan"))
-	if err != nil || len(plans) != 2 {
-		t.Fatalf("plans %q, %v; want 2", plans, err)
-	}
+	assert.Must(t, err == nil && len(plans) == 2, "plans %q, %v; want 2", plans, err)
 	tests.Says(t, out, "plan: "+plans[0], "plan: "+plans[1])
 }
 
@@ -108,9 +107,7 @@ func TestSimReplaysAnElection(t *testing.T) {
 	command := againAfter(out)
 	want(t, exitUnsound, "violated at", strings.Fields(command)...)
 	want(t, exitUnsound, "redquorum plan 1", strings.Fields(strings.Replace(command, "replay", "shrink", 1))...)
-	if !strings.HasSuffix(command, " --work election") || !strings.Contains(out, "\"leader\"") {
-		t.Errorf("%q, after\n%s", command, out)
-	}
+	assert.That(t, strings.HasSuffix(command, " --work election") && strings.Contains(out, "\"leader\""), "%q, after\n%s", command, out)
 }
 
 // A failure to write is no violation, and no sound run either.
@@ -164,18 +161,14 @@ func TestSimSound(t *testing.T) {
 func TestSimManual(t *testing.T) {
 	out := want(t, exitOK, "crash NODES durable", "sim", "manual")
 	parts := strings.Split(out, "redquorum plan 1\n")
-	if len(parts) != 3 {
-		t.Fatalf("%d plans in\n%s", len(parts)-1, out)
-	}
+	assert.Must(t, len(parts) == 3, "%d plans in\n%s", len(parts)-1, out)
 	first, _, _ := strings.Cut(parts[1], "\n\n")
 	for _, c := range []struct {
 		plan string
 		want sim.Verdict
 	}{{first, sim.Unsafe}, {parts[2], sim.Sound}} {
 		p, err := faults.Parse("redquorum plan 1\n" + c.plan)
-		if err != nil {
-			t.Fatalf("%v in\n%s", err, c.plan)
-		}
+		assert.Must(t, err == nil, "%v in\n%s", err, c.plan)
 		if r := sim.Run(p, nil); r.Verdict != c.want {
 			t.Errorf("%s is %s: %v", c.plan, r.Verdict, r.Worst())
 		}
@@ -190,15 +183,11 @@ func TestSimIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, args := range []string{"sim replay " + long, "sim run --length 1m", "sim matrix"} {
-		if status := run(ctx, strings.Fields(args), io.Discard, io.Discard); status != exitInterrupted {
-			t.Errorf("%s: status %d", args, status)
-		}
+		assert.Equal(t, run(ctx, strings.Fields(args), io.Discard, io.Discard), exitInterrupted, args)
 	}
 	found := sim.Explore(t.Context(), sim.Campaign{To: 2000, Adjust: func(p *faults.Plan) { p.Lock.Guard = false }}).Found[0]
 	path, err := savePlan(ctx, t.TempDir(), found, simFlags{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	if text := textOf(t, path); !strings.HasSuffix(text, "\n"+found.Plan) {
 		t.Errorf("it goes on to shrink, to\n%s", text)
 	}

@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
@@ -26,9 +27,7 @@ func statusOf(t *testing.T, exit int, name, urls string) (s statusJSON) {
 		got, stdout, stderr = redquorum(t, "status", name, "--json", "--nodes", urls)
 		return stdout + stderr, false
 	})
-	if got != exit {
-		t.Errorf("exit status %d, want %d: %s", got, exit, stderr)
-	}
+	assert.That(t, got == exit, "exit status %d, want %d: %s", got, exit, stderr)
 	decode(t, stdout, &s)
 	return s
 }
@@ -56,7 +55,7 @@ func TestStatusAndBreakOfAnEvenNumber(t *testing.T) {
 	urls := parallelNodes(t, 4)
 	p := start(t, "run", "--name", "a", "--quorum", "3", "--no-guard", "--nodes", urls, "--", "sleep", "60")
 	defer p.signal(syscall.SIGTERM)
-	eventually(t, "held", func() bool { return statusOf(t, exitOK, "a", urls).HeldBy == 4 })
+	assert.Eventually(t, "held", func() bool { return statusOf(t, exitOK, "a", urls).HeldBy == 4 })
 	if s := statusOf(t, exitOK, "a", urls); s.Quorum != 3 {
 		t.Errorf("a majority of 4 is %d", s.Quorum)
 	}
@@ -78,11 +77,9 @@ func TestStatus(t *testing.T) {
 
 	lease := hold(t, l, "a")
 	owner := lease.Owner()
-	eventually(t, "held by all", func() bool { return statusOf(t, exitOK, "a", urls).HeldBy == 3 })
+	assert.Eventually(t, "held by all", func() bool { return statusOf(t, exitOK, "a", urls).HeldBy == 3 })
 	s = statusOf(t, exitOK, "a", urls)
-	if s.Verdict != "held" || s.Owner != owner || s.states() != "held held held" {
-		t.Errorf("held: %+v", s)
-	}
+	assert.That(t, s.Verdict == "held" && s.Owner == owner && s.states() == "held held held", "held: %+v", s)
 	n := s.Nodes[0]
 	if n.Node != servers[0].Addr() || n.Owner != owner || n.TTL <= 0 || n.TTL > 30000 || n.Fence != lease.Token() || n.Error != "" {
 		t.Errorf("a node that holds: %+v", n)
@@ -92,16 +89,10 @@ func TestStatus(t *testing.T) {
 
 	servers[0].Kill()
 	s = statusOf(t, exitOK, "a", urls)
-	if s.Verdict != "held" || s.HeldBy != 2 || s.states() != "error held held" || s.Nodes[0].Error == "" {
-		t.Errorf("a dead node: %+v", s)
-	}
-	if err := servers[0].Restart(true); err != nil {
-		t.Fatal(err)
-	}
+	assert.That(t, s.Verdict == "held" && s.HeldBy == 2 && s.states() == "error held held" && s.Nodes[0].Error != "", "a dead node: %+v", s)
+	assert.Succeed(t, servers[0].Restart(true))
 	s = statusOf(t, exitOK, "a", urls)
-	if s.Verdict != "held" || !strings.HasPrefix(s.states(), "abstaining") || s.Nodes[0].Abstaining <= 0 {
-		t.Errorf("a restarted node: %+v", s)
-	}
+	assert.That(t, s.Verdict == "held" && strings.HasPrefix(s.states(), "abstaining") && s.Nodes[0].Abstaining > 0, "a restarted node: %+v", s)
 	want(t, exitOK, "ignored for ", "status", "a", "--nodes", urls)
 
 	servers[0].Kill()
@@ -132,23 +123,21 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 	first := hold(t, l, "a", quorum.WithRead())
 	second := hold(t, l, "a", quorum.WithRead())
 	var s statusJSON
-	eventually(t, "held by both", func() bool {
+	assert.Eventually(t, "held by both", func() bool {
 		s = statusOf(t, exitOK, "a", urls)
 		return len(s.Owners) == 2 && s.Nodes[0].Mode == "read" // not all nodes may have answered at first
 	})
-	if s.Verdict != "held" || s.Mode != "read" || len(s.Waiting) != 0 {
-		t.Errorf("%+v", s)
-	}
+	assert.That(t, s.Verdict == "held" && s.Mode == "read" && len(s.Waiting) == 0, "%+v", s)
 	tests.Says(t, want(t, exitOK, "a is held for reading on 3 of 3 nodes, for ", "status", "a", "--nodes", urls), "by "+first.Owner(), "by "+second.Owner())
 	waited := waits(t, newLocker(t, urls), "a", quorum.WithWrite())
-	eventually(t, "a writer that waits", func() bool { return len(statusOf(t, exitOK, "a", urls).Waiting) == 1 })
+	assert.Eventually(t, "a writer that waits", func() bool { return len(statusOf(t, exitOK, "a", urls).Waiting) == 1 })
 	want(t, exitOK, "waiting, in this order:\n  1  ", "status", "a", "--nodes", urls)
 	_, _ = first.Unlock(ctx), second.Unlock(ctx)
 	writer := <-waited
 	want(t, exitOK, "a is held for writing on ", "status", "a", "--nodes", urls)
 	want(t, exitOK, "\n  by "+writer.Owner(), "status", "a", "--nodes", urls)
 	reads := waits(t, l, "a", quorum.WithRead())
-	eventually(t, "a reader that waits", func() bool { return len(statusOf(t, exitOK, "a", urls).Waiting) == 1 })
+	assert.Eventually(t, "a reader that waits", func() bool { return len(statusOf(t, exitOK, "a", urls).Waiting) == 1 })
 	want(t, exitOK, "\nwaiting, in this order:\n  1  ", "status", "a", "--nodes", urls)
 	_ = writer.Unlock(ctx)
 	if lease := <-reads; lease != nil {
@@ -167,9 +156,7 @@ func TestStatusOfString(t *testing.T) {
 			urls := "redis://" + strings.Join(addrs, ",redis://")
 			for _, addr := range addrs[:2] {
 				client := clientOf(t, addr)
-				if err := client.SetNX(t.Context(), "a", "bWFkZSBieSByZWRzeW5j", 10*time.Minute).Err(); err != nil {
-					t.Fatal(err)
-				}
+				assert.Succeed(t, client.SetNX(t.Context(), "a", "bWFkZSBieSByZWRzeW5j", 10*time.Minute).Err())
 			}
 			s := statusOf(t, exitError, "a", urls)
 			n := s.Nodes[0]
@@ -196,7 +183,7 @@ func embeddedAddrs(t *testing.T) (addrs []string) {
 
 func serverAddrs(t *testing.T) (addrs []string) {
 	for range 3 {
-		addrs = append(addrs, redisServer(t).Addr())
+		addrs = append(addrs, tests.Server(t).Addr())
 	}
 	return addrs
 }
@@ -210,16 +197,12 @@ func TestEscapesAreNotPrinted(t *testing.T) {
 	servers, urls := startNodes(t, 3)
 	for _, s := range servers {
 		client := clientOf(t, s.Addr())
-		if err := client.HSet(t.Context(), name, evil, 1).Err(); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, client.HSet(t.Context(), name, evil, 1).Err())
 	}
 	check := func(out string) {
 		t.Helper()
 		for _, r := range out {
-			if !unicode.IsPrint(r) && r != '\n' || r == utf8.RuneError {
-				t.Fatalf("%q in %q", r, out)
-			}
+			assert.Must(t, (unicode.IsPrint(r) || r == '\n') && r != utf8.RuneError, "%q in %q", r, out)
 		}
 	}
 	const shown, owner = `"\x1b[2Jgone\u009b31m\nnext\tfield"`, `"\x1b[2Jgone\u009b31m\nnext\tfield\xff"`
@@ -227,9 +210,7 @@ func TestEscapesAreNotPrinted(t *testing.T) {
 	check(want(t, exitOK, "removed the lock "+shown+", held by "+owner+", on 3 nodes\n", "break", name, "--yes", "--nodes", urls))
 	check(want(t, exitOK, shown+" was free", "break", name, "--yes", "--nodes", urls))
 	check(want(t, exitOK, shown+" is free", "status", name, "--nodes", urls))
-	if got := printable("Müller's lock 日本"); got != "Müller's lock 日本" {
-		t.Error(got)
-	}
+	assert.Equal(t, printable("Müller's lock 日本"), "Müller's lock 日本")
 }
 
 // REDQUORUM_NODES stands in for --nodes, and --nodes wins.
@@ -280,14 +261,14 @@ func TestBreak(t *testing.T) {
 func TestLabelsAndNotes(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	owner := hold(t, newLockerOf(t, urls, quorum.Options{Label: "web-1"}), "a", quorum.WithNote("job-42")).Owner()
-	eventually(t, "labeled", func() bool {
+	assert.Eventually(t, "labeled", func() bool {
 		s := statusOf(t, exitOK, "a", urls)
 		return s.Labels[owner] == "web-1" && s.Notes[owner] == "job-42"
 	})
 	// On a busy machine the nodes may be too slow to tell.
 	says := func(want int, text string, args ...string) {
 		t.Helper()
-		eventually(t, text, func() bool {
+		assert.Eventually(t, text, func() bool {
 			status, stdout, stderr := redquorum(t, args...)
 			return status == want && strings.Contains(stdout+stderr, text)
 		})
@@ -299,7 +280,7 @@ func TestLabelsAndNotes(t *testing.T) {
 
 	p := start(t, holdOn(urls, "--label me", "a")...)
 	p.says("redquorum hold: waiting: a is held by web-1, " + owner + ": job-42")
-	eventually(t, "labeled", func() bool {
+	assert.Eventually(t, "labeled", func() bool {
 		s := statusOf(t, exitOK, "a", urls)
 		return len(s.Waiting) == 1 && s.Labels[s.Waiting[0]] == "me"
 	})
@@ -308,7 +289,7 @@ func TestLabelsAndNotes(t *testing.T) {
 
 	p = start(t, holdOn(urls, "--note job-43", "b")...)
 	p.says("holding b")
-	eventually(t, "labeled", func() bool {
+	assert.Eventually(t, "labeled", func() bool {
 		s := statusOf(t, exitOK, "b", urls)
 		return strings.HasSuffix(s.Labels[s.Owner], fmt.Sprintf(" pid %d redquorum hold", p.cmd.Process.Pid)) && s.Notes[s.Owner] == "job-43"
 	})
@@ -360,30 +341,22 @@ func TestStatusGroupsNodes(t *testing.T) {
 }
 
 func TestPainter(t *testing.T) {
-	if got := painter(false).paint(red, "x"); got != "x" {
-		t.Errorf("%q", got)
-	}
-	if got := painter(true).paint(red, "x"); got != "\x1b[31mx\x1b[0m" {
-		t.Errorf("%q", got)
-	}
+	assert.Equal(t, painter(false).paint(red, "x"), "x")
+	assert.Equal(t, painter(true).paint(red, "x"), "\x1b[31mx\x1b[0m")
 }
 
 // A name that nobody holds and nobody can get is not just free.
 func TestStatusOfServersThatRefuseWrites(t *testing.T) {
-	a, b, c := redisServer(t, "--maxmemory", "1"), redisServer(t, "--min-replicas-to-write", "1"), redisServer(t)
+	a, b, c := tests.Server(t, "--maxmemory", "1"), tests.Server(t, "--min-replicas-to-write", "1"), tests.Server(t)
 	urls := strings.Join([]string{a.URL(), b.URL(), c.URL()}, ",")
 	out := want(t, exitOK, "job is free; nobody can get it now: only 1 of 3 nodes accept writes, 2 needed", "status", "job", "--no-guard", "--nodes", urls)
 	tests.Says(t, strings.ReplaceAll(out, "\n ", ""), a.Addr()+": refuses writes: OOM ", b.Addr()+": refuses writes: NOREPLICAS ")
 	_, stdout, _ := redquorum(t, "status", "job", "--json", "--no-guard", "--nodes", urls)
 	var s statusJSON
 	decode(t, stdout, &s)
-	if s.Verdict != "free" || !strings.HasPrefix(s.Nodes[0].Refused, "OOM ") || s.Nodes[2].Refused != "" {
-		t.Errorf("%+v", s)
-	}
+	assert.That(t, s.Verdict == "free" && strings.HasPrefix(s.Nodes[0].Refused, "OOM ") && s.Nodes[2].Refused == "", "%+v", s)
 	client := clientOf(t, c.Addr())
-	if n := client.DBSize(t.Context()).Val(); n != 0 {
-		t.Errorf("it has left %d keys", n)
-	}
+	assert.Equal(t, client.DBSize(t.Context()).Val(), 0, "it has left")
 }
 
 // Servers that have something else at the name are usable; the name is not.
@@ -392,13 +365,9 @@ func TestStatusOfOtherKeys(t *testing.T) {
 	for i, s := range servers {
 		client := clientOf(t, s.Addr())
 		key := []string{"job", "job", "list"}[i]
-		if err := client.RPush(t.Context(), key, "x").Err(); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, client.RPush(t.Context(), key, "x").Err())
 	}
 	out := want(t, exitError, "job cannot be locked: 2 of 3 nodes have a key there that is not a lock", "status", "job", "--nodes", urls)
-	if strings.Contains(out, "usable") || strings.Count(out, "  not a lock  ") != 2 {
-		t.Error(out)
-	}
+	assert.That(t, !strings.Contains(out, "usable") && strings.Count(out, "  not a lock  ") == 2, "%v", out)
 	want(t, exitOK, "list is free", "status", "list", "--nodes", urls)
 }

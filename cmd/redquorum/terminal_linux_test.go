@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -35,9 +36,7 @@ func onTerminal(t *testing.T, urls string, args ...string) *session {
 	if err == nil {
 		err = unix.IoctlSetPointerInt(int(keys.Fd()), unix.TIOCSPTLCK, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Skip(err)
@@ -48,9 +47,7 @@ func onTerminal(t *testing.T, urls string, args ...string) *session {
 	run := "env " + actAsProgram + "=yes " + os.Args[0] + " run --nodes " + urls
 	c.cmd.Env = append(os.Environ(), actAsProgram+"=yes", "RUN="+run, "PS1=$ ", "ENV=", "HISTFILE=")
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 0}
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, c.cmd.Start())
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -74,9 +71,7 @@ func onTerminal(t *testing.T, urls string, args ...string) *session {
 // types types text.
 func (c *session) types(text string) {
 	c.t.Helper()
-	if _, err := c.keys.WriteString(text); err != nil {
-		c.t.Fatal(err)
-	}
+	assert.Succeed(c.t, assert.ErrorOf(c.keys.WriteString(text)))
 }
 
 // says waits until the terminal shows text, and forgets what it has shown up to its end. It returns what came
@@ -89,9 +84,7 @@ func (c *session) says(text string) (before string) {
 			c.out.forget(at + len(text))
 			return shown[:at]
 		}
-		if time.Now().After(end) {
-			c.t.Fatalf("%q is not on the terminal:\n%s", text, shown)
-		}
+		assert.Must(c.t, !time.Now().After(end), "%q is not on the terminal:\n%s", text, shown)
 	}
 }
 
@@ -258,9 +251,7 @@ func TestRunRestoresTerminal(t *testing.T) {
 		},
 		"killed": func(c *session, _ string) {
 			pid, err := os.ReadFile(filepath.Join(c.dir, "pid"))
-			if err != nil {
-				c.t.Fatal(err)
-			}
+			assert.Succeed(c.t, err)
 			_ = exec.Command("kill", "-9", strings.TrimSpace(string(pid))).Run()
 		},
 		"warden killed": func(c *session, _ string) {
@@ -317,12 +308,12 @@ func TestRunEndsStopped(t *testing.T) {
 			continue
 		}
 		p := start(t, runOn(urls, "", "sh", "-c", command)...)
-		eventually(t, "the command stopped", func() bool { return stopped(p.cmd.Process.Pid) })
+		assert.Eventually(t, "the command stopped", func() bool { return stopped(p.cmd.Process.Pid) })
 		p.signal(s)
 		p.exits(5)
 	}
 	p := start(t, runOn(urls, "", "sh", "-c", "kill -STOP $$; echo never")...)
-	eventually(t, "the command stopped", func() bool { return stopped(p.cmd.Process.Pid) })
+	assert.Eventually(t, "the command stopped", func() bool { return stopped(p.cmd.Process.Pid) })
 	p.signal(syscall.SIGINT)
 	p.exits(-1, "!never")
 	p = start(t, runOn(urls, "--max-hold 2s", "sh", "-c", command)...)
@@ -330,7 +321,7 @@ func TestRunEndsStopped(t *testing.T) {
 
 	c := onTerminal(t, urls, append([]string{os.Args[0]}, runOn(urls, "", "sh", "-c", "echo begun; kill -STOP $$; echo never")...)...)
 	c.says("begun")
-	eventually(t, "the command stopped", func() bool { return stopped(c.cmd.Process.Pid) })
+	assert.Eventually(t, "the command stopped", func() bool { return stopped(c.cmd.Process.Pid) })
 	c.types(ctrlC)
 	_ = c.cmd.Wait()
 	tests.Says(t, c.out.String(), "!never")
@@ -375,7 +366,7 @@ func TestRunEndsTheTreeOnTerminal(t *testing.T) {
 			urls := parallelNodes(t, 3)
 			ticks := filepath.Join(t.TempDir(), "ticks")
 			c := onTerminal(t, urls, "sh", "-c", `export TICK="trap '' TERM INT HUP; while :; do echo >>$0; sleep 0.02; done"; $RUN --name job --lease 3s -- sh -c "$1"; echo over=$?`, ticks, script)
-			eventually(t, "the first tick", func() bool { _, err := os.Stat(ticks); return err == nil })
+			assert.Eventually(t, "the first tick", func() bool { _, err := os.Stat(ticks); return err == nil })
 			want(t, exitOK, "", "break", "job", "--yes", "--nodes", urls)
 			tests.Says(t, c.says(fmt.Sprintf("over=%d", exitLost)), "!never")
 			still(t, ticks)

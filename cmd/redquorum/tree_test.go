@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -31,7 +32,7 @@ func startEscape(t *testing.T, urls, lease, script string) (p *program, ticks st
 	ticks = filepath.Join(t.TempDir(), "ticks")
 	p = start(t, runOn(urls, "--lease "+lease, "env", "TICK=trap '' TERM INT HUP; while :; do echo >>"+ticks+"; sleep 0.02; done",
 		"sh", "-c", script)...)
-	eventually(t, "the first tick", func() bool { _, err := os.Stat(ticks); return err == nil })
+	assert.Eventually(t, "the first tick", func() bool { _, err := os.Stat(ticks); return err == nil })
 	return p, ticks
 }
 
@@ -91,12 +92,8 @@ func TestRunEndsTheTree(t *testing.T) {
 				p, ticks := startEscape(t, urls, "3s", script)
 				does(t, p, urls)
 				still(t, ticks)
-				if strings.Contains(p.out.String(), "never") {
-					t.Errorf("%s: the script went on: %s", name, p.out.String())
-				}
-				if t.Failed() {
-					t.Fatalf("with %s", name)
-				}
+				assert.That(t, !strings.Contains(p.out.String(), "never"), "%s: the script went on: %s", name, p.out.String())
+				assert.Must(t, !t.Failed(), "with %s", name)
 				_ = p.cmd.Process.Kill()
 				_ = p.cmd.Wait()
 				next(t, urls)
@@ -131,7 +128,7 @@ func TestRunReapsOrphans(t *testing.T) {
 	p := start(t, runOn(urls, "", "sh", "-c", `for i in 1 2 3 4 5 6 7 8; do (sh -c : &); done; echo begun; read line`)...)
 	p.says("begun")
 	warden := strconv.Itoa(p.warden())
-	eventually(t, "no zombie", func() bool {
+	assert.Eventually(t, "no zombie", func() bool {
 		out, err := exec.Command("ps", "-o", "state=", "--ppid", warden).Output()
 		return err == nil && strings.TrimSpace(string(out)) == "S" // the shell
 	})
@@ -167,9 +164,7 @@ func TestRunInContainer(t *testing.T) {
 	p := isolated(t, "--mount-proc", runOn(urls, "", "true")...)
 	p.says("waiting")
 	out, err := exec.Command("pgrep", "-P", strconv.Itoa(p.cmd.Process.Pid)).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	inner, _ := strconv.Atoi(strings.TrimSpace(string(out)))
 	syscall.Kill(inner, syscall.SIGINT)
 	p.exits(exitInterrupted)
@@ -189,9 +184,7 @@ func TestRunHidesItsEnvironment(t *testing.T) {
 	attr := new(syscall.SysProcAttr)
 	if os.Getuid() == 0 { // root can read everything
 		dir, err := os.MkdirTemp("", "redquorum")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		program = filepath.Join(dir, "redquorum")
 		if err := errors.Join(os.Chmod(dir, 0o755), os.Link(os.Args[0], program)); err != nil {
@@ -205,7 +198,5 @@ func TestRunHidesItsEnvironment(t *testing.T) {
 	cmd.Env = append(os.Environ(), actAsProgram+"=yes", "REDQUORUM_NODES="+urls)
 	cmd.SysProcAttr, cmd.Dir = attr, "/"
 	out, err := cmd.Output()
-	if err != nil || !strings.Contains(string(out), "over") || strings.Contains(string(out), "REDQUORUM_NODES") {
-		t.Errorf("%v: %s", err, out)
-	}
+	assert.That(t, err == nil && strings.Contains(string(out), "over") && !strings.Contains(string(out), "REDQUORUM_NODES"), "%v: %s", err, out)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -41,7 +42,7 @@ func olderProgram(t *testing.T) (path string) {
 func TestUpgrade(t *testing.T) {
 	tests.NeedLong(t)
 	older, newer := olderProgram(t), os.Args[0]
-	urls := redisServer(t).URL() + "," + redisServer(t).URL() + "," + redisServer(t).URL()
+	urls := tests.Server(t).URL() + "," + tests.Server(t).URL() + "," + tests.Server(t).URL()
 	run := func(path string, more ...string) *program {
 		return startProgram(t, path, append([]string{"run", "--nodes", urls, "--name", "x", "--no-guard"}, more...)...)
 	}
@@ -57,26 +58,20 @@ func TestUpgrade(t *testing.T) {
 			p.exits(exitOK)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "tokens"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		tokens, last := strings.Fields(string(text)), 0
 		for _, token := range tokens {
 			n, err := strconv.Atoi(token)
-			if err != nil || n <= last {
-				t.Errorf("%s after %d", token, last)
-			}
+			assert.That(t, err == nil && n > last, "%s after %d", token, last)
 			last = n
 		}
-		if len(tokens) != 2*turns {
-			t.Errorf("%d turns of %d", len(tokens), 2*turns)
-		}
+		assert.That(t, len(tokens) == 2*turns, "%d turns of %d", len(tokens), 2*turns)
 	})
 	for _, c := range []struct{ title, holder, other string }{{"old holder", older, newer}, {"new holder", newer, older}} {
 		t.Run(c.title, func(t *testing.T) {
 			held := filepath.Join(t.TempDir(), "held")
 			p := run(c.holder, "--", "sh", "-c", "touch "+held+"; read end")
-			eventually(t, "the lock is held", func() bool { _, err := os.Stat(held); return err == nil })
+			assert.Eventually(t, "the lock is held", func() bool { _, err := os.Stat(held); return err == nil })
 			run(c.other, "--try", "--", "true").exits(exitHeld)
 			startProgram(t, c.other, "status", "--nodes", urls, "--no-guard", "x").exits(exitOK, "held")
 			waiting := run(c.other, "--", "true")

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
@@ -139,14 +140,10 @@ func TestHelp(t *testing.T) {
 	for _, cmd := range cli.All(root) {
 		words := strings.Fields(cmd.CommandPath())[1:]
 		page := want(t, exitOK, "Examples:\n  "+cmd.CommandPath(), append(words, "--help")...)
-		if got := want(t, exitOK, "Examples:", append([]string{"help"}, words...)...); got != page {
-			t.Errorf("help %q differs from --help", words)
-		}
+		assert.Equal(t, want(t, exitOK, "Examples:", append([]string{"help"}, words...)...), page, words)
 		tests.Narrow(t, page, terminal.Page)
 		for line := range strings.Lines(page) {
-			if strings.Contains(line, "\t") || strings.Count(line, "(default") > 1 {
-				t.Errorf("%q: %s", words, line)
-			}
+			assert.That(t, !strings.Contains(line, "\t") && strings.Count(line, "(default") <= 1, "%q: %s", words, line)
 		}
 	}
 }
@@ -257,18 +254,14 @@ func TestServersDoNotControlTheTerminal(t *testing.T) {
 func TestVersion(t *testing.T) {
 	first := func(file, pattern string) string {
 		found := regexp.MustCompile("(?m)" + pattern).FindStringSubmatch(textOf(t, filepath.Join("..", "..", file)))
-		if found == nil {
-			t.Fatalf("%s has no %s", file, pattern)
-		}
+		assert.Must(t, found != nil, "%s has no %s", file, pattern)
 		return found[1]
 	}
 	if newest := first("CHANGELOG.md", `^## \[(\d.*)\] - \d{4}-\d\d-\d\d$`); release != "v"+newest {
 		t.Errorf("the release is %s, and the newest in the changelog %s", release, newest)
 	}
 	modules, err := filepath.Glob(filepath.Join("..", "..", "contrib", "*", "go.mod"))
-	if err != nil || len(modules) == 0 {
-		t.Fatal("contrib has no modules", err)
-	}
+	assert.Must(t, err == nil && len(modules) != 0, "contrib has no modules %v", err)
 	for _, module := range modules {
 		if !regexp.MustCompile(`(?m)^(require |\t)github\.com/redquorum/redquorum ` + regexp.QuoteMeta(release) + `$`).MatchString(textOf(t, module)) {
 			t.Errorf("%s does not require %s", module, release)
@@ -332,9 +325,7 @@ func TestLongNames(t *testing.T) {
 		p := start(t, args...)
 		_ = p.cmd.Wait()
 		for line := range strings.Lines(p.out.String()) {
-			if len(line) > 3000 {
-				t.Errorf("%.100q: %d bytes: %.300s...", args, len(line), line)
-			}
+			assert.That(t, len(line) <= 3000, "%.100q: %d bytes: %.300s...", args, len(line), line)
 		}
 	}
 }

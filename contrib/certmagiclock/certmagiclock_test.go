@@ -19,6 +19,7 @@ import (
 
 	"github.com/redquorum/redquorum/contrib/certmagiclock"
 	"github.com/redquorum/redquorum/contrib/internal/lockers"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -89,12 +90,8 @@ func TestOneProgramGetsTheCertificate(t *testing.T) {
 		t.Errorf("TryLock while the lock is held: %v, %v", ok, err)
 	}
 	close(finish)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if err := second.ObtainCertAsync(t.Context(), domain); err != nil {
-		t.Error(err)
-	}
+	assert.Succeed(t, <-done)
+	assert.NoError(t, second.ObtainCertAsync(t.Context(), domain))
 }
 
 // A program whose lock was lost learns it when it renews and when it unlocks. Until then its next
@@ -112,21 +109,11 @@ func TestLostLock(t *testing.T) {
 	if err := s.Lock(ctx, "name"); err == nil { // waits for the renewal, which finds that the lock is lost
 		t.Fatal("the lock was taken twice")
 	}
-	if err := s.RenewLockLease(ctx, "name", time.Minute); !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("RenewLockLease of a lost lock: %v", err)
-	}
-	if err := s.Unlock(ctx, "name"); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("Unlock of a lost lock: %v", err)
-	}
-	if err := s.Unlock(ctx, "name"); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("Unlock of no lock: %v", err)
-	}
-	if err := s.RenewLockLease(ctx, "name", time.Minute); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("RenewLockLease of no lock: %v", err)
-	}
-	if err := errors.Join(s.Lock(ctx, "name"), s.Unlock(ctx, "name")); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, s.RenewLockLease(ctx, "name", time.Minute), quorum.ErrLost, "RenewLockLease of a lost lock")
+	assert.Is(t, s.Unlock(ctx, "name"), quorum.ErrNotHeld, "Unlock of a lost lock")
+	assert.Is(t, s.Unlock(ctx, "name"), quorum.ErrNotHeld, "Unlock of no lock")
+	assert.Is(t, s.RenewLockLease(ctx, "name", time.Minute), quorum.ErrNotHeld, "RenewLockLease of no lock")
+	assert.NoError(t, errors.Join(s.Lock(ctx, "name"), s.Unlock(ctx, "name")))
 }
 
 func Example() {

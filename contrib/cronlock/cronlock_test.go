@@ -13,6 +13,7 @@ import (
 
 	"github.com/redquorum/redquorum/contrib/cronlock"
 	"github.com/redquorum/redquorum/contrib/internal/lockers"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -71,9 +72,7 @@ func TestOneSchedulerRunsTheJob(t *testing.T) {
 	for range 3 {
 		select {
 		case err := <-log.skipped:
-			if !errors.Is(err, quorum.ErrHeld) {
-				t.Errorf("the job was skipped because of %v, not of ErrHeld", err)
-			}
+			assert.That(t, errors.Is(err, quorum.ErrHeld), "the job was skipped because of %v, not of ErrHeld", err)
 		case <-ran:
 			t.Error("both schedulers ran the job at the same time")
 		}
@@ -91,9 +90,7 @@ func TestLostLock(t *testing.T) {
 		t.Fatalf("Break: %v, %v", found, err)
 	}
 	finish()
-	if err := <-log.failed; !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("the logger got %v, not ErrNotHeld", err)
-	}
+	assert.Is(t, <-log.failed, quorum.ErrNotHeld, "the logger got")
 }
 
 // No lock, no run: the logger learns why.
@@ -102,9 +99,7 @@ func TestNoLock(t *testing.T) {
 	a.Close()
 	log := newRecorder()
 	start(t, a, log, func() { t.Error("the job ran without a lock") })
-	if err := <-log.failed; !errors.Is(err, quorum.ErrClosed) {
-		t.Errorf("the logger got %v, not ErrClosed", err)
-	}
+	assert.Is(t, <-log.failed, quorum.ErrClosed, "the logger got")
 }
 
 func Example() {
@@ -139,9 +134,7 @@ func TestRefusedOptions(t *testing.T) {
 	cronlock.SkipIfHeld(l, "report", time.Hour, log)
 	select {
 	case err := <-log.failed:
-		if !strings.Contains(err.Error(), "MaxLease") {
-			t.Error(err)
-		}
+		assert.That(t, strings.Contains(err.Error(), "MaxLease"), "%v", err)
 	default:
 		t.Error("nothing was said")
 	}

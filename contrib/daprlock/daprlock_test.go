@@ -14,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/contrib/daprlock"
 	"github.com/redquorum/redquorum/contrib/internal/lockers"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/quorum"
@@ -25,27 +26,21 @@ var _ lock.Store = (*daprlock.Store)(nil)
 func TestConformance(t *testing.T) {
 	a, _ := lockers.Two(t)
 	config, err := conformance.NewTestConfig("redquorum", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	conformance.ConformanceTests(t, nil, daprlock.New(a), config)
 }
 
 func try(t *testing.T, s *daprlock.Store, resource, owner string) bool {
 	t.Helper()
 	r, err := s.TryLock(t.Context(), &lock.TryLockRequest{ResourceID: resource, LockOwner: owner, ExpiryInSeconds: 30})
-	if err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, err)
 	return r.Success
 }
 
 func unlock(t *testing.T, s *daprlock.Store, resource, owner string, want lock.Status) {
 	t.Helper()
 	r, err := s.Unlock(t.Context(), &lock.UnlockRequest{ResourceID: resource, LockOwner: owner})
-	if err != nil || r.Status != want {
-		t.Errorf("Unlock of %s by %s: %v, %v; want status %v", resource, owner, r, err, want)
-	}
+	assert.That(t, err == nil && r.Status == want, "Unlock of %s by %s: %v, %v; want status %v", resource, owner, r, err, want)
 }
 
 // A sidecar holds a lock for its owner alone.
@@ -53,22 +48,14 @@ func TestTwoSidecars(t *testing.T) {
 	l, m := lockers.Two(t)
 	a, b := daprlock.New(l), daprlock.New(m)
 	unlock(t, a, "report", "one", lock.LockDoesNotExist)
-	if !try(t, a, "report", "one") {
-		t.Fatal("a free lock is refused")
-	}
-	if try(t, a, "report", "one") || try(t, a, "report", "two") || try(t, b, "report", "two") {
-		t.Error("a held lock is granted")
-	}
-	if !try(t, b, "other", "one") {
-		t.Error("another lock is refused")
-	}
+	assert.Must(t, try(t, a, "report", "one"), "a free lock is refused")
+	assert.That(t, !try(t, a, "report", "one") && !try(t, a, "report", "two") && !try(t, b, "report", "two"), "a held lock is granted")
+	assert.That(t, try(t, b, "other", "one"), "another lock is refused")
 	unlock(t, a, "report", "two", lock.LockBelongsToOthers)
 	unlock(t, b, "report", "two", lock.LockBelongsToOthers)
 	unlock(t, a, "report", "one", lock.Success)
 	unlock(t, a, "report", "one", lock.LockDoesNotExist)
-	if !try(t, b, "report", "two") {
-		t.Error("a lock that was released is refused")
-	}
+	assert.That(t, try(t, b, "report", "two"), "a lock that was released is refused")
 	unlock(t, a, "report", "one", lock.LockBelongsToOthers)
 }
 
@@ -76,9 +63,7 @@ func TestTwoSidecars(t *testing.T) {
 func TestOptions(t *testing.T) {
 	l, m := lockers.Two(t)
 	for _, l := range []*quorum.Locker{l, m} {
-		if !try(t, daprlock.New(l, quorum.WithRead()), "report", "one") {
-			t.Error("a reader is refused")
-		}
+		assert.That(t, try(t, daprlock.New(l, quorum.WithRead()), "report", "one"), "a reader is refused")
 	}
 }
 
@@ -86,17 +71,11 @@ func TestOptions(t *testing.T) {
 func TestRestartedSidecar(t *testing.T) {
 	l, _ := lockers.Two(t)
 	before := daprlock.New(l)
-	if !try(t, before, "report", "one") {
-		t.Fatal("a free lock is refused")
-	}
-	if err := before.Close(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Must(t, try(t, before, "report", "one"), "a free lock is refused")
+	assert.Succeed(t, before.Close())
 	after := daprlock.New(l)
 	unlock(t, after, "report", "one", lock.LockBelongsToOthers)
-	if try(t, after, "report", "one") {
-		t.Error("a held lock is granted")
-	}
+	assert.That(t, !try(t, after, "report", "one"), "a held lock is granted")
 }
 
 // A lock that was lost is unlocked with the status of the one who holds it now.
@@ -104,15 +83,11 @@ func TestLostLock(t *testing.T) {
 	l, m := lockers.Two(t)
 	a, b := daprlock.New(l), daprlock.New(m)
 	for _, next := range []lock.Status{lock.LockDoesNotExist, lock.LockBelongsToOthers} {
-		if !try(t, a, "report", "one") {
-			t.Fatal("a free lock is refused")
-		}
+		assert.Must(t, try(t, a, "report", "one"), "a free lock is refused")
 		if found, err := m.Break(t.Context(), "report"); !found || err != nil {
 			t.Fatalf("Break: %v, %v", found, err)
 		}
-		if next == lock.LockBelongsToOthers && !try(t, b, "report", "two") {
-			t.Fatal("a free lock is refused")
-		}
+		assert.Must(t, next != lock.LockBelongsToOthers || try(t, b, "report", "two"), "a free lock is refused")
 		unlock(t, a, "report", "one", next)
 	}
 }
@@ -121,16 +96,12 @@ func TestLostLock(t *testing.T) {
 func TestTryLockWaits(t *testing.T) {
 	l, m := lockers.Two(t)
 	a, b := daprlock.New(l), daprlock.New(m, quorum.WithWait(time.Minute))
-	if !try(t, a, "report", "one") {
-		t.Fatal("a free lock is refused")
-	}
+	assert.Must(t, try(t, a, "report", "one"), "a free lock is refused")
 	got := make(chan bool)
 	go func() { got <- try(t, b, "report", "two") }()
 	for {
 		report, err := l.Inspect(t.Context(), "report")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		if len(report.Waiting) > 0 {
 			break
 		}
@@ -141,9 +112,7 @@ func TestTryLockWaits(t *testing.T) {
 		}
 	}
 	unlock(t, a, "report", "one", lock.Success)
-	if !<-got {
-		t.Error("TryLock did not get the lock that was released")
-	}
+	assert.That(t, <-got, "TryLock did not get the lock that was released")
 }
 
 // A keeper is a node that no release reaches.
@@ -159,40 +128,28 @@ func (k keeper) Submit(cmd node.Command, reply func(node.Reply)) {
 
 func TestErrors(t *testing.T) {
 	set, err := embedded.Start(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer set.Close()
 	l, err := quorum.New([]node.Node{keeper{set.Nodes()[0]}}, quorum.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer l.Close()
 	s := daprlock.New(l)
 	refused := func(seconds int32, want error) {
 		t.Helper()
 		r, err := s.TryLock(t.Context(), &lock.TryLockRequest{ResourceID: "other", LockOwner: "one", ExpiryInSeconds: seconds})
-		if err == nil || !errors.Is(err, cmp.Or(want, err)) || r.Success {
-			t.Errorf("TryLock for %d s: %v, %v", seconds, r, err)
-		}
+		assert.That(t, err != nil && errors.Is(err, cmp.Or(want, err)) && !r.Success, "TryLock for %d s: %v, %v", seconds, r, err)
 	}
 	fails := func(owner string) {
 		t.Helper()
 		r, err := s.Unlock(t.Context(), &lock.UnlockRequest{ResourceID: "report", LockOwner: owner})
-		if !errors.Is(err, quorum.ErrNoQuorum) || r.Status != lock.InternalError {
-			t.Errorf("Unlock by %s: %v, %v", owner, r, err)
-		}
+		assert.That(t, errors.Is(err, quorum.ErrNoQuorum) && r.Status == lock.InternalError, "Unlock by %s: %v, %v", owner, r, err)
 	}
 	for _, seconds := range []int32{-1, 0, 31} { // MaxLease is 30 s
 		refused(seconds, nil)
 	}
-	if !try(t, s, "report", "one") {
-		t.Fatal("a free lock is refused")
-	}
+	assert.Must(t, try(t, s, "report", "one"), "a free lock is refused")
 	fails("one") // though the node says who holds it
-	if err := set.Close(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, set.Close())
 	fails("two")
 	refused(1, quorum.ErrNoQuorum)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/contrib/fencecall"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/quorum"
@@ -39,39 +40,29 @@ func TestALateCallIsRefused(t *testing.T) {
 	nodes := embedded.ForTest(t, 3)
 	locker := func() *quorum.Locker {
 		l, err := quorum.New(nodes.Nodes(), quorum.Options{NoRestartGuard: true, Lease: 300 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		return l
 	}
 	const name = "orders/4 2%ü"
 	server := httptest.NewServer(fencecall.Handler(fencecall.Memory(), func(r *http.Request) string { return r.URL.Query().Get("lock") },
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if fencecall.Token(r.Context()) == 0 && r.URL.Query().Get("lock") != "" {
-				t.Error("a call without a token was let in")
-			}
+			assert.That(t, fencecall.Token(r.Context()) != 0 || r.URL.Query().Get("lock") == "", "a call without a token was let in")
 		})))
 	defer server.Close()
 	client := &http.Client{Transport: fencecall.Transport(nil)}
 	call := func(ctx context.Context, lock string, want int) (said string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(ctx, "POST", server.URL, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		q := r.URL.Query()
 		q.Set("lock", lock)
 		r.URL.RawQuery = q.Encode()
 		response, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		defer response.Body.Close()
 		body, _ := io.ReadAll(response.Body)
-		if response.StatusCode != want {
-			t.Errorf("%d %s, want %d", response.StatusCode, body, want)
-		}
+		assert.That(t, response.StatusCode == want, "%d %s, want %d", response.StatusCode, body, want)
 		return string(body)
 	}
 
@@ -79,23 +70,17 @@ func TestALateCallIsRefused(t *testing.T) {
 	call(t.Context(), name, http.StatusPreconditionRequired)
 
 	first, err := locker().Lock(t.Context(), name, quorum.WithFixedLease(300*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	ctx := context.WithoutCancel(first.Context()) // it does not notice that its lease has ended
 	call(ctx, name, http.StatusOK)
 	call(ctx, name, http.StatusOK) // a retry
 	call(ctx, "another", http.StatusPreconditionRequired)
 	second, err := locker().Lock(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	call(second.Context(), name, http.StatusOK)
 	said := call(ctx, name, http.StatusConflict)
 	for _, token := range []node.Token{first.Token(), second.Token()} {
-		if !strings.Contains(said, fmt.Sprint(token)) {
-			t.Errorf("%q does not tell %v", said, token)
-		}
+		assert.That(t, strings.Contains(said, fmt.Sprint(token)), "%q does not tell %v", said, token)
 	}
 	_ = second.Unlock(t.Context())
 }
@@ -108,7 +93,5 @@ func TestHeadersThatAreNoToken(t *testing.T) {
 		}
 	}
 	ctx, err := fencecall.Admit(t.Context(), fencecall.Memory(), "a", []string{"4 a", "7 b", "5 a"})
-	if err != nil || fencecall.Token(ctx) != 5 {
-		t.Errorf("of several: %d (%v)", fencecall.Token(ctx), err)
-	}
+	assert.That(t, err == nil && fencecall.Token(ctx) == 5, "of several: %d (%v)", fencecall.Token(ctx), err)
 }

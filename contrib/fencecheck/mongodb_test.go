@@ -23,6 +23,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 )
@@ -34,9 +35,7 @@ func TestMongoDB(t *testing.T) {
 		at = ferret(t)
 	}
 	client, err := mongo.Connect(options.Client().ApplyURI(at))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
 	orders := mongoOrders{client.Database("redquorum").Collection("fencing", options.Collection().SetWriteConcern(writeconcern.Majority()))}
 	t.Cleanup(func() { _ = orders.Drop(context.Background()) })
@@ -56,17 +55,13 @@ func ferret(t *testing.T) string {
 		Handler:   "sqlite",
 		SQLiteURL: "file:" + t.TempDir() + "/",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- db.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, <-done)
 	})
 	return db.MongoDBURI()
 }
@@ -103,9 +98,7 @@ var upsert = options.UpdateOne().SetUpsert(true)
 
 func (c mongoOrders) insert(t *testing.T, token node.Token) {
 	t.Helper()
-	if _, err := c.InsertOne(t.Context(), bson.M{"_id": t.Name(), "fence": int64(token), "state": "new"}); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, assert.ErrorOf(c.InsertOne(t.Context(), bson.M{"_id": t.Name(), "fence": int64(token), "state": "new"})))
 }
 
 // want checks the order.
@@ -174,15 +167,11 @@ func (c mongoOrders) testLateUpsert(t *testing.T) {
 	for _, s := range []struct{ there, token node.Token }{{2, 1}, {1, 2}} {
 		c.insert(t, s.there)
 		_, err := c.InsertOne(t.Context(), bson.M{"_id": t.Name(), "fence": int64(s.token)}) // as an upsert that has found nothing
-		if !mongo.IsDuplicateKeyError(err) {
-			t.Error(err)
-		}
+		assert.That(t, mongo.IsDuplicateKeyError(err), "%v", err)
 		if n, err := c.update(t.Context(), t.Name(), s.token); (n == 1) != (s.token > s.there) || err != nil {
 			t.Errorf("token %d after %d: %d, %v", s.token, s.there, n, err)
 		}
-		if _, err := c.DeleteOne(t.Context(), bson.M{"_id": t.Name()}); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, assert.ErrorOf(c.DeleteOne(t.Context(), bson.M{"_id": t.Name()})))
 	}
 }
 

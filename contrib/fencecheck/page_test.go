@@ -3,6 +3,8 @@ package fencecheck
 import (
 	"os"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // page is docs/fencing.md.
@@ -18,9 +20,7 @@ var page = func() string {
 func socket(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fencing")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir + "/server.sock" // the driver of MongoDB wants such an ending
 }

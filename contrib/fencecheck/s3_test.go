@@ -28,6 +28,7 @@ import (
 	"github.com/versity/versitygw/backend/posix"
 	"github.com/versity/versitygw/embedgw"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 )
@@ -37,9 +38,7 @@ const bucket = "redquorum-fencing"
 func TestS3(t *testing.T) {
 	tests.NeedSeconds(t)
 	code, err := os.ReadFile("s3update_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	if _, body, _ := strings.Cut(string(code), "\n)\n\n"); !strings.Contains(page, "```go\n"+body+"```") {
 		t.Error("docs/fencing.md does not have the code of s3update_test.go")
 	}
@@ -50,9 +49,7 @@ func TestS3(t *testing.T) {
 		s.RoundTripper = versitygw(t)
 	}
 	server, err := url.Parse(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	secret, _ := server.User.Password()
 	s.Client = s3.New(s3.Options{
 		BaseEndpoint: aws.String(server.Scheme + "://" + server.Host),
@@ -61,13 +58,9 @@ func TestS3(t *testing.T) {
 		Region:       "us-east-1",
 		UsePathStyle: true,
 	})
-	if _, err := s.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(bucket)}); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, assert.ErrorOf(s.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String(bucket)})))
 	t.Cleanup(func() {
-		if _, err := s.DeleteBucket(context.Background(), &s3.DeleteBucketInput{Bucket: aws.String(bucket)}); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, assert.ErrorOf(s.DeleteBucket(context.Background(), &s3.DeleteBucketInput{Bucket: aws.String(bucket)})))
 	})
 	t.Run("tokens", s.testTokens)
 	t.Run("late write", s.testLateWrite)
@@ -86,9 +79,7 @@ func versitygw(t *testing.T) http.RoundTripper {
 	t.Helper()
 	t.Chdir(".") // the gateway leaves this directory
 	files, err := posix.New(t.TempDir(), meta.XattrMeta{}, posix.PosixOpts{NewDirPerm: 0o700, Concurrency: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	socket := socket(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -108,9 +99,7 @@ func versitygw(t *testing.T) http.RoundTripper {
 		if _, err := os.Stat(socket); err == nil {
 			break
 		}
-		if time.Since(start) > time.Minute {
-			t.Fatal("the gateway does not listen")
-		}
+		assert.Must(t, time.Since(start) <= time.Minute, "the gateway does not listen")
 	}
 	way := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -141,9 +130,7 @@ func (s *store) update(t *testing.T, token node.Token, change func(*order)) erro
 
 func (s *store) remove(t *testing.T) {
 	t.Helper()
-	if _, err := s.DeleteObject(context.Background(), &s3.DeleteObjectInput{Bucket: aws.String(bucket), Key: aws.String(t.Name())}); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, assert.ErrorOf(s.DeleteObject(context.Background(), &s3.DeleteObjectInput{Bucket: aws.String(bucket), Key: aws.String(t.Name())})))
 }
 
 func to(state string) func(*order) { return func(o *order) { o.State = state } }
@@ -155,9 +142,7 @@ func (s *store) want(t *testing.T, want order) {
 	if err := s.update(t, node.MaxToken, func(o *order) { got = *o }); err != nil {
 		t.Fatal(err)
 	}
-	if got != want {
-		t.Errorf("the order is %+v, want %+v", got, want)
-	}
+	assert.That(t, got == want, "the order is %+v, want %+v", got, want)
 	s.remove(t)
 }
 
@@ -167,9 +152,7 @@ func (s *store) testTokens(t *testing.T) {
 		token node.Token
 		want  error
 	}{{7, nil}, {6, errStale}, {7, nil}, {9, nil}, {8, errStale}} {
-		if err := s.update(t, c.token, to(fmt.Sprint("by ", c.token))); !errors.Is(err, c.want) {
-			t.Errorf("token %d: %v, want %v", c.token, err, c.want)
-		}
+		assert.Is(t, s.update(t, c.token, to(fmt.Sprint("by ", c.token))), c.want, c.token)
 	}
 	s.want(t, order{9, "by 9"})
 }
@@ -189,9 +172,7 @@ func (s *store) testLateWrite(t *testing.T) {
 		{"the same holder creates it", false, 2, 2, nil, order{2, " packed sent"}},
 	} {
 		if c.exists {
-			if err := s.update(t, 1, to("new")); err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, s.update(t, 1, to("new")))
 		}
 		calls := 0
 		err := s.update(t, c.token, func(o *order) {
@@ -202,18 +183,14 @@ func (s *store) testLateWrite(t *testing.T) {
 			}
 			o.State += " sent"
 		})
-		if !errors.Is(err, c.err) {
-			t.Errorf("%s: %v, want %v", c.name, err, c.err)
-		}
+		assert.That(t, errors.Is(err, c.err), "%s: %v, want %v", c.name, err, c.err)
 		s.want(t, c.want)
 	}
 }
 
 // The object is deleted between read and write.
 func (s *store) testDeleted(t *testing.T) {
-	if err := s.update(t, 1, to("new")); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, s.update(t, 1, to("new")))
 	calls := 0
 	err := s.update(t, 1, func(o *order) {
 		if calls++; calls == 1 {
@@ -221,9 +198,7 @@ func (s *store) testDeleted(t *testing.T) {
 		}
 		o.State += " sent"
 	})
-	if err != nil || calls != 2 {
-		t.Errorf("%d calls, %v", calls, err)
-	}
+	assert.That(t, err == nil && calls == 2, "%d calls, %v", calls, err)
 	s.want(t, order{1, " sent"})
 }
 
@@ -251,9 +226,7 @@ func (s *store) testConflict(t *testing.T) {
 func (s *store) testLostAnswer(t *testing.T) {
 	s.put = func(r *http.Request) (*http.Response, error) {
 		response, err := s.RoundTripper.RoundTrip(r)
-		if err != nil || response.StatusCode != http.StatusOK {
-			t.Error(response, err)
-		}
+		assert.That(t, err == nil && response.StatusCode == http.StatusOK, "%v %v", response, err)
 		_ = response.Body.Close()
 		return nil, &net.OpError{Op: "read", Err: syscall.ECONNRESET}
 	}
@@ -293,9 +266,7 @@ func (s *store) testWriters(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.remove(t)
-	if !slices.IsSorted(tokens) {
-		t.Errorf("tokens fell: %v", tokens)
-	}
+	assert.That(t, slices.IsSorted(tokens), "tokens fell: %v", tokens)
 	written.Range(func(token, _ any) bool {
 		t.Errorf("the write with token %d is lost", token)
 		return true
@@ -311,9 +282,7 @@ func (s *store) testMetadata(t *testing.T) {
 			Bucket: aws.String(bucket), Key: aws.String(t.Name()), Body: strings.NewReader(content),
 			Metadata: map[string]string{"fence": token}, IfMatch: ifMatch,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		return out.ETag
 	}
 	read := put("1", "sent", nil)

@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/redquorum/redquorum/contrib/fencesql"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -75,13 +76,9 @@ func TestMariaDB(t *testing.T) {
 	db.test(t)
 	t.Run("affected rows", func(t *testing.T) {
 		db.order(t, 7)
-		if n := db.write(t, db.update, "packed", 7); n != 1 {
-			t.Errorf("%d rows with clientFoundRows", n)
-		}
+		assert.Equal(t, db.write(t, db.update, "packed", 7), 1)
 		db.DB = open("")
-		if n := db.write(t, db.update, "packed", 7); n != 0 {
-			t.Errorf("%d rows without clientFoundRows: the page is wrong about them", n)
-		}
+		assert.Equal(t, db.write(t, db.update, "packed", 7), 0)
 	})
 }
 
@@ -89,12 +86,8 @@ func TestMariaDB(t *testing.T) {
 func onPage(t *testing.T, statement string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/fencing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(page), statement) {
-		t.Errorf("docs/fencing.md does not have: %s", statement)
-	}
+	assert.Succeed(t, err)
+	assert.That(t, strings.Contains(string(page), statement), "docs/fencing.md does not have: %s", statement)
 	return statement
 }
 
@@ -106,9 +99,7 @@ func (db database) create(t *testing.T, fences, journal string) {
 		`CREATE TABLE orders (id BIGINT PRIMARY KEY, state VARCHAR(20))`,
 		onPage(t, `ALTER TABLE orders ADD fence BIGINT NOT NULL DEFAULT 0`),
 	} {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, assert.ErrorOf(db.ExecContext(t.Context(), statement)))
 	}
 }
 
@@ -126,9 +117,7 @@ func (db database) test(t *testing.T) {
 func (db database) order(t *testing.T, token int64) {
 	t.Helper()
 	for _, statement := range []string{`DELETE FROM orders`, `INSERT INTO orders (id, state) VALUES (42, 'new')`} {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, assert.ErrorOf(db.ExecContext(t.Context(), statement)))
 	}
 	if n := db.write(t, db.update, "packed", token); n != 1 {
 		t.Fatalf("%d rows written", n)
@@ -150,17 +139,13 @@ func (db database) exec(ctx context.Context, e executor, statement, state string
 func (db database) write(t *testing.T, statement, state string, token int64) (rows int64) {
 	t.Helper()
 	rows, err := db.exec(t.Context(), db, statement, state, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return rows
 }
 
 func (db database) state(t *testing.T) (state string) {
 	t.Helper()
-	if err := db.QueryRowContext(t.Context(), `SELECT state FROM orders WHERE id = 42`).Scan(&state); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, db.QueryRowContext(t.Context(), `SELECT state FROM orders WHERE id = 42`).Scan(&state))
 	return state
 }
 
@@ -168,18 +153,14 @@ func (db database) state(t *testing.T) (state string) {
 func (db database) testRow(t *testing.T) {
 	db.order(t, 7)
 	for _, c := range []struct{ token, want int64 }{{6, 0}, {7, 1}, {9, 1}, {8, 0}, {9, 1}} {
-		if n := db.write(t, db.update, "sent", c.token); n != c.want {
-			t.Errorf("token %d: %d rows, want %d", c.token, n, c.want)
-		}
+		assert.Equal(t, db.write(t, db.update, "sent", c.token), c.want, c.token)
 	}
 }
 
 func (db database) begin(t *testing.T) *sql.Tx {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return tx
 }
@@ -195,13 +176,9 @@ func (db database) late(t *testing.T, tx *sql.Tx, f func() error) error {
 			t.Fatalf("the late writer did not wait: %v", err)
 		default:
 		}
-		if err := db.QueryRowContext(t.Context(), db.waiting).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, db.QueryRowContext(t.Context(), db.waiting).Scan(&n))
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, tx.Commit())
 	return <-done
 }
 
@@ -249,31 +226,23 @@ func (db database) testTransaction(t *testing.T) {
 	}
 	ended := db.begin(t)
 	_ = ended.Rollback()
-	if err := db.raise(t.Context(), ended, "a", 9); !errors.Is(err, sql.ErrTxDone) {
-		t.Errorf("an ended transaction: %v", err)
-	}
+	assert.Is(t, db.raise(t.Context(), ended, "a", 9), sql.ErrTxDone, "an ended transaction")
 }
 
 // The first transaction of a new name, or a later one, is under way when an older one arrives.
 func (db database) testLateTransaction(t *testing.T) {
 	for _, token := range []node.Token{2, 4} {
 		newer, older := db.begin(t), db.begin(t)
-		if err := db.raise(t.Context(), newer, "late", token); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, db.raise(t.Context(), newer, "late", token))
 		err := db.late(t, newer, func() error { return db.raise(t.Context(), older, "late", token-1) })
-		if !errors.Is(err, fencesql.ErrStale) {
-			t.Errorf("token %d after %d: %v", token-1, token, err)
-		}
+		assert.That(t, errors.Is(err, fencesql.ErrStale), "token %d after %d: %v", token-1, token, err)
 		_ = older.Rollback()
 	}
 }
 
 // Many write at the same time. Those that may write do so in the order of their tokens.
 func (db database) testWriters(t *testing.T, level sql.IsolationLevel) {
-	if _, err := db.ExecContext(t.Context(), `DELETE FROM journal`); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, assert.ErrorOf(db.ExecContext(t.Context(), `DELETE FROM journal`)))
 	var clock atomic.Int64 // of their tokens, which are a bit ahead of it
 	var written sync.Map
 	var writers sync.WaitGroup
@@ -293,22 +262,16 @@ func (db database) testWriters(t *testing.T, level sql.IsolationLevel) {
 	writers.Wait()
 
 	rows, err := db.QueryContext(t.Context(), `SELECT token FROM journal ORDER BY id`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer rows.Close()
 	var tokens []int64
 	for rows.Next() {
 		var token int64
-		if err := rows.Scan(&token); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, rows.Scan(&token))
 		tokens = append(tokens, token)
 		written.Delete(token)
 	}
-	if !slices.IsSorted(tokens) {
-		t.Errorf("tokens fell: %v", tokens)
-	}
+	assert.That(t, slices.IsSorted(tokens), "tokens fell: %v", tokens)
 	written.Range(func(token, _ any) bool {
 		t.Errorf("the write with token %d is lost", token)
 		return true
@@ -349,9 +312,7 @@ func (db database) testPostgresStatements(t *testing.T) {
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, fence = excluded.fence WHERE orders.fence <= excluded.fence`)
 	for _, c := range []struct{ token, want int64 }{{6, 1}, {7, 1}, {7, 1}, {6, 0}} {
 		result, err := db.ExecContext(t.Context(), upsert, 43, "new", c.token)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		if n, err := result.RowsAffected(); n != c.want || err != nil {
 			t.Errorf("upsert with token %d: %d rows, %v", c.token, n, err)
 		}
@@ -361,9 +322,7 @@ ON CONFLICT (id) DO UPDATE SET state = excluded.state, fence = excluded.fence WH
 	if err := db.QueryRowContext(t.Context(), claim, 43, 8).Scan(&state); state != "new" || err != nil {
 		t.Errorf("claim: %q, %v", state, err)
 	}
-	if err := db.QueryRowContext(t.Context(), claim, 43, 7).Scan(&state); !errors.Is(err, sql.ErrNoRows) {
-		t.Errorf("claim with an old token: %v", err)
-	}
+	assert.Is(t, db.QueryRowContext(t.Context(), claim, 43, 7).Scan(&state), sql.ErrNoRows, "claim with an old token")
 }
 
 // The statement of the page for pgx itself, without database/sql and package fencesql.
@@ -371,9 +330,7 @@ func (db database) testPgx(t *testing.T, source string) {
 	raise := onPage(t, `INSERT INTO redquorum_fences AS f (name, token) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token`)
 	pool, err := pgxpool.New(t.Context(), source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer pool.Close()
 	for _, c := range []struct {
 		token node.Token
@@ -381,14 +338,10 @@ ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE f.token <= exclude
 	}{{6, 1}, {7, 1}, {7, 1}, {6, 0}, {node.MaxToken, 1}, {7, 0}} {
 		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
 			tag, err := tx.Exec(t.Context(), raise, "pgx", c.token)
-			if n := tag.RowsAffected(); n != c.want {
-				t.Errorf("token %d: %d rows, want %d", c.token, n, c.want)
-			}
+			assert.Equal(t, tag.RowsAffected(), c.want, c.token)
 			return err
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 	}
 
 	// An old transaction arrives while the first one of a name is under way, or a later one.
@@ -398,13 +351,9 @@ ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE f.token <= exclude
 			level, late = pgx.RepeatableRead, "conflict"
 		}
 		newer := db.begin(t)
-		if err := fencesql.Postgres(t.Context(), newer, "pgx, late", token); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, fencesql.Postgres(t.Context(), newer, "pgx, late", token))
 		older, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		var tag pgconn.CommandTag
 		err = db.late(t, newer, func() (err error) {
 			tag, err = older.Exec(t.Context(), raise, "pgx, late", token-1)
@@ -414,9 +363,7 @@ ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE f.token <= exclude
 		if conflict(err) {
 			got, err = "conflict", nil
 		}
-		if got != late || err != nil {
-			t.Errorf("%s, token %d after %d: %s, %v; want %s", level, token-1, token, got, err, late)
-		}
+		assert.That(t, got == late && err == nil, "%s, token %d after %d: %s, %v; want %s", level, token-1, token, got, err, late)
 		_ = older.Rollback(t.Context())
 	}
 }

@@ -17,6 +17,7 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -69,9 +70,7 @@ func find(program string) string {
 func home(t *testing.T, name string) (dir string, as *syscall.SysProcAttr) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fencesql") // t.TempDir's may be too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	if os.Getuid() != 0 {
 		return dir, nil
@@ -82,9 +81,7 @@ func home(t *testing.T, name string) (dir string, as *syscall.SysProcAttr) {
 	}
 	uid, _ := strconv.Atoi(u.Uid)
 	gid, _ := strconv.Atoi(u.Gid)
-	if err := os.Chown(dir, uid, gid); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, os.Chown(dir, uid, gid))
 	return dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }
 
@@ -106,12 +103,8 @@ func serve(t *testing.T, as *syscall.SysProcAttr, dir, program string, args ...s
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	pipe, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
+	assert.Succeed(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = pipe.Close()
 		_ = cmd.Wait()
@@ -125,16 +118,12 @@ func serve(t *testing.T, as *syscall.SysProcAttr, dir, program string, args ...s
 func open(t *testing.T, driver, source string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, source)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 		if err = db.PingContext(t.Context()); err == nil {
 			return db
 		}
-		if time.Since(start) > time.Minute {
-			t.Fatal(err)
-		}
+		assert.Must(t, time.Since(start) <= time.Minute, "%v", err)
 	}
 }

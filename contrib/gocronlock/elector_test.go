@@ -9,6 +9,7 @@ import (
 
 	"github.com/redquorum/redquorum/contrib/internal/lockers"
 	"github.com/redquorum/redquorum/election"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -22,9 +23,7 @@ func TestTheLeaderRunsTheJobs(t *testing.T) {
 	campaign := func(l *quorum.Locker, name string) (leads chan bool, resign func()) {
 		e := election.New(l, "scheduler", election.Options{})
 		scheduler, err := gocron.NewScheduler(gocron.WithDistributedElector(e))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		t.Cleanup(func() { _ = scheduler.Shutdown() })
 		job := gocron.NewTask(func() {
 			select {
@@ -47,9 +46,7 @@ func TestTheLeaderRunsTheJobs(t *testing.T) {
 		}()
 		return leads, func() {
 			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, <-ended)
 		}
 	}
 	leads, resign := campaign(a, "a")

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/contrib/gocronlock"
 	"github.com/redquorum/redquorum/contrib/internal/lockers"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -20,9 +20,7 @@ import (
 func shares(t *testing.T, l *quorum.Locker, atLeast time.Duration, opts ...quorum.Option) gocron.Locker {
 	t.Helper()
 	shared, err := gocronlock.New(l, atLeast, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return shared
 }
 
@@ -39,28 +37,20 @@ func TestRefusedOptions(t *testing.T) {
 		{time.Second, []quorum.Option{quorum.WithLease(time.Hour)}, "MaxLease"},
 		{time.Second, []quorum.Option{quorum.WithRead()}, "WithMinHold"},
 	} {
-		if _, err := gocronlock.New(l, test.atLeast, test.opts...); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%v: %v", test.atLeast, err)
-		}
+		assert.Says(t, assert.ErrorOf(gocronlock.New(l, test.atLeast, test.opts...)), test.want, test.atLeast)
 	}
 	shares(t, l, time.Millisecond)
 	l.Close()
-	if _, err := gocronlock.New(l, time.Second); !errors.Is(err, quorum.ErrClosed) {
-		t.Error(err)
-	}
+	assert.Is(t, assert.ErrorOf(gocronlock.New(l, time.Second)), quorum.ErrClosed)
 }
 
 // start starts a scheduler with one job.
 func start(t *testing.T, l *quorum.Locker, definition gocron.JobDefinition, job func(), options ...gocron.JobOption) {
 	t.Helper()
 	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(shares(t, l, 100*time.Millisecond)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { _ = scheduler.Shutdown() })
-	if _, err := scheduler.NewJob(definition, gocron.NewTask(job), append(options, gocron.WithName("report"))...); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, assert.ErrorOf(scheduler.NewJob(definition, gocron.NewTask(job), append(options, gocron.WithName("report"))...)))
 	scheduler.Start()
 }
 
@@ -89,9 +79,7 @@ func TestOneSchedulerRunsTheJob(t *testing.T) {
 	for range 3 {
 		select {
 		case err := <-refused:
-			if !errors.Is(err, quorum.ErrHeld) {
-				t.Errorf("the job was skipped with %v, not with ErrHeld", err)
-			}
+			assert.That(t, errors.Is(err, quorum.ErrHeld), "the job was skipped with %v, not with ErrHeld", err)
 		case <-ran:
 			t.Error("both schedulers ran the job at the same time")
 		}
@@ -107,15 +95,11 @@ func TestAShortJobRunsOnce(t *testing.T) {
 	skipped := make(chan error, 2)
 	once := func(l *quorum.Locker, name string) {
 		scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(shares(t, l, 20*time.Second, quorum.WithWait(100*time.Millisecond))))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		t.Cleanup(func() { _ = scheduler.Shutdown() })
 		_, err = scheduler.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartImmediately()), gocron.NewTask(func() { ran <- name }),
 			gocron.WithName("report"), gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { skipped <- err })))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		scheduler.Start()
 	}
 	once(a, "a")
@@ -125,9 +109,7 @@ func TestAShortJobRunsOnce(t *testing.T) {
 	case second := <-ran:
 		t.Errorf("%s and %s ran the job", first, second)
 	case err := <-skipped:
-		if !errors.Is(err, quorum.ErrHeld) {
-			t.Errorf("the job was skipped with %v, not with ErrHeld", err)
-		}
+		assert.That(t, errors.Is(err, quorum.ErrHeld), "the job was skipped with %v, not with ErrHeld", err)
 	}
 }
 

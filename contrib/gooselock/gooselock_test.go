@@ -17,6 +17,7 @@ import (
 
 	"github.com/redquorum/redquorum/contrib/gooselock"
 	"github.com/redquorum/redquorum/contrib/internal/lockers"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -84,9 +85,7 @@ func program(l *quorum.Locker, v *versions, migration func()) (*goose.Provider, 
 func start(t *testing.T, l *quorum.Locker, v *versions, migration func()) *goose.Provider {
 	t.Helper()
 	p, err := program(l, v, migration)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -113,13 +112,9 @@ func TestOneProgramMigrates(t *testing.T) {
 
 	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := second.Up(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the second program did not wait for the lock: %v", err)
-	}
+	assert.Is(t, assert.ErrorOf(second.Up(short)), context.DeadlineExceeded, "the second program did not wait for the lock")
 	close(finish)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, <-done)
 	if results, err := second.Up(t.Context()); len(results) != 0 || err != nil {
 		t.Errorf("the second program migrated: %v, %v", results, err)
 	}
@@ -133,9 +128,7 @@ func TestLostLock(t *testing.T) {
 			t.Errorf("Break: %v, %v", found, err)
 		}
 	})
-	if _, err := p.Up(t.Context()); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("goose returns %v, not ErrNotHeld", err)
-	}
+	assert.Is(t, assert.ErrorOf(p.Up(t.Context())), quorum.ErrNotHeld, "goose returns")
 }
 
 func Example() {

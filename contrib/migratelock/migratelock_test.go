@@ -16,6 +16,7 @@ import (
 
 	"github.com/redquorum/redquorum/contrib/internal/lockers"
 	"github.com/redquorum/redquorum/contrib/migratelock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -40,13 +41,9 @@ func (p program) Run(migration io.Reader) error {
 func start(t *testing.T, l *quorum.Locker, d database.Driver, opts ...quorum.Option) *migrate.Migrate {
 	t.Helper()
 	source, err := iofs.New(files, ".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	m, err := migrate.NewWithInstance("files", source, "stub", migratelock.New(d, l, "migrate/orders", opts...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return m
 }
 
@@ -76,15 +73,9 @@ func TestOneProgramMigrates(t *testing.T) {
 		t.Errorf("the second program was not refused: %v", err)
 	}
 	close(finish)
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-	if err := second.Up(); !errors.Is(err, migrate.ErrNoChange) {
-		t.Errorf("the second program migrated: %v", err)
-	}
-	if len(db.MigrationSequence) != len(files) {
-		t.Errorf("%d migrations ran, of %d", len(db.MigrationSequence), len(files))
-	}
+	assert.Succeed(t, <-done)
+	assert.Is(t, second.Up(), migrate.ErrNoChange, "the second program migrated")
+	assert.That(t, len(db.MigrationSequence) == len(files), "%d migrations ran, of %d", len(db.MigrationSequence), len(files))
 }
 
 // A program whose lock is lost ends the migration under way, and begins no other.
@@ -113,9 +104,7 @@ func TestLostLock(t *testing.T) {
 // Unlock without a lock is an error, as with other drivers.
 func TestNotLocked(t *testing.T) {
 	a, _ := lockers.Two(t)
-	if err := migratelock.New(newStub(), a, "name").Unlock(); !errors.Is(err, database.ErrNotLocked) {
-		t.Errorf("Unlock without a lock: %v", err)
-	}
+	assert.Is(t, migratelock.New(newStub(), a, "name").Unlock(), database.ErrNotLocked, "Unlock without a lock")
 }
 
 func Example() {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redquorum/redquorum/contrib/internal/metricstest"
 	"github.com/redquorum/redquorum/contrib/otelquorum"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -26,15 +27,11 @@ func measured(t testing.TB, name func(string) string) (metricstest.Metrics, metr
 	t.Helper()
 	r := sdkmetric.NewManualReader()
 	m, err := otelquorum.New(sdkmetric.NewMeterProvider(sdkmetric.WithReader(r)), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return m, func(name string, attributes ...string) float64 {
 		t.Helper()
 		var all metricdata.ResourceMetrics
-		if err := r.Collect(background, &all); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, r.Collect(background, &all))
 		of := func(set attribute.Set) bool {
 			var got []string
 			for _, kv := range set.ToSlice() {
@@ -91,9 +88,7 @@ func TestSpans(t *testing.T) {
 	take := func(l *otelquorum.Locker, ctx context.Context, opts ...quorum.Option) *quorum.Lease {
 		t.Helper()
 		lease, err := l.Lock(ctx, "job/1", opts...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		return lease
 	}
 	// ended returns the next spans that have ended, as "name child-of-parent status".
@@ -135,9 +130,7 @@ func TestSpans(t *testing.T) {
 	work.End()
 	nested := take(l, lease.Context(), quorum.WithReentry())
 	check("work in redquorum.lock", "redquorum.wait in redquorum.lock", "redquorum.lock in redquorum.lock")
-	if _, err := l.TryLock(background, "job/1"); !errors.Is(err, quorum.ErrHeld) {
-		t.Error(err)
-	}
+	assert.Is(t, assert.ErrorOf(l.TryLock(background, "job/1")), quorum.ErrHeld)
 	check("redquorum.wait in redquorum.lock: held", "redquorum.lock: held")
 	_ = nested.Unlock(background)
 	_ = lease.Unlock(background)
@@ -168,7 +161,5 @@ func TestSpans(t *testing.T) {
 
 	off := otelquorum.Trace(inner, noop.NewTracerProvider(), nil) // spans that are not recorded
 	_ = take(off, background).Unlock(background)
-	if n := len(seen.Started()); n != reported {
-		t.Errorf("%d spans began, and %d ended", n, reported)
-	}
+	assert.Equal(t, len(seen.Started()), reported)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redquorum/redquorum/contrib/internal/metricstest"
 	"github.com/redquorum/redquorum/contrib/promquorum"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -18,15 +19,11 @@ func measured(t testing.TB, name func(string) string) (metricstest.Metrics, metr
 	t.Helper()
 	c := promquorum.New(name)
 	r := prometheus.NewPedanticRegistry()
-	if err := r.Register(c); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, r.Register(c))
 	return c, func(name string, labels ...string) float64 {
 		t.Helper()
 		families, err := r.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		name = "redquorum_" + strings.ReplaceAll(name, ".", "_")
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
@@ -63,26 +60,18 @@ func TestNames(t *testing.T) {
 // Each alert has a section in docs/operations.md, and its runbook_url leads there.
 func TestRunbooks(t *testing.T) {
 	rules, err := os.ReadFile("alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	page, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	alerts := strings.Split(string(rules), "- alert: ")[1:]
 	for _, alert := range alerts {
 		name, _, _ := strings.Cut(alert, "\n")
 		url := "\n          runbook_url: https://github.com/redquorum/redquorum/blob/main/docs/operations.md#" + strings.ToLower(name) + "\n"
-		if !strings.Contains(alert, url) {
-			t.Errorf("%s lacks%s", name, url)
-		}
+		assert.That(t, strings.Contains(alert, url), "%s lacks%s", name, url)
 		_, section, _ := strings.Cut(string(page), "\n### "+name+"\n")
 		section, _, _ = strings.Cut(section, "\n##")
 		for _, part := range []string{"\n* **See**: ", "\n* **Do**: "} {
-			if !strings.Contains(section, part) {
-				t.Errorf("%s has no section in docs/operations.md with%s", name, part)
-			}
+			assert.That(t, strings.Contains(section, part), "%s has no section in docs/operations.md with%s", name, part)
 		}
 	}
 	if got := strings.Count(string(page), "\n### Redquorum"); got != len(alerts) || got == 0 {

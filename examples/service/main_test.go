@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -24,9 +25,7 @@ func TestAnswers(t *testing.T) {
 			nodes = append(nodes, n)
 		}
 		l, err := quorum.New(nodes, quorum.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		t.Cleanup(func() { l.Close() })
 		return l
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 func TestWithPort(t *testing.T) {
@@ -23,9 +25,7 @@ func TestWithPort(t *testing.T) {
 		"u@a":                 "u@a",
 		"":                    "",
 	} {
-		if got := withPort(host); got != want {
-			t.Errorf("%q: %q, want %q", host, got, want)
-		}
+		assert.Equal(t, withPort(host), want, host)
 	}
 }
 
@@ -49,18 +49,14 @@ func TestMasked(t *testing.T) {
 			t.Errorf("%s: %s, want %s", c.list, got, c.want)
 		}
 	}
-	if _, err := Servers(List("10.0.0.1, 10.0.0.2:70000,10.0.0.3")); err == nil || !strings.Contains(err.Error(), `server 2 of 3, "10.0.0.2:70000": not a URL`) {
-		t.Error(err)
-	}
+	assert.Says(t, assert.ErrorOf(Servers(List("10.0.0.1, 10.0.0.2:70000,10.0.0.3"))), `server 2 of 3, "10.0.0.2:70000": not a URL`)
 }
 
 // The Sentinels of a URL are separated as URLs are, and belong together.
 func TestSentinelsOfOneURLStayTogether(t *testing.T) {
 	got := List("sentinel://me:pw@s1:1, s2:2,s3:3/main?replicas=2,,redis://a:1?replicas=1, b:2,rediss+sentinel://s1/main?replicas=1,c:3")
 	want := []string{"sentinel://me:pw@s1:1,s2:2,s3:3/main?replicas=2", "redis://a:1?replicas=1", "b:2", "rediss+sentinel://s1/main?replicas=1", "c:3"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	assert.That(t, slices.Equal(got, want), "%q, want %q", got, want)
 	if servers, err := Nodes(got); err != nil || servers[0].Replicas != 2 || servers[0].Addr != "main@s1:1" || servers[2].Replicas != 0 {
 		t.Errorf("%+v, %v", servers, err)
 	}

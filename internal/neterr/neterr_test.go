@@ -10,6 +10,8 @@ import (
 	"os"
 	"syscall"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 func TestText(t *testing.T) {
@@ -30,8 +32,6 @@ func TestText(t *testing.T) {
 		{io.EOF, "the server closed the connection"},
 		{errors.New("WRONGPASS no"), "WRONGPASS no"},
 	} {
-		if got := Text(tt.err); got != tt.want {
-			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
-		}
+		assert.Equal(t, Text(tt.err), tt.want, tt.err)
 	}
 }

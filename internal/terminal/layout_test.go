@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 func TestWrap(t *testing.T) {
@@ -17,9 +19,7 @@ func TestWrap(t *testing.T) {
 		{10, "one two thr", "  ", "one two\n  thr"},
 		{5, "größere Worte", "", "größere\nWorte"},
 	} {
-		if got := Wrap(c.width, c.text, c.indent); got != c.want {
-			t.Errorf("%q, %d: %q, want %q", c.text, c.width, got, c.want)
-		}
+		assert.Equal(t, Wrap(c.width, c.text, c.indent), c.want, c.text, c.width)
 	}
 }
 
@@ -31,22 +31,16 @@ func TestReflow(t *testing.T) {
 		{"  a command that is longer than that\n  another\n", "  a command that is longer than that\n  another\n"},
 		{"  a  one\nparagraph\n", "  a  one\nparagraph\n"},
 	} {
-		if got := Reflow(c.text, 20); got != c.want {
-			t.Errorf("%q: %q, want %q", c.text, got, c.want)
-		}
+		assert.Equal(t, Reflow(c.text, 20), c.want, c.text)
 	}
 }
 
 func TestNoTerminal(t *testing.T) {
 	f, err := os.CreateTemp(t.TempDir(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer f.Close()
 	for _, w := range []any{nil, f, Plain(f)} {
-		if Is(w) || Columns(w) != Page || PageOf(w) != Page {
-			t.Errorf("%T is a terminal of %d columns", w, Columns(w))
-		}
+		assert.That(t, !Is(w) && Columns(w) == Page && PageOf(w) == Page, "%T is a terminal of %d columns", w, Columns(w))
 	}
 }
 

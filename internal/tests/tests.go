@@ -52,6 +52,26 @@ func NeedServer(t testing.TB) {
 	}
 }
 
+// Servers starts n redis-servers, and ends them with the test, which NeedServer skips.
+func Servers(t testing.TB, n int, config redisserver.Config) []*redisserver.Server {
+	t.Helper()
+	NeedServer(t)
+	all, err := redisserver.StartN(n, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		t.Cleanup(func() { _ = s.Close() })
+	}
+	return all
+}
+
+// Server starts one with these arguments.
+func Server(t testing.TB, args ...string) *redisserver.Server {
+	t.Helper()
+	return Servers(t, 1, redisserver.Config{Args: args})[0]
+}
+
 // Times returns how often a test does something: quick times, or long times with
 // REDQUORUM_LONG=1.
 func Times(quick, long int) int {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 const root = "../.."
@@ -36,9 +38,7 @@ func TestLinks(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 }
 
 var (
@@ -49,13 +49,9 @@ var (
 // ARCHITECTURE.md tells how many lines of code there are to read, to a tenth.
 func TestLinesToRead(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	rows := rowToRead.FindAllStringSubmatch(string(text), -1)
-	if len(rows) < 5 {
-		t.Fatalf("%d rows", len(rows))
-	}
+	assert.Must(t, len(rows) >= 5, "%d rows", len(rows))
 	for _, row := range rows {
 		lines, dir := 0, ""
 		files, _, _ := strings.Cut(row[1], ": ")
@@ -94,9 +90,7 @@ func code(t *testing.T, path string) (lines int) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return lines
 }
 

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // banned are words and turns that a reader with average English stumbles over, each
@@ -75,9 +77,7 @@ func TestPlainWords(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 }
 
 // A text is a paragraph, on one line.

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
@@ -29,13 +30,9 @@ const patience = 20 * time.Second
 func start(t *testing.T, n int) *embedded.Set {
 	t.Helper()
 	s, err := embedded.Start(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.Close())
 	})
 	return s
 }
@@ -57,9 +54,7 @@ func connected(t *testing.T, n node.Node) node.Reply {
 		if r.Status == node.Done {
 			return r
 		}
-		if time.Now().After(end) {
-			t.Fatalf("not connected after %v: %v", patience, r.Err)
-		}
+		assert.Must(t, !time.Now().After(end), "not connected after %v: %v", patience, r.Err)
 	}
 }
 
@@ -74,14 +69,10 @@ func TestServersAreApart(t *testing.T) {
 	lives := map[string]bool{}
 	for i, n := range s.Nodes() {
 		r := ask(n, node.Inspect, 0, 0, patience)
-		if r.State.Fence != node.Token(i+1) {
-			t.Errorf("node %d: fence %d", i, r.State.Fence)
-		}
+		assert.That(t, r.State.Fence == node.Token(i+1), "node %d: fence %d", i, r.State.Fence)
 		lives[r.Life.ID] = true
 	}
-	if len(lives) != 3 {
-		t.Errorf("%d lives, want 3", len(lives))
-	}
+	assert.That(t, len(lives) == 3, "%d lives, want 3", len(lives))
 }
 
 func TestKeysExpireByThemselves(t *testing.T) {
@@ -94,9 +85,7 @@ func TestKeysExpireByThemselves(t *testing.T) {
 		t.Fatal(r.Status, r.Err)
 	}
 	for ask(n, node.Inspect, 0, 0, patience).State.Type == "hash" {
-		if time.Since(before) > patience {
-			t.Fatal("never")
-		}
+		assert.Must(t, time.Since(before) <= patience, "never")
 	}
 	if lived := time.Since(before); lived < ttl {
 		t.Errorf("lived %v of %v", lived, ttl)
@@ -113,9 +102,7 @@ func TestAdvance(t *testing.T) {
 		t.Errorf("life %v, want 30 minutes", got)
 	}
 	s.Server(0).Advance(30 * time.Minute)
-	if got := ask(n, node.Inspect, 0, 0, patience).State.Type; got != "none" {
-		t.Errorf("type %s, want none", got)
-	}
+	assert.Equal(t, ask(n, node.Inspect, 0, 0, patience).State.Type, "none", "type")
 }
 
 func TestFirstLifeIsOldAndOthersAreYoung(t *testing.T) {
@@ -127,9 +114,7 @@ func TestFirstLifeIsOldAndOthersAreYoung(t *testing.T) {
 	}
 	for _, empty := range []bool{true, false} {
 		before := local.Now()
-		if err := s.Server(0).Restart(empty); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, s.Server(0).Restart(empty))
 		if text, err := raw(t, s).Info(t.Context(), "server").Result(); err != nil || strings.Contains(text, "uptime_in_seconds:31536") {
 			t.Errorf("after a restart INFO tells clients that are new: %q (%v)", text, err)
 		}
@@ -146,9 +131,7 @@ func TestInfo(t *testing.T) {
 	client := raw(t, s)
 	for section, want := range map[string]string{"server": "run_id", "SERVER": "uptime_in_seconds:31536", "clients": "connected_clients"} {
 		got, err := client.Info(t.Context(), section).Result()
-		if err != nil || !strings.Contains(got, want) {
-			t.Errorf("INFO %s: %q (%v), want %s in it", section, got, err, want)
-		}
+		assert.That(t, err == nil && strings.Contains(got, want), "INFO %s: %q (%v), want %s in it", section, got, err, want)
 	}
 }
 
@@ -167,16 +150,12 @@ func TestKillAndRestart(t *testing.T) {
 		if r := ask(n, node.Inspect, 0, 0, patience); !errors.Is(r.Err, node.ErrUnreachable) {
 			t.Errorf("a killed server: %v (%v)", r.Status, r.Err)
 		}
-		if err := s.Server(0).Restart(empty); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, s.Server(0).Restart(empty))
 		want := node.Token(7)
 		if empty {
 			want = 0
 		}
-		if got := connected(t, n).State.Fence; got != want {
-			t.Errorf("empty=%v: fence %d, want %d", empty, got, want)
-		}
+		assert.Equal(t, connected(t, n).State.Fence, want, empty)
 		if r := ask(n, node.Release, 8, 0, patience); r.Err != nil {
 			t.Error(r.Err)
 		}
@@ -195,9 +174,7 @@ func TestStalledCommandsAreExecutedLater(t *testing.T) {
 	s.Server(0).Resume()
 	s.Server(0).Resume()
 	for end := time.Now().Add(patience); connected(t, n).State.Fence != 7; {
-		if time.Now().After(end) {
-			t.Fatal("never")
-		}
+		assert.Must(t, !time.Now().After(end), "never")
 	}
 }
 
@@ -207,12 +184,8 @@ func TestKilledWhileStalledIsNeverExecuted(t *testing.T) {
 	connected(t, n)
 	s.Server(0).Stall()
 	ask(n, node.Acquire, 7, time.Hour, 50*time.Millisecond)
-	if err := s.Server(0).Restart(false); err != nil {
-		t.Fatal(err)
-	}
-	if got := connected(t, n).State.Fence; got != 0 {
-		t.Errorf("fence %d, want 0", got)
-	}
+	assert.Succeed(t, s.Server(0).Restart(false))
+	assert.Equal(t, connected(t, n).State.Fence, 0, "fence")
 }
 
 // TestKillUnderLoad: what begins while the server ends is broken off, and never
@@ -244,13 +217,9 @@ func TestKillUnderLoad(t *testing.T) {
 	for range 100 {
 		loaded := answers.Load() + 8
 		for begun := time.Now(); answers.Load() < loaded; time.Sleep(time.Millisecond) {
-			if time.Since(begun) > patience {
-				t.Fatal("nobody is answered")
-			}
+			assert.Must(t, time.Since(begun) <= patience, "nobody is answered")
 		}
-		if err := s.Server(0).Restart(true); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.Server(0).Restart(true))
 	}
 	close(end)
 	load.Wait()
@@ -260,21 +229,15 @@ func TestRestartForgetsScripts(t *testing.T) {
 	s := start(t, 1)
 	client := raw(t, s)
 	sha := client.ScriptLoad(t.Context(), "return 1").Val()
-	if err := s.Server(0).Restart(false); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, s.Server(0).Restart(false))
 	connected(t, s.Nodes()[0])
 	for end := time.Now().Add(patience); ; {
 		exists, err := client.ScriptExists(t.Context(), sha).Result()
 		if err == nil {
-			if exists[0] {
-				t.Error("the script is there after a restart")
-			}
+			assert.That(t, !exists[0], "the script is there after a restart")
 			return
 		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
+		assert.Must(t, !time.Now().After(end), "%v", err)
 	}
 }
 
@@ -282,9 +245,7 @@ func TestClose(t *testing.T) {
 	s := start(t, 2)
 	s.Server(0).Stall()
 	for range 2 {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, s.Close())
 	}
 	if err := s.Server(0).Restart(true); err == nil {
 		t.Error("a closed server restarts")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 )
@@ -21,9 +22,7 @@ func in(t *testing.T, test func(t *testing.T, n *model.Node, c clock.Clock)) {
 		c := clock.Runtime()
 		n := model.New(c, "a")
 		test(t, n, c)
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, n.Close())
 	})
 }
 
@@ -39,12 +38,9 @@ func (c *call) is(t *testing.T, status node.Status, reason error, at time.Durati
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.at) != 1 {
-		t.Fatalf("%d replies, want one", len(c.at))
-	}
-	if c.reply.Status != status || !errors.Is(c.reply.Err, reason) || c.at[0] != clock.Instant(at) {
-		t.Errorf("%v (%v) at %v, want %v (%v) at %v", c.reply.Status, c.reply.Err, time.Duration(c.at[0]), status, reason, at)
-	}
+	assert.Must(t, len(c.at) == 1, "%d replies, want one", len(c.at))
+	assert.That(t, c.reply.Status == status && errors.Is(c.reply.Err, reason) && c.at[0] == clock.Instant(at),
+		"%v (%v) at %v, want %v (%v) at %v", c.reply.Status, c.reply.Err, time.Duration(c.at[0]), status, reason, at)
 }
 
 func (c *call) isOpen(t *testing.T) {
@@ -52,9 +48,7 @@ func (c *call) isOpen(t *testing.T) {
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.at) != 0 {
-		t.Errorf("answered: %v (%v)", c.reply.Status, c.reply.Err)
-	}
+	assert.That(t, len(c.at) == 0, "answered: %v (%v)", c.reply.Status, c.reply.Err)
 }
 
 func submit(n *model.Node, c clock.Clock, deadline time.Duration, cmd node.Command) *call {
@@ -91,13 +85,9 @@ func TestDelay(t *testing.T) {
 		n.Delay(10 * ms)
 		first := submit(n, c, time.Second, acquire("n", "a", 1, time.Hour))
 		wait(5*ms - 1)
-		if holds(n, "a") {
-			t.Error("executed before half of the delay")
-		}
+		assert.That(t, !holds(n, "a"), "executed before half of the delay")
 		wait(1)
-		if !holds(n, "a") {
-			t.Error("not executed after half of the delay")
-		}
+		assert.That(t, holds(n, "a"), "not executed after half of the delay")
 		first.isOpen(t)
 		n.Delay(0) // what comes now must not overtake
 		second := submit(n, c, time.Second, release("n", "a", 1))
@@ -131,9 +121,7 @@ func TestCloseReturnsAfterTheReplies(t *testing.T) {
 			func(node.Reply) { replies.Add(1) })
 	}
 	n.Close()
-	if got := replies.Load(); got != open {
-		t.Errorf("%d replies to %d commands when Close returned", got, open)
-	}
+	assert.Equal(t, replies.Load(), open)
 }
 
 func TestDelayBeyondTheDeadline(t *testing.T) {
@@ -143,9 +131,7 @@ func TestDelayBeyondTheDeadline(t *testing.T) {
 			made := submit(n, c, deadline, acquire("n", "a", 1, time.Hour))
 			wait(time.Second)
 			made.is(t, node.Unknown, node.ErrTimeout, deadline)
-			if made.reply.Unsent || !holds(n, "a") {
-				t.Error("what is on its way must be executed all the same")
-			}
+			assert.That(t, !made.reply.Unsent && holds(n, "a"), "what is on its way must be executed all the same")
 		})
 	}
 }
@@ -161,9 +147,7 @@ func TestHang(t *testing.T) {
 		wait(time.Hour)
 		early.is(t, node.Unknown, node.ErrTimeout, 10*ms)
 		never.isOpen(t)
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, n.Close())
 		never.is(t, node.Unknown, node.ErrClosed, time.Hour+20*ms)
 	})
 }
@@ -172,9 +156,7 @@ func TestDropReplies(t *testing.T) {
 	in(t, func(t *testing.T, n *model.Node, c clock.Clock) {
 		n.DropReplies(true)
 		made := submit(n, c, 10*ms, acquire("n", "a", 1, time.Hour))
-		if !holds(n, "a") {
-			t.Error("not executed")
-		}
+		assert.That(t, holds(n, "a"), "not executed")
 		made.isOpen(t)
 		wait(time.Second)
 		made.is(t, node.Unknown, node.ErrTimeout, 10*ms)
@@ -189,14 +171,10 @@ func TestDown(t *testing.T) {
 		n.Down(true)
 		refused := submit(n, c, time.Second, acquire("n", "a", 1, time.Hour))
 		refused.is(t, node.Unknown, node.ErrUnreachable, 2*ms)
-		if !refused.reply.Unsent {
-			t.Error("not Unsent")
-		}
+		assert.That(t, refused.reply.Unsent, "not Unsent")
 		wait(time.Second)
 		open.is(t, node.Unknown, node.ErrUnreachable, 2*ms)
-		if open.reply.Unsent || holds(n, "a") {
-			t.Error("what was on its way must be lost, and may not be called unsent")
-		}
+		assert.That(t, !open.reply.Unsent && !holds(n, "a"), "what was on its way must be lost, and may not be called unsent")
 		n.Down(false)
 		n.Delay(0)
 		submit(n, c, 2*time.Second, acquire("n", "a", 1, time.Hour)).is(t, node.Granted, nil, time.Second+2*ms)
@@ -233,17 +211,11 @@ func TestStepMovesTheServersClockAlone(t *testing.T) {
 	in(t, func(t *testing.T, n *model.Node, c clock.Clock) {
 		submit(n, c, time.Hour, acquire("n", "a", 1, time.Hour))
 		n.Step(time.Hour)
-		if !holds(n, "a") {
-			t.Error("gone before its time")
-		}
+		assert.That(t, holds(n, "a"), "gone before its time")
 		n.Step(ms)
-		if holds(n, "a") {
-			t.Error("there after its time")
-		}
+		assert.That(t, !holds(n, "a"), "there after its time")
 		n.Step(-ms)
-		if !holds(n, "a") {
-			t.Error("not there, with the clock set back")
-		}
+		assert.That(t, holds(n, "a"), "not there, with the clock set back")
 	})
 }
 
@@ -254,9 +226,7 @@ func TestStopDuringWake(t *testing.T) {
 	n.Watch("n", node.Exclusive, func() { stopSecond() })
 	stopSecond = n.Watch("n", node.Exclusive, func() { woken, beginning = !beginning, false })
 	n.Publish("n")
-	if woken {
-		t.Error("woken after stop")
-	}
+	assert.That(t, !woken, "woken after stop")
 }
 
 // A call of wake may cause another, of the same watcher too.
@@ -268,9 +238,7 @@ func TestWakeThatWakes(t *testing.T) {
 			n.Publish(node.Channel("n"))
 		}
 	})
-	if calls != 4 {
-		t.Errorf("%d calls of 4", calls)
-	}
+	assert.That(t, calls == 4, "%d calls of 4", calls)
 }
 
 func TestWakes(t *testing.T) {
@@ -279,9 +247,7 @@ func TestWakes(t *testing.T) {
 		add := func(name string) func() { return func() { woken = append(woken, name) } }
 		expect := func(when string, want ...string) {
 			t.Helper()
-			if !slices.Equal(woken, want) {
-				t.Errorf("%s: woken %v, want %v", when, woken, want)
-			}
+			assert.That(t, slices.Equal(woken, want), "%s: woken %v, want %v", when, woken, want)
 			woken = nil
 		}
 		stopA := n.Watch("a", node.Exclusive, add("a"))

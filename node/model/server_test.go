@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 )
@@ -31,9 +32,7 @@ func release(name, owner string, token node.Token) node.Command {
 func apply(t *testing.T, s *model.Server, now model.Time, cmd node.Command, want node.Status) node.Reply {
 	t.Helper()
 	r, _ := s.Apply(now, cmd)
-	if r.Status != want {
-		t.Fatalf("at %d: %v %+v: got %v (%v), want %v", now, cmd.Kind, cmd.Claims, r.Status, r.Err, want)
-	}
+	assert.Must(t, r.Status == want, "at %d: %v %+v: got %v (%v), want %v", now, cmd.Kind, cmd.Claims, r.Status, r.Err, want)
 	return r
 }
 
@@ -56,9 +55,7 @@ func TestExpiry(t *testing.T) {
 				want = node.Granted
 			}
 			_, held := s.Holds(now, "n", "a")
-			if held != (after <= 0) {
-				t.Errorf("TTL %v, at %d: held %v", c.ttl, now, held)
-			}
+			assert.That(t, held == (after <= 0), "TTL %v, at %d: held %v", c.ttl, now, held)
 			r := apply(t, &s, now, acquire("n", "b", 2, time.Hour), want)
 			if left := time.Duration(c.last-now) * ms; want == node.Refused && r.TTL != left {
 				t.Errorf("TTL %v, at %d: %v left, want %v", c.ttl, now, r.TTL, left)
@@ -110,9 +107,7 @@ func TestNeverSyncedIsAllLost(t *testing.T) {
 	var s model.Server
 	apply(t, &s, 0, acquire("n", "a", 1, time.Hour), node.Granted)
 	s.Restart(model.LoseUnsynced)
-	if n := s.Len(0); n != 0 {
-		t.Errorf("%d keys, want none", n)
-	}
+	assert.Equal(t, s.Len(0), 0)
 }
 
 func TestDump(t *testing.T) {
@@ -130,16 +125,12 @@ func TestDump(t *testing.T) {
 	if got := s.Dump(110); !reflect.DeepEqual(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
 	}
-	if n := s.Len(110); n != 4 {
-		t.Errorf("%d keys, want 4", n)
-	}
+	assert.Equal(t, s.Len(110), 4)
 	if n, dumped := s.Len(111), len(s.Dump(111)); n != 3 || dumped != 3 {
 		t.Errorf("after the lock's expiry %d keys, and %d in the dump, want 3", n, dumped)
 	}
 	s.FlushAll()
-	if n := s.Len(100); n != 0 {
-		t.Errorf("%d keys after FlushAll", n)
-	}
+	assert.Equal(t, s.Len(100), 0)
 }
 
 // TestClockSetBack: an expired key is back with the time in which it was there,
@@ -162,9 +153,7 @@ func TestInspectGivesACopy(t *testing.T) {
 	apply(t, &s, 0, acquire("n", "a", 1, time.Hour), node.Granted)
 	inspect := node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "n"}}}
 	apply(t, &s, 0, inspect, node.Done).State.Fields[0].Name = "b"
-	if got := apply(t, &s, 0, inspect, node.Done).State.Fields[0].Name; got != "a" {
-		t.Errorf("owner %q, want a", got)
-	}
+	assert.Equal(t, apply(t, &s, 0, inspect, node.Done).State.Fields[0].Name, "a", "owner")
 }
 
 func TestNoAllocations(t *testing.T) {
@@ -176,9 +165,7 @@ func TestNoAllocations(t *testing.T) {
 		s.Apply(0, node.Command{Kind: node.Acquire, Claims: claims, TTL: time.Hour, Retention: time.Hour})
 		s.Apply(0, node.Command{Kind: node.Release, Claims: claims, Retention: time.Hour})
 	})
-	if got != 0 {
-		t.Errorf("%v allocations to acquire and release", got)
-	}
+	assert.That(t, got == 0, "%v allocations to acquire and release", got)
 }
 
 // TestOriginOfTime: the same commands have the same replies whatever the clock
@@ -225,13 +212,9 @@ func TestOriginOfTime(t *testing.T) {
 	for _, origin := range []model.Time{0, -1, -100, -1_000_000_000} {
 		replies, left := history(origin)
 		for i := range wantReplies {
-			if !reflect.DeepEqual(replies[i], wantReplies[i]) {
-				t.Errorf("from %d on, command %d: got %+v, want %+v", origin, i, replies[i], wantReplies[i])
-			}
+			assert.That(t, reflect.DeepEqual(replies[i], wantReplies[i]), "from %d on, command %d: got %+v, want %+v", origin, i, replies[i], wantReplies[i])
 		}
-		if !reflect.DeepEqual(left, wantLeft) {
-			t.Errorf("from %d on: got %+v, want %+v", origin, left, wantLeft)
-		}
+		assert.That(t, reflect.DeepEqual(left, wantLeft), "from %d on: got %+v, want %+v", origin, left, wantLeft)
 	}
 }
 
@@ -279,9 +262,7 @@ func TestReplica(t *testing.T) {
 		if r.Status != c.want || (r.Err != nil) != (c.want == node.Unknown) || r.Err != nil && !errors.Is(r.Err, node.ErrReadOnly) {
 			t.Errorf("%s: %v, %v; want %v", c.what, r.Status, r.Err, c.want)
 		}
-		if len(published) > 0 {
-			t.Errorf("%s: published %v", c.what, published)
-		}
+		assert.That(t, len(published) == 0, "%s: published %v", c.what, published)
 		if after := s.Dump(100); !reflect.DeepEqual(after, before) {
 			t.Fatalf("%s: %+v, was %+v", c.what, after, before)
 		}
@@ -348,8 +329,7 @@ func TestNotices(t *testing.T) {
 		apply(t, &s, 0, shared(node.Acquire, node.Write, "w", 1), node.Granted)
 		apply(t, &s, 0, waits(1, "r:1:read", shared(node.Acquire, node.Read, "r", 2)), node.Refused)
 		reply, published := s.Apply(0, c.end)
-		if reply.Line.Others != c.others || !slices.Equal(published, c.want) {
-			t.Errorf("%s: others: %v, published %+v, want %+v", c.what, reply.Line.Others, published, c.want)
-		}
+		assert.That(t, reply.Line.Others == c.others && slices.Equal(published, c.want),
+			"%s: others: %v, published %+v, want %+v", c.what, reply.Line.Others, published, c.want)
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/node/nodetest"
 	"github.com/redquorum/redquorum/node/nodetest/systems"
-	"github.com/redquorum/redquorum/node/redisserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,9 +50,7 @@ func TestModelWithoutLife(t *testing.T) {
 func TestEmbedded(t *testing.T) {
 	tests.NeedLong(t)
 	server, err := embedded.StartServer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(server.Close)
 	nodetest.Run(t, func(t *testing.T) nodetest.System {
 		s := keep(t)(systems.Reach("embedded", server.Addr(), 0))
@@ -71,26 +69,17 @@ func TestEmbedded(t *testing.T) {
 }
 
 func TestRedis(t *testing.T) {
-	server := startRedis(t)
+	server := tests.Server(t)
 	nodetest.Run(t, func(t *testing.T) nodetest.System { return keep(t)(systems.Redis(server, 0)) })
 }
 
 // A primary keeps the same rules, though each yes waits for its replica.
 func TestPrimary(t *testing.T) {
-	server := startRedis(t)
+	server := tests.Server(t)
 	host, port, _ := net.SplitHostPort(server.Addr())
-	replica, err := redisserver.Start(redisserver.Config{Args: []string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { replica.Close() })
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { client.Close() })
-	for end := time.Now().Add(30 * time.Second); client.Wait(t.Context(), 1, 100*time.Millisecond).Val() < 1; {
-		if time.Now().After(end) {
-			t.Fatal("no replica follows within 30 s")
-		}
-	}
+	tests.Server(t, "--replicaof", host, port, "--repl-diskless-sync-delay", "0")
+	client := dial(t, server.Addr())
+	assert.Eventually(t, "a replica follows", func() bool { return client.Wait(t.Context(), 1, 100*time.Millisecond).Val() == 1 })
 	nodetest.Run(t, func(t *testing.T) nodetest.System { return keep(t)(systems.Redis(server, 1)) })
 }
 
@@ -103,14 +92,14 @@ func TestModelAndMiniredis(t *testing.T) {
 
 func TestModelAndMiniredisAndRedis(t *testing.T) {
 	tests.NeedLong(t)
-	server := startRedis(t)
+	server := tests.Server(t)
 	nodetest.Differential(t, ops(), systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(server, 0)))
 }
 
 // A text of rules is played on the model, miniredis and Redis, and one that does not keep them is reported with the line.
 // With -play it is the text of a file, such as a difference that one of the tests above has shown.
 func TestPlay(t *testing.T) {
-	all := []nodetest.System{systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(startRedis(t), 0))}
+	all := []nodetest.System{systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(tests.Server(t), 0))}
 	rule := "modes exclusive\n\n# A rule.\nacquire n by a token=5 ttl=7s -> granted\nadvance 2s\ninspect n -> held by a ttl=5s fence=5\n"
 	if *text != "" {
 		found, err := os.ReadFile(*text)
@@ -118,9 +107,7 @@ func TestPlay(t *testing.T) {
 		rule = string(found)
 	}
 	for _, s := range all {
-		if err := nodetest.Play(s, rule); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, nodetest.Play(s, rule))
 	}
 	if err := nodetest.Play(all[0], strings.Replace(rule, "ttl=5s", "ttl=4s", 1)); *text == "" && (err == nil || !strings.Contains(err.Error(), "model: line 6: inspect n")) {
 		t.Error(err)
@@ -131,13 +118,11 @@ func TestPlay(t *testing.T) {
 func TestReleaseSaysZeroOnTheChannel(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
 		server, err := embedded.StartServer()
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		t.Cleanup(server.Close)
 		testChannel(t, server.Addr())
 	})
-	t.Run("redis", func(t *testing.T) { testChannel(t, startRedis(t).Addr()) })
+	t.Run("redis", func(t *testing.T) { testChannel(t, tests.Server(t).Addr()) })
 }
 
 func testChannel(t *testing.T, addr string) {
@@ -147,9 +132,7 @@ func testChannel(t *testing.T, addr string) {
 		"foo": "redisson_lock__channel:{foo}", "a{b}c": "redisson_lock__channel:a{b}c", "x{y": "redisson_lock__channel:x{y",
 	} {
 		heard := client.Subscribe(t.Context(), channel)
-		if _, err := heard.Receive(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, assert.ErrorOf(heard.Receive(t.Context())))
 		claims := []node.Claim{{Name: name, Owner: "a", Token: 1}}
 		submit(t, s, node.Command{Kind: node.Acquire, Claims: claims, TTL: time.Hour, Retention: time.Hour})
 		check(t, client.HSet(t.Context(), name, "java", "1").Err())
@@ -158,12 +141,8 @@ func testChannel(t *testing.T, addr string) {
 		submit(t, s, node.Command{Kind: node.Release, Claims: []node.Claim{{Name: name, Owner: "java", Token: 2}}, Retention: time.Hour})
 		for _, want := range []string{"between", "0"} {
 			message, err := heard.ReceiveMessage(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if message.Payload != want {
-				t.Errorf("%q: heard %q, want %q", name, message.Payload, want)
-			}
+			assert.Succeed(t, err)
+			assert.That(t, message.Payload == want, "%q: heard %q, want %q", name, message.Payload, want)
 		}
 		check(t, heard.Close())
 	}
@@ -171,9 +150,7 @@ func testChannel(t *testing.T, addr string) {
 
 func check(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 }
 
 // submit repeats an idempotent command until the node is connected.
@@ -187,22 +164,9 @@ func submit(t *testing.T, s nodetest.System, cmd node.Command) {
 		if r.Err == nil {
 			return
 		}
-		if !r.Unsent {
-			t.Fatal(r.Err)
-		}
+		assert.Must(t, r.Unsent, "%v", r.Err)
 		time.Sleep(time.Millisecond)
 	}
-}
-
-func startRedis(t *testing.T) *redisserver.Server {
-	t.Helper()
-	tests.NeedServer(t)
-	server, err := redisserver.Start(redisserver.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { server.Close() })
-	return server
 }
 
 func dial(t *testing.T, addr string) *redis.Client {

@@ -49,7 +49,7 @@ func refusable(s nodetest.System, refuse func(error) error) nodetest.System {
 // of them after its first write.
 func TestModelAndRedisThatRefuses(t *testing.T) {
 	tests.NeedLong(t)
-	server := startRedis(t)
+	server := tests.Server(t)
 	client := dial(t, server.Addr())
 	config := func(args ...any) error {
 		return client.Do(t.Context(), append([]any{"config", "set"}, args...)...).Err()

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -20,16 +21,10 @@ func TestStepsAreRead(t *testing.T) {
 		}
 		line := commandText(s.cmd)
 		words, err := split(line)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		c, err := parse(words, node.Exclusive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if again := commandText(c.Command); again != line {
-			t.Errorf("%s\nis read as\n%s", line, again)
-		}
+		assert.Succeed(t, err)
+		assert.Equal(t, commandText(c.Command), line)
 		got, want := c.Waiting(), s.cmd.Waiting()
 		if want.Queued() && got != want || c.Mode != s.cmd.Mode || c.HandOver != s.cmd.HandOver || len(c.Claims) != len(s.cmd.Claims) {
 			t.Errorf("%s\nis read as\n%+v, want\n%+v", line, c, s.cmd)
@@ -46,9 +41,7 @@ func TestStepsAreRead(t *testing.T) {
 func TestWords(t *testing.T) {
 	words := []string{"a", "two words", "", "#", "|", "$A", `"`, "é\x00\xff\r\n", `waiter=last "but" one`}
 	got, err := split(join(words))
-	if err != nil || strings.Join(got, "!") != strings.Join(words, "!") {
-		t.Errorf("got %q (%v), want %q", got, err, words)
-	}
+	assert.That(t, err == nil && strings.Join(got, "!") == strings.Join(words, "!"), "got %q (%v), want %q", got, err, words)
 }
 
 // A file says what is wrong with it.
@@ -63,8 +56,6 @@ func TestParseRules(t *testing.T) {
 		if want == "" && (err != nil || len(rules) != 1 || rules[0].sentence != "A rule.") {
 			t.Errorf("%q: %+v, %v", text, rules, err)
 		}
-		if want != "" && (err == nil || err.Error() != want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
-		}
+		assert.That(t, want == "" || err != nil && err.Error() == want, "%q: %v, want %s", text, err, want)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/nodetest"
@@ -22,22 +23,13 @@ import (
 
 // A node keeps all rules, also at the end of a tunnel.
 func TestRules(t *testing.T) {
-	tests.NeedServer(t)
-	server, err := redisserver.Start(redisserver.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
+	server := tests.Server(t)
 	nodetest.Run(t, func(t *testing.T) nodetest.System {
 		s, done, err := systems.Redis(server, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		s.Node.Close() // is that of redisnode
 		s.Node, err = redisconn.New(tunnel(server.Addr()), redisconn.Options{Name: "redis"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		t.Cleanup(func() { s.Node.Close(); done() })
 		return s
 	})
@@ -53,12 +45,7 @@ func inspect(n node.Node) node.Reply {
 
 // Options are passed on.
 func TestOptions(t *testing.T) {
-	tests.NeedServer(t)
-	s, err := redisserver.Start(redisserver.Config{Unix: true, Args: []string{"--requirepass", "s3cret"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := tests.Servers(t, 1, redisserver.Config{Unix: true, Args: []string{"--requirepass", "s3cret"}})[0]
 	dial := func(ctx context.Context) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", s.Addr()) }
 	var asked atomic.Int32
 	credentials := func(context.Context) (string, string, error) { asked.Add(1); return "", "s3cret", nil }
@@ -76,24 +63,16 @@ func TestOptions(t *testing.T) {
 	} {
 		tt.o.Name = what
 		n, err := redisconn.New(dial, tt.o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		if r := inspect(n); !errors.Is(r.Err, tt.want) {
 			t.Errorf("%s: %+v, want %v", what, r, tt.want)
 		}
-		if n.Name() != what {
-			t.Errorf("its name is %q, want %q", n.Name(), what)
-		}
+		assert.That(t, n.Name() == what, "its name is %q, want %q", n.Name(), what)
 		n.Close()
 	}
-	if asked.Load() == 0 {
-		t.Error("nobody asked for credentials")
-	}
+	assert.That(t, asked.Load() != 0, "nobody asked for credentials")
 	nothing, err := redisconn.New(func(context.Context) (net.Conn, error) { return nil, nil }, redisconn.Options{Name: "nothing"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	if r := inspect(nothing); !errors.Is(r.Err, node.ErrUnreachable) {
 		t.Errorf("a dialer that returns nothing: %+v", r)
 	}
@@ -113,9 +92,7 @@ func TestImports(t *testing.T) {
 		cmd := exec.Command("go", args...)
 		cmd.Env = append(cmd.Environ(), env...)
 		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, out)
-		}
+		assert.Must(t, err == nil, "%v: %v\n%s", args, err, out)
 		return string(out)
 	}
 	if _, err := exec.LookPath("go"); err != nil {

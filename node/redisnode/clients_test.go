@@ -26,6 +26,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/auth"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
@@ -38,9 +39,7 @@ func works(t *testing.T, n node.Node) {
 	l := listen(t, n, "a")
 	defer l.stop()
 	r := expect(t, "acquire", ask(t, n, acquire("a", "me", 1)), node.Granted)
-	if r.Life == nil || r.Life.ID == "" {
-		t.Errorf("life %+v", r.Life)
-	}
+	assert.That(t, r.Life != nil && r.Life.ID != "", "life %+v", r.Life)
 	expect(t, "refused", ask(t, n, acquire("a", "you", 2)), node.Refused)
 	expect(t, "extend", ask(t, n, extend(time.Minute, claim("a", "me", 0)...)), node.Done)
 	expect(t, "inspect", ask(t, n, inspect("a")), node.Done)
@@ -53,27 +52,21 @@ func works(t *testing.T, n node.Node) {
 		cmds = append(cmds, acquire(name(i), "me", 5), release(name(i), "me", 5))
 	}
 	for _, r := range submit(n, cmds...)() {
-		if r.Err != nil {
-			t.Fatal(r.Err)
-		}
+		assert.Succeed(t, r.Err)
 	}
 }
 
 func wrap(t testing.TB, client redis.UniversalClient, opts redisnode.Options) node.Node {
 	t.Helper()
 	n, err := redisnode.New(client, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { n.Close(); client.Close() })
 	return n
 }
 
 func TestUnixSocket(t *testing.T) {
 	dir, err := os.MkdirTemp("", "rq") // t.TempDir is too long for a socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, "s")
 	newServer(t, "--unixsocket", path)
@@ -125,11 +118,9 @@ func TestTLS(t *testing.T) {
 
 	var r node.Reply
 	n = dial(t, "rediss://"+addr)
-	eventually(t, "an answer in time", func() bool { r = ask(t, n, inspect("a")); return !errors.Is(r.Err, node.ErrTimeout) })
+	assert.Eventually(t, "an answer in time", func() bool { r = ask(t, n, inspect("a")); return !errors.Is(r.Err, node.ErrTimeout) })
 	expectErr(t, "unknown authority", r, node.ErrCertificate)
-	if !strings.Contains(r.Err.Error(), "certificate") {
-		t.Errorf("unhelpful: %v", r.Err)
-	}
+	assert.That(t, strings.Contains(r.Err.Error(), "certificate"), "unhelpful: %v", r.Err)
 	p.freeze()
 	defer p.thaw()
 	soon(t, "closing", func() { dial(t, "rediss://"+addr+"?skip_verify=true").Close() })
@@ -156,9 +147,7 @@ func TestCertificateIsPermanent(t *testing.T) {
 			"cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{addr}, TLSConfig: config}),
 		} {
 			r := expectErr(t, what, ask(t, wrap(t, client, redisnode.Options{}), inspect("a")), node.ErrCertificate)
-			if !node.Permanent(r.Err) || errors.Is(r.Err, node.ErrUnreachable) {
-				t.Errorf("%s, %s: %v", what, kind, r.Err)
-			}
+			assert.That(t, node.Permanent(r.Err) && !errors.Is(r.Err, node.ErrUnreachable), "%s, %s: %v", what, kind, r.Err)
 		}
 	}
 	expectErr(t, "Dial", ask(t, dial(t, "rediss://"+addr), inspect("a")), node.ErrCertificate)
@@ -214,7 +203,7 @@ func newCluster(t testing.TB, masters int) *process {
 
 func clusterUp(t testing.TB, p *process) {
 	t.Helper()
-	eventually(t, "the cluster is up", func() bool {
+	assert.Eventually(t, "the cluster is up", func() bool {
 		return strings.Contains(p.do("cluster", "info").(string), "cluster_state:ok")
 	})
 }
@@ -224,9 +213,7 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	p := newCluster(t, 1)
 	n := wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{p.addr}}), redisnode.Options{})
-	if n.Name() != p.addr {
-		t.Errorf("name %q", n.Name())
-	}
+	assert.That(t, n.Name() == p.addr, "name %q", n.Name())
 	works(t, n)
 	first := expect(t, "warm", ask(t, n, acquire("x", "me", 1)), node.Granted).Life
 	var claims []node.Claim
@@ -238,9 +225,7 @@ func TestCluster(t *testing.T) {
 	}
 	r := expect(t, "extend over slots", ask(t, n, extend(time.Minute, claims...)), node.Done)
 	for i, kept := range r.Kept {
-		if kept != (i%2 == 0) {
-			t.Errorf("claim %d: kept %v", i, kept)
-		}
+		assert.That(t, kept == (i%2 == 0), "claim %d: kept %v", i, kept)
 	}
 	apart := acquire("x", "me", 2)
 	apart.Claims = append(apart.Claims, claim("y", "me", 2)...)
@@ -251,16 +236,12 @@ func TestCluster(t *testing.T) {
 	}
 	p.do("script", "flush")
 	works2 := expect(t, "after a flush", ask(t, n, acquire("y", "me", 1)), node.Granted)
-	if works2.Life.ID != first.ID || works2.Life.Born != first.Born {
-		t.Errorf("life %+v, was %+v", works2.Life, first)
-	}
+	assert.That(t, works2.Life.ID == first.ID && works2.Life.Born == first.Born, "life %+v, was %+v", works2.Life, first)
 	down := after(0)
 	p.restart()
 	clusterUp(t, p)
-	eventually(t, "the node is up", func() bool { r = ask(t, n, acquire("z", "me", 1)); return r.Err == nil })
-	if r.Life.ID == first.ID || r.Life.Born < down {
-		t.Errorf("life %+v after a restart, was %+v", r.Life, first)
-	}
+	assert.Eventually(t, "the node is up", func() bool { r = ask(t, n, acquire("z", "me", 1)); return r.Err == nil })
+	assert.That(t, r.Life.ID != first.ID && r.Life.Born >= down, "life %+v after a restart, was %+v", r.Life, first)
 }
 
 // TestOtherClient gives the node a client whose kind it does not know.
@@ -271,9 +252,7 @@ func TestOtherClient(t *testing.T) {
 		t.Error("a node without a name")
 	}
 	n := wrap(t, wrapped, redisnode.Options{Name: "wrapped"})
-	if n.Name() != "wrapped" {
-		t.Errorf("name %q", n.Name())
-	}
+	assert.That(t, n.Name() == "wrapped", "name %q", n.Name())
 	works(t, n)
 }
 
@@ -341,9 +320,7 @@ func (s stream) Subscribe(auth.CredentialsListener) (auth.Credentials, auth.Unsu
 // refuses requires that a client cannot be made a node, and why.
 func refuses(t *testing.T, client redis.UniversalClient, why string) {
 	t.Helper()
-	if _, err := redisnode.New(client, redisnode.Options{Name: "a"}); err == nil || !strings.Contains(err.Error(), why) {
-		t.Errorf("%T: refused with %v", client, err)
-	}
+	assert.Says(t, assert.ErrorOf(redisnode.New(client, redisnode.Options{Name: "a"})), why, client)
 }
 
 // A function that wants a connection of go-redis is not left out without a word.
@@ -352,9 +329,7 @@ func TestOnConnectIsRefused(t *testing.T) {
 	client := redis.NewClient(o)
 	defer client.Close()
 	refuses(t, client, "OnConnect")
-	if _, err := redisnode.DialOptions(&redis.Options{Addr: "127.0.0.1:1"}, o); err == nil || !strings.Contains(err.Error(), "server 2 of 2: OnConnect") {
-		t.Errorf("DialOptions: %v", err)
-	}
+	assert.Says(t, assert.ErrorOf(redisnode.DialOptions(&redis.Options{Addr: "127.0.0.1:1"}, o)), "server 2 of 2: OnConnect", "DialOptions")
 }
 
 // A ring has a name on another server as soon as one is down.
@@ -421,9 +396,7 @@ func TestDialErrors(t *testing.T) {
 		}
 	}
 	_, err := redisnode.Dial("x", "y")
-	if err == nil || !strings.Contains(err.Error(), "1 of 2") || !strings.Contains(err.Error(), "2 of 2") {
-		t.Errorf("not all are reported: %v", err)
-	}
+	assert.That(t, err != nil && strings.Contains(err.Error(), "1 of 2") && strings.Contains(err.Error(), "2 of 2"), "not all are reported: %v", err)
 	if nodes, err := redisnode.Dial(); err != nil || len(nodes) != 0 {
 		t.Errorf("nothing to dial: %v, %v", nodes, err)
 	}
@@ -526,9 +499,7 @@ func TestCredentialsOfAProviderMayChange(t *testing.T) {
 		return "", password.Load().(string)
 	}}), redisnode.Options{})
 	r := expectErr(t, "the old password", ask(t, n, inspect("a")), node.ErrAuth)
-	if node.Permanent(r.Err) {
-		t.Errorf("permanent: %v", r.Err)
-	}
+	assert.That(t, !node.Permanent(r.Err), "permanent: %v", r.Err)
 	password.Store("new")
-	eventually(t, "the new password", func() bool { return ask(t, n, inspect("a")).Err == nil })
+	assert.Eventually(t, "the new password", func() bool { return ask(t, n, inspect("a")).Err == nil })
 }

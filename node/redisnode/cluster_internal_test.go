@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/neterr"
 	"github.com/redquorum/redquorum/node/internal/courier"
 )
@@ -25,13 +26,9 @@ func TestOnlyMastersThatWereAskedGetCommands(t *testing.T) {
 	client := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots})
 	defer client.Close()
 	master, err := client.MasterForKey(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	r := &shared{client: client, timeout: time.Second, asked: map[*redis.Client]bool{}}
-	if _, err := r.to("a"); !errors.Is(err, courier.ErrNotAsked) {
-		t.Errorf("a command for a master that was not asked: %v", err)
-	}
+	assert.Is(t, assert.ErrorOf(r.to("a")), courier.ErrNotAsked, "a command for a master that was not asked")
 	r.asked[master] = true
 	if to, err := r.to("a"); to != master || err != nil {
 		t.Errorf("a command for a master that was asked goes to %v: %v", to, err)
@@ -63,9 +60,7 @@ func TestErrorsOfAClusterNameTheServer(t *testing.T) {
 	r := newCluster(o)
 	defer r.Close()
 	_, err := r.Ask(t.Context(), [][]string{{"PING"}})
-	if err == nil || neterr.Text(err) != "server 10.0.0.1:7001: connection refused" {
-		t.Errorf("%v", err)
-	}
+	assert.That(t, err != nil && neterr.Text(err) == "server 10.0.0.1:7001: connection refused", "%v", err)
 }
 
 // go-redis's connections to a cluster are checked, too.
@@ -73,9 +68,7 @@ func TestConnectionsOfAClusterAreChecked(t *testing.T) {
 	r := newCluster(redis.ClusterOptions{Addrs: []string{"a"}, Dialer: playing("*2147483647\r\n:1\r\n")})
 	defer r.Close()
 	conn, err := r.client.(*redis.ClusterClient).Options().Dialer(t.Context(), "tcp", "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	if read, err := io.ReadAll(conn); len(read) > 0 || !errors.Is(err, courier.ErrProtocol) {
 		t.Errorf("%q, %v", read, err)
 	}

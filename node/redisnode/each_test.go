@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/nodetest"
@@ -24,9 +25,7 @@ func TestTogether(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
 	together := func(t *testing.T, s nodetest.System, done func(), err error) nodetest.System {
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		t.Cleanup(done)
 		redisnode.Together(s.Node, 1)
 		return s
@@ -170,9 +169,7 @@ func TestLackOfARightTogether(t *testing.T) {
 			cmds[1].HandOver = 30
 			listener := p.client(t).PSubscribe(t.Context(), "*")
 			defer listener.Close()
-			if _, err := listener.Receive(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, assert.ErrorOf(listener.Receive(t.Context())))
 			n := dial(t, url)
 			defer n.Close()
 			redisnode.Together(n, least)
@@ -194,9 +191,7 @@ func TestLackOfARightTogether(t *testing.T) {
 					got[i].Status, got[i].Err, want[i].Status, want[i].Err)
 			}
 		}
-		if gotHeard != wantHeard {
-			t.Errorf("without %s: %d notices together, %d apart", lacks, gotHeard, wantHeard)
-		}
+		assert.That(t, gotHeard == wantHeard, "without %s: %d notices together, %d apart", lacks, gotHeard, wantHeard)
 	}
 }
 
@@ -238,7 +233,5 @@ func TestLockNamedAsAFence(t *testing.T) {
 			expect(t, cmds[i].Claims[0].Name, r, node.Granted)
 		}
 	}
-	if kind := p.do("type", "redquorum_fence:{a}"); kind != "hash" {
-		t.Errorf("the lock is a %v", kind)
-	}
+	assert.Equal(t, p.do("type", "redquorum_fence:{a}"), "hash", "the lock is a")
 }

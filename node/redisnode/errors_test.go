@@ -15,6 +15,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 )
@@ -34,9 +35,7 @@ func TestOutOfMemory(t *testing.T) {
 	p.do("config", "set", "maxmemory", "100kb")
 	r := ask(t, n, acquire("new", "me", 2))
 	expectErr(t, "acquire", r, node.ErrOutOfMemory)
-	if r.Life == nil || r.Unsent {
-		t.Errorf("%+v", r)
-	}
+	assert.That(t, r.Life != nil && !r.Unsent, "%+v", r)
 	if s := ask(t, n, inspect("new")).State; s.Type != "none" || s.Fence != 0 {
 		t.Errorf("written: %+v", s)
 	}
@@ -51,7 +50,7 @@ func TestOutOfMemory(t *testing.T) {
 // askMaster is ask, until the node has noticed that its server is a master again.
 func askMaster(t *testing.T, n node.Node, cmd node.Command) (r node.Reply) {
 	t.Helper()
-	eventually(t, "a master", func() bool {
+	assert.Eventually(t, "a master", func() bool {
 		cmd.Deadline = after(time.Second)
 		r = ask(t, n, cmd)
 		return !errors.Is(r.Err, node.ErrReadOnly)
@@ -73,9 +72,7 @@ func TestDemotedMasterHasANewLife(t *testing.T) {
 			}
 			p.do("replicaof", "no", "one")
 			after := expect(t, "again a master", askMaster(t, n, acquire("new", "me", 3)), node.Granted).Life
-			if after.ID != before.ID {
-				t.Fatalf("another server: %v, %v", before, after)
-			}
+			assert.Must(t, after.ID == before.ID, "another server: %v, %v", before, after)
 			if after.Born < began {
 				t.Errorf("it has lived for %v, and was a replica %v ago", clock.System().Now().Sub(after.Born), clock.System().Now().Sub(began))
 			}
@@ -88,18 +85,14 @@ func TestDemotedMasterHasANewLife(t *testing.T) {
 func TestYesAfterTheWordOfAReplica(t *testing.T) {
 	p := newServer(t)
 	way, err := faults.NewProxy(p.addr, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer way.Close()
 	n := dial(t, "redis://"+way.Addr())
 	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
-	if err := way.Set(faults.Conduct{Delay: faults.Range{Min: 200 * time.Millisecond, Max: 200 * time.Millisecond}}); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, way.Set(faults.Conduct{Delay: faults.Range{Min: 200 * time.Millisecond, Max: 200 * time.Millisecond}}))
 	p.do("replicaof", "127.0.0.1", "1")
 	first := submit(n, acquire("a", "me", 2))
-	eventually(t, "the replica has refused", func() bool { // the first command was an EVAL
+	assert.Eventually(t, "the replica has refused", func() bool { // the first command was an EVAL
 		text, _ := p.do("info", "commandstats").(string)
 		return strings.Contains(text, "cmdstat_evalsha:")
 	})
@@ -163,7 +156,7 @@ func TestReplicaHasNoVote(t *testing.T) {
 			}
 		}
 		master.do("set", "marker", tt.what)
-		eventually(t, "replication", func() bool {
+		assert.Eventually(t, "replication", func() bool {
 			return replica.client(t).Get(t.Context(), "marker").Val() == tt.what
 		})
 		if r := ask(t, met[i], tt.again); !errors.Is(r.Err, node.ErrReadOnly) || r.Unsent {
@@ -196,21 +189,17 @@ func TestTooManyClients(t *testing.T) {
 	var held []net.Conn
 	for range 3 {
 		conn, err := net.Dial("tcp", p.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		defer conn.Close()
 		held = append(held, conn)
 	}
 	n := dial(t, "redis://"+p.addr)
 	r := expectErr(t, "too many", ask(t, n, inspect("a")), node.ErrUnreachable)
-	if !strings.Contains(r.Err.Error(), "max number of clients reached") {
-		t.Error(r.Err)
-	}
+	assert.That(t, strings.Contains(r.Err.Error(), "max number of clients reached"), "%v", r.Err)
 	for _, conn := range held {
 		conn.Close()
 	}
-	eventually(t, "there is room", func() bool { return ask(t, n, inspect("a")).Err == nil })
+	assert.Eventually(t, "there is room", func() bool { return ask(t, n, inspect("a")).Err == nil })
 }
 
 func TestLoading(t *testing.T) {
@@ -222,17 +211,15 @@ func TestLoading(t *testing.T) {
 	for i := range 2000 {
 		pipe.Set(t.Context(), name(i), strings.Repeat("x", 10_000), 0)
 	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, assert.ErrorOf(pipe.Exec(t.Context())))
 	p.do("save")
 	n := connect(t, p)
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
 	loaded := make(chan struct{})
 	go func() { defer close(loaded); p.Restart(false) }()
 	defer func() { <-loaded }()
-	eventually(t, "the server is loading", func() bool { return errors.Is(ask(t, n, inspect("a")).Err, node.ErrLoading) })
-	eventually(t, "the data is loaded", func() bool { return ask(t, n, inspect("a")).Err == nil })
+	assert.Eventually(t, "the server is loading", func() bool { return errors.Is(ask(t, n, inspect("a")).Err, node.ErrLoading) })
+	assert.Eventually(t, "the data is loaded", func() bool { return ask(t, n, inspect("a")).Err == nil })
 }
 
 var (
@@ -325,9 +312,7 @@ func hasNothing(t *testing.T, n node.Node, user *redis.Client, name string) {
 		errs = append(errs, user.Publish(t.Context(), channel, "0").Err())
 	}
 	for i, err := range errs {
-		if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
-			t.Errorf("%s: key or channel %d of it: %v", name, i, err)
-		}
+		assert.That(t, err != nil && strings.HasPrefix(err.Error(), "NOPERM"), "%s: key or channel %d of it: %v", name, i, err)
 	}
 }
 
@@ -416,9 +401,7 @@ func TestOutOfMemoryFrees(t *testing.T) {
 				got += " " + place.Waiter
 			}
 		}
-		if got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.what, got, tt.want)
-		}
+		assert.That(t, got == tt.want, "%s: %s, want %s", tt.what, got, tt.want)
 	}
 }
 
@@ -429,7 +412,7 @@ func TestBusy(t *testing.T) {
 	c := p.client(t)
 	go c.Eval(context.Background(), "while true do end", nil)
 	var r node.Reply
-	eventually(t, "the server is busy", func() bool {
+	assert.Eventually(t, "the server is busy", func() bool {
 		r = ask(t, n, within(200*time.Millisecond, inspect("a")))
 		return !errors.Is(r.Err, node.ErrTimeout) && r.Err != nil
 	})
@@ -441,7 +424,7 @@ func TestBusy(t *testing.T) {
 	}
 	p.do("script", "kill")
 	for _, n := range []node.Node{n, late} {
-		eventually(t, "the script is gone", func() bool { return ask(t, n, inspect("a")).Err == nil })
+		assert.Eventually(t, "the script is gone", func() bool { return ask(t, n, inspect("a")).Err == nil })
 	}
 }
 
@@ -462,22 +445,14 @@ func TestMinimalACL(t *testing.T) {
 	for _, rule := range minimalACL {
 		if command, ok := strings.CutPrefix(rule.(string), "+"); ok && !slices.Contains(idle, command) {
 			p.allow("-" + command)
-			if !fails(t, url) {
-				t.Errorf("works without %s", command)
-			}
+			assert.That(t, fails(t, url), "works without %s", command)
 			p.allow("+" + command)
 		}
 	}
-	if fails(t, url) {
-		t.Error("fails with all")
-	}
-	if !fails(t, url+"/1") {
-		t.Error("another database works without SELECT")
-	}
+	assert.That(t, !fails(t, url), "fails with all")
+	assert.That(t, fails(t, url+"/1"), "another database works without SELECT")
 	p.allow("+select")
-	if fails(t, url+"/1") {
-		t.Error("another database fails with SELECT")
-	}
+	assert.That(t, !fails(t, url+"/1"), "another database fails with SELECT")
 
 	// To ask holders to finish, and to be asked.
 	p.allow(askACL...)
@@ -506,9 +481,7 @@ func fails(t *testing.T, url string) (refused bool) {
 	}
 	for i, cmd := range commands {
 		r := ask(t, n, cmd)
-		if r.Err != nil && !errors.Is(r.Err, node.ErrAuth) {
-			t.Fatalf("step %d, %v: %v", i, cmd.Kind, r.Err)
-		}
+		assert.Must(t, r.Err == nil || errors.Is(r.Err, node.ErrAuth), "step %d, %v: %v", i, cmd.Kind, r.Err)
 		refused = refused || r.Err != nil
 	}
 	return refused
@@ -552,7 +525,7 @@ func TestWithoutInfoNoLockStays(t *testing.T) {
 		t.Errorf("unhelpful: %v", r.Err)
 	}
 	p.allow("+info")
-	eventually(t, "the user may use INFO", func() bool { return ask(t, n, acquire("a", "me", 3)).Status == node.Granted })
+	assert.Eventually(t, "the user may use INFO", func() bool { return ask(t, n, acquire("a", "me", 3)).Status == node.Granted })
 }
 
 // A lock that could not be given a TTL does not stay: nobody would ever get it.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
@@ -32,11 +33,9 @@ func TestHungServer(t *testing.T) {
 	if r := expectErr(t, "in flight", ask(t, n, within(time.Second, inspect("a"))), node.ErrTimeout); r.Unsent {
 		t.Error("in flight, and yet unsent")
 	}
-	eventually(t, "the node knows that it is down", func() bool {
+	assert.Eventually(t, "the node knows that it is down", func() bool {
 		r := short()
-		if r.Err == nil || !r.Unsent && !errors.Is(r.Err, node.ErrTimeout) {
-			t.Fatalf("hung: %+v", r)
-		}
+		assert.Must(t, r.Err != nil && (r.Unsent || errors.Is(r.Err, node.ErrTimeout)), "hung: %+v", r)
 		return errors.Is(r.Err, node.ErrUnreachable)
 	})
 	most := 0
@@ -44,11 +43,9 @@ func TestHungServer(t *testing.T) {
 		n.Submit(within(10*time.Millisecond, inspect("a")), func(node.Reply) {})
 		most = max(most, runtime.NumGoroutine())
 	}
-	if most > goroutines+5 {
-		t.Errorf("%d goroutines while hung, %d before", most, goroutines)
-	}
+	assert.That(t, most <= goroutines+5, "%d goroutines while hung, %d before", most, goroutines)
 	p.thaw()
-	eventually(t, "the node recovers", func() bool { return short().Status == node.Done })
+	assert.Eventually(t, "the node recovers", func() bool { return short().Status == node.Done })
 	if again := ask(t, n, inspect("a")).Life; again == life || again.ID != life.ID || again.Born != life.Born {
 		t.Errorf("life %+v after the hang, %+v before", again, life)
 	}
@@ -81,9 +78,7 @@ func TestClientIsLeftAlone(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: p.addr})
 	defer c.Close()
 	n, err := redisnode.New(c, redisnode.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	expect(t, "works", ask(t, n, acquire("a", "me", 1)), node.Granted)
 	n.Close()
 	if stats := c.PoolStats(); stats.TotalConns != 0 {
@@ -126,23 +121,19 @@ func TestUnsentIsUnsent(t *testing.T) {
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
-	eventually(t, "the last kill is over", func() bool { return ask(t, n, inspect("a")).Err == nil })
+	assert.Eventually(t, "the last kill is over", func() bool { return ask(t, n, inspect("a")).Err == nil })
 	count := map[string]int{}
 	for i, r := range replies {
 		there := expect(t, "inspect", ask(t, n, inspect(name(i))), node.Done).State.Type == "hash"
 		switch {
 		case r.Status == node.Granted:
 			count["granted"]++
-			if !there {
-				t.Fatal("granted, and not there")
-			}
+			assert.Must(t, there, "granted, and not there")
 		case r.Status != node.Unknown:
 			t.Fatalf("%+v", r)
 		case r.Unsent:
 			count["unsent"]++
-			if there {
-				t.Fatal("unsent, and there")
-			}
+			assert.Must(t, !there, "unsent, and there")
 		}
 	}
 	t.Logf("%d kills: of %d commands %v", kills, len(replies), count)
@@ -187,29 +178,27 @@ func TestADialerThatHangs(t *testing.T) {
 	}})
 	n := wrap(t, c, redisnode.Options{})
 	defer n.Watch("a", node.Exclusive, func() {})()
-	eventually(t, "the node is down", func() bool {
+	assert.Eventually(t, "the node is down", func() bool {
 		r := ask(t, n, inspect("a"))
 		return r.Unsent && errors.Is(r.Err, node.ErrUnreachable)
 	})
-	eventually(t, "two attempts are left behind", func() bool { return running.Load() == 2 })
-	eventually(t, "no third is made", func() bool {
+	assert.Eventually(t, "two attempts are left behind", func() bool { return running.Load() == 2 })
+	assert.Eventually(t, "no third is made", func() bool {
 		r := ask(t, n, inspect("a"))
 		return r.Err != nil && strings.Contains(r.Err.Error(), "has not returned")
 	})
 	end()
-	eventually(t, "the node is up", func() bool { return ask(t, n, inspect("a")).Err == nil })
-	if tooMany.Load() {
-		t.Error("more than two attempts ran at a time")
-	}
+	assert.Eventually(t, "the node is up", func() bool { return ask(t, n, inspect("a")).Err == nil })
+	assert.That(t, !tooMany.Load(), "more than two attempts ran at a time")
 
 	end = hangs()
 	p.do("client", "kill", "type", "normal")
-	eventually(t, "it dials again", func() bool { return running.Load() > 0 })
+	assert.Eventually(t, "it dials again", func() bool { return running.Load() > 0 })
 	soon(t, "closing", func() { n.Close() })
 	end()
 	c.Close()
 	p.Close()
-	eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+	assert.Eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 func TestDeadlines(t *testing.T) {
@@ -225,9 +214,7 @@ func TestDeadlines(t *testing.T) {
 	for i := range cap(lags) {
 		cmd := within(2*time.Second-time.Duration(i)*10*time.Millisecond, inspect("a")) // the last is due first
 		n.Submit(cmd, func(r node.Reply) {
-			if !errors.Is(r.Err, node.ErrTimeout) || r.Unsent {
-				t.Errorf("in flight: %+v", r)
-			}
+			assert.That(t, errors.Is(r.Err, node.ErrTimeout) && !r.Unsent, "in flight: %+v", r)
 			lags <- after(0).Sub(cmd.Deadline)
 		})
 	}
@@ -236,9 +223,7 @@ func TestDeadlines(t *testing.T) {
 			t.Errorf("answered %v before the deadline", -lag)
 		}
 	}
-	if patient.Load() {
-		t.Error("they were answered only with one that had a minute")
-	}
+	assert.That(t, !patient.Load(), "they were answered only with one that had a minute")
 	// While a connection is being made commands wait, and are not sent if that takes too long.
 	for _, r := range submit(connect(t, p), slices.Repeat([]node.Command{within(100*time.Millisecond, inspect("a"))}, 20)...)() {
 		if expectErr(t, "connecting", r, node.ErrTimeout); !r.Unsent {
@@ -258,7 +243,7 @@ func TestKillAndRestart(t *testing.T) {
 		t.Errorf("born %v ago", after(0).Sub(first.Born))
 	}
 	p.Kill()
-	eventually(t, "the node is down, and knows it", func() bool {
+	assert.Eventually(t, "the node is down, and knows it", func() bool {
 		began := time.Now()
 		r := ask(t, n, inspect("a"))
 		return r.Unsent && errors.Is(r.Err, node.ErrUnreachable) && time.Since(began) < 50*time.Millisecond && strings.Contains(log.String(), "node is down")
@@ -266,17 +251,13 @@ func TestKillAndRestart(t *testing.T) {
 	down := after(0)
 	p.restart()
 	var r node.Reply
-	eventually(t, "the node is up", func() bool { r = ask(t, n, inspect("a")); return r.Err == nil })
+	assert.Eventually(t, "the node is up", func() bool { r = ask(t, n, inspect("a")); return r.Err == nil })
 	if r.Life.ID == first.ID || r.Life.Born < down || r.Life.Born > after(0) {
 		t.Errorf("started %v ago, said to be born %v ago, with the ID %s after %s", after(0).Sub(down), after(0).Sub(r.Life.Born), r.Life.ID, first.ID)
 	}
-	if r.State.Type != "none" {
-		t.Errorf("state %+v", r.State)
-	}
-	eventually(t, "it is logged", func() bool { return strings.Contains(log.String(), "node is up again") })
-	if !strings.Contains(log.String(), "server restarted") || !strings.Contains(log.String(), p.addr) {
-		t.Errorf("log: %s", log.String())
-	}
+	assert.That(t, r.State.Type == "none", "state %+v", r.State)
+	assert.Eventually(t, "it is logged", func() bool { return strings.Contains(log.String(), "node is up again") })
+	assert.That(t, strings.Contains(log.String(), "server restarted") && strings.Contains(log.String(), p.addr), "log: %s", log.String())
 	for range tests.Times(2, 10) { // while nobody asks: the first command must not be lost on the dead connection
 		p.restart()
 		time.Sleep(30 * time.Millisecond)
@@ -305,7 +286,7 @@ func TestCloseAtAnyTime(t *testing.T) {
 		soon(t, "closing", func() { n.Close() })
 	}
 	p.thaw()
-	eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+	assert.Eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // TestNothingSent has a connection that fails before the first byte: then the
@@ -318,14 +299,10 @@ func TestNothingSent(t *testing.T) {
 		conn, err := net.Dial(network, p.addr)
 		return stuck{conn, &now}, err
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	n := nodes[0]
 	defer n.Close()
-	if got := n.Name(); got != "behind-a-tunnel:1" {
-		t.Errorf("its name is %q", got)
-	}
+	assert.Equal(t, n.Name(), "behind-a-tunnel:1", "its name is")
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
 	for i := range 5 {
 		now.Store(true)

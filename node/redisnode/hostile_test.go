@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
@@ -160,9 +161,7 @@ func TestHostileServer(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			each := int64(after.TotalAlloc-before.TotalAlloc) / exploded.Load()
 			t.Logf("%d KB were allocated for each of %d bombs", each>>10, exploded.Load())
-			if each > 3<<20 {
-				t.Errorf("%d MB were allocated for a bomb", each>>20)
-			}
+			assert.That(t, each <= 3<<20, "%d MB were allocated for a bomb", each>>20)
 		})
 	}
 }
@@ -180,9 +179,7 @@ func lockBeside(t *testing.T, stage string, b bomb) {
 	addr, left := newHostile(t, stage, b)
 	bad := dial(t, "redis://user:password@"+addr+"/2")
 	l, err := quorum.New(append(nodes, bad), quorum.Options{Timeout: 300 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	stop := bad.Watch("a", node.Exclusive, func() {})
 	pause := 100 * time.Millisecond
 	if stage == "ping" { // which is sent after seconds

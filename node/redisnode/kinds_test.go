@@ -8,23 +8,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 )
 
 // expect fails the test if r is not a reply of this status.
 func expect(t *testing.T, what string, r node.Reply, want node.Status) node.Reply {
 	t.Helper()
-	if r.Status != want {
-		t.Fatalf("%s: status %v (%v), want %v", what, r.Status, r.Err, want)
-	}
+	assert.Must(t, r.Status == want, "%s: status %v (%v), want %v", what, r.Status, r.Err, want)
 	return r
 }
 
 func expectErr(t *testing.T, what string, r node.Reply, want error) node.Reply {
 	t.Helper()
-	if !errors.Is(r.Err, want) {
-		t.Fatalf("%s: status %v with error %q, want %q", what, r.Status, r.Err, want)
-	}
+	assert.Must(t, errors.Is(r.Err, want), "%s: status %v with error %q, want %q", what, r.Status, r.Err, want)
 	return r
 }
 
@@ -168,9 +165,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	slices.Sort(keys)
 	// A break does not look for the readers' holds, which expire.
 	want := slices.Sorted(slices.Values([]string{node.FenceKey("a"), node.ReadersKey("a"), node.HoldKey("a", "r")}))
-	if !slices.Equal(keys, want) {
-		t.Errorf("left are %q, want %q", keys, want)
-	}
+	assert.That(t, slices.Equal(keys, want), "left are %q, want %q", keys, want)
 }
 
 func TestImpossibleCommands(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
@@ -25,12 +26,10 @@ func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
 	born := func(n node.Node) clock.Instant {
 		t.Helper()
 		r := ask(t, n, inspect("a"))
-		if r.Life == nil {
-			t.Fatalf("answered %+v", r)
-		}
+		assert.Must(t, r.Life != nil, "answered %+v", r)
 		return r.Life.Born
 	}
-	eventually(t, "an uptime of seconds", func() bool { return atoi(t, infoField(p, "server", "uptime_in_seconds")) >= 3 })
+	assert.Eventually(t, "an uptime of seconds", func() bool { return atoi(t, infoField(p, "server", "uptime_in_seconds")) >= 3 })
 	if b := born(connect(t, p)); b > after(-time.Second) {
 		t.Fatal("a server that was never a replica counts from its promotion")
 	}
@@ -45,26 +44,26 @@ func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
 	}
 	// A node that met it before meets it again over a new connection.
 	p.do("client", "kill", "type", "normal")
-	eventually(t, "a new connection", func() bool {
+	assert.Eventually(t, "a new connection", func() bool {
 		r := ask(t, met, inspect("a"))
 		return r.Err == nil && r.Life.Born >= since
 	})
 
 	// Its connections to replicas began after the promotion, and say how old that is at least.
 	follow(other, p)
-	eventually(t, "the age of a connection to a replica", func() bool { return born(connect(t, p)) < after(-2*time.Second) })
+	assert.Eventually(t, "the age of a connection to a replica", func() bool { return born(connect(t, p)) < after(-2*time.Second) })
 	if b := born(connect(t, p)); b < since {
 		t.Errorf("for a node that is new it counts from %v before its promotion", since.Sub(b))
 	}
 	// A replica of a replica has been connected for longer: the promotion ends its connection.
 	follow(p, source)
-	eventually(t, "an old connection to a replica", func() bool {
+	assert.Eventually(t, "an old connection to a replica", func() bool {
 		list, _ := p.do("client", "list", "type", "replica").(string)
 		return connectedFor(list) >= 3
 	})
 	since = after(0)
 	p.do("replicaof", "no", "one")
-	eventually(t, "replication", func() bool { return infoField(other, "replication", "master_link_status") == "up" })
+	assert.Eventually(t, "replication", func() bool { return infoField(other, "replication", "master_link_status") == "up" })
 	if b := born(connect(t, p)); b < since {
 		t.Errorf("for a node that is new it counts from %v before its second promotion", since.Sub(b))
 	}
@@ -77,12 +76,12 @@ func newPair(t *testing.T) (master, replica *process) {
 	replica = newServer(t, "--cluster-enabled", "yes", "--repl-diskless-sync-delay", "0")
 	id, _ := master.do("cluster", "myid").(string)
 	replica.do("cluster", "meet", "127.0.0.1", port(master))
-	eventually(t, "they have met", func() bool {
+	assert.Eventually(t, "they have met", func() bool {
 		text, _ := replica.do("cluster", "nodes").(string)
 		return strings.Contains(text, id)
 	})
 	replica.do("cluster", "replicate", id)
-	eventually(t, "replication", func() bool {
+	assert.Eventually(t, "replication", func() bool {
 		slots, _ := master.do("cluster", "slots").([]any)
 		first, _ := slots[0].([]any) // from, to, master, replica
 		return infoField(replica, "replication", "master_link_status") == "up" && len(first) == 4
@@ -94,7 +93,7 @@ func newPair(t *testing.T) (master, replica *process) {
 func takeOver(master, replica *process) {
 	replica.t.Helper()
 	replica.do("cluster", "failover", "takeover")
-	eventually(replica.t, "the old master is a replica", func() bool { return infoField(master, "replication", "role") == "slave" })
+	assert.Eventually(replica.t, "the old master is a replica", func() bool { return infoField(master, "replication", "role") == "slave" })
 }
 
 // Where a name is on another server it is asked who that is before its answers count.
@@ -103,7 +102,7 @@ func TestATakeoverInAClusterBeginsALife(t *testing.T) {
 	t.Parallel()
 	master, replica := newPair(t)
 	n := wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{master.addr}}), redisnode.Options{})
-	eventually(t, "the replica is old enough that its age does not give it away", func() bool {
+	assert.Eventually(t, "the replica is old enough that its age does not give it away", func() bool {
 		expect(t, "before", ask(t, n, acquire("a", "me", 1)), node.Granted)
 		return atoi(t, infoField(replica, "server", "uptime_in_seconds")) >= 3
 	})
@@ -111,15 +110,11 @@ func TestATakeoverInAClusterBeginsALife(t *testing.T) {
 	takeOver(master, replica)
 	id := infoField(replica, "server", "run_id")
 	for i, r := range submit(n, slices.Repeat([]node.Command{inspect("a")}, 300)...)() {
-		if r.Err != nil || r.Life.ID != id || r.Life.Born < since {
-			t.Fatalf("reply %d is %+v, of %+v", i, r, r.Life)
-		}
+		assert.Must(t, r.Err == nil && r.Life.ID == id && r.Life.Born >= since, "reply %d is %+v, of %+v", i, r, r.Life)
 	}
 	stranger := wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{master.addr}}), redisnode.Options{})
 	r := expect(t, "for a node that is new", ask(t, stranger, inspect("a")), node.Done)
-	if r.Life.ID != id || r.Life.Born < since {
-		t.Errorf("for a node that is new it has the life %+v", r.Life)
-	}
+	assert.That(t, r.Life.ID == id && r.Life.Born >= since, "for a node that is new it has the life %+v", r.Life)
 }
 
 // newReplicated starts a server that sends what it has to a new replica at once.
@@ -131,7 +126,7 @@ func newReplicated(t *testing.T) *process {
 func follow(s, master *process) {
 	s.t.Helper()
 	s.do("replicaof", "127.0.0.1", port(master))
-	eventually(s.t, "replication", func() bool { return infoField(s, "replication", "master_link_status") == "up" })
+	assert.Eventually(s.t, "replication", func() bool { return infoField(s, "replication", "master_link_status") == "up" })
 }
 
 func port(p *process) string {

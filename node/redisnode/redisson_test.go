@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/nodetest"
 	"github.com/redquorum/redquorum/node/nodetest/systems"
@@ -206,17 +207,13 @@ const rwChannel, plainChannel = "redisson_rwlock:{foo}", "redisson_lock__channel
 func TestRedisson(t *testing.T) {
 	p := newServer(t)
 	s, done, err := systems.Reach("redis", p.addr, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer done()
 	client := p.client(t)
 	ear := client.Subscribe(t.Context(), rwChannel, plainChannel)
 	defer ear.Close()
 	for range 2 {
-		if _, err := ear.Receive(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, assert.ErrorOf(ear.Receive(t.Context())))
 	}
 	do := s.Do
 	s.Do = func(args ...string) error {
@@ -230,9 +227,7 @@ func TestRedisson(t *testing.T) {
 		}
 		return do(args...)
 	}
-	if err := nodetest.Play(s, redissonRules); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, nodetest.Play(s, redissonRules))
 }
 
 // java has a thread do something: see redissonRules.
@@ -305,8 +300,6 @@ func TestRedissonNames(t *testing.T) {
 		"a{b}c": {"a{b}c:u:1:rwlock_timeout:1", "redisson_rwlock:a{b}c"},
 		"x{y":   {"x{y:u:1:rwlock_timeout:1", "redisson_rwlock:x{y"},
 	} {
-		if got := [2]string{node.HoldKey(name, "u:1"), node.ReadWriteChannel(name)}; got != want {
-			t.Errorf("%q: %q, want %q", name, got, want)
-		}
+		assert.Equal(t, [2]string{node.HoldKey(name, "u:1"), node.ReadWriteChannel(name)}, want, name)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 )
@@ -49,7 +50,7 @@ func tries(t *testing.T, n node.Node, d time.Duration) (granted, extended node.R
 
 func counts(t *testing.T, what string, n node.Node) {
 	t.Helper()
-	eventually(t, what, func() bool {
+	assert.Eventually(t, what, func() bool {
 		g, e := tries(t, n, time.Second)
 		return g.Status == node.Granted && e.Status == node.Done
 	})
@@ -67,11 +68,9 @@ func TestAPrimaryNeedsItsReplicas(t *testing.T) {
 		}
 	}
 	replicas[1].freeze()
-	eventually(t, "with none", func() bool {
+	assert.Eventually(t, "with none", func() bool {
 		g, e := tries(t, n, 200*time.Millisecond)
-		if g.Err == nil || e.Err == nil {
-			t.Fatalf("with none: %v, %v", g.Status, e.Status)
-		}
+		assert.Must(t, g.Err != nil && e.Err != nil, "with none: %v, %v", g.Status, e.Status)
 		return errors.Is(g.Err, node.ErrUnreplicated) && errors.Is(e.Err, node.ErrUnreplicated)
 	})
 	expect(t, "what needs no replica", ask(t, n, inspect("a")), node.Done)
@@ -80,12 +79,10 @@ func TestAPrimaryNeedsItsReplicas(t *testing.T) {
 
 	replicas[0].Kill()
 	replicas[1].Kill()
-	eventually(t, "an answer at once", func() bool {
+	assert.Eventually(t, "an answer at once", func() bool {
 		began := time.Now()
 		g, e := tries(t, n, 10*time.Second)
-		if g.Err == nil || e.Err == nil {
-			t.Fatalf("without replicas: %v, %v", g.Status, e.Status)
-		}
+		assert.Must(t, g.Err != nil && e.Err != nil, "without replicas: %v, %v", g.Status, e.Status)
 		return errors.Is(g.Err, node.ErrUnreplicated) && errors.Is(e.Err, node.ErrUnreplicated) && time.Since(began) < time.Second
 	})
 }
@@ -143,9 +140,7 @@ func TestANodeFollowsItsPrimary(t *testing.T) {
 	counts(t, "after", n)
 	took := time.Since(since)
 	g, _ := tries(t, n, 5*time.Second)
-	if g.Life == nil || before.Life == nil || g.Life.ID == before.Life.ID || g.Life.Born < promoted {
-		t.Errorf("its life is %+v", g.Life)
-	}
+	assert.That(t, g.Life != nil && before.Life != nil && g.Life.ID != before.Life.ID && g.Life.Born >= promoted, "its life is %+v", g.Life)
 	t.Logf("followed after %v", took)
 }
 
@@ -191,9 +186,7 @@ func TestSentinelsLeadToThePrimary(t *testing.T) {
 	p, replicas := newPrimary(t, 2)
 	a, b, late := newSentinel(t, p.addr), newSentinel(t, p.addr), newSentinel(t, p.addr)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // it never accepts
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer silent.Close()
 	const url = "sentinel://%s/mymaster/3?replicas=2&sentinel_password=secret"
 	with := dial(t, fmt.Sprintf(url, strings.Join([]string{silent.Addr().String(), a.addr, b.addr}, ",")))
@@ -217,9 +210,7 @@ func TestSentinelsLeadToThePrimary(t *testing.T) {
 		"NOAUTH":            "sentinel://" + a.addr + "/mymaster?replicas=2",
 	} {
 		r := ask(t, dial(t, url), inspect("a"))
-		if !errors.Is(r.Err, node.ErrUnreachable) || !strings.Contains(r.Err.Error(), what) {
-			t.Errorf("%s: %v", what, r.Err)
-		}
+		assert.That(t, errors.Is(r.Err, node.ErrUnreachable) && strings.Contains(r.Err.Error(), what), "%s: %v", what, r.Err)
 	}
 }
 
@@ -263,17 +254,11 @@ func TestURLs(t *testing.T) {
 		} else {
 			got = fmt.Sprintf("%s %s %d %d", s.Addr, s.Network, s.DB, s.Replicas)
 		}
-		if !strings.HasPrefix(got, want) {
-			t.Errorf("%s: %s, want %s", url, got, want)
-		}
+		assert.That(t, strings.HasPrefix(got, want), "%s: %s, want %s", url, got, want)
 	}
 	s, err := redisnode.Parse("sentinel://a:1/main?replicas=2")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := redisnode.DialOptions(s.Options); err == nil || !strings.Contains(err.Error(), "how many replicas") {
-		t.Errorf("options of Sentinel without replicas: %v", err)
-	}
+	assert.Succeed(t, err)
+	assert.Says(t, assert.ErrorOf(redisnode.DialOptions(s.Options)), "how many replicas", "options of Sentinel without replicas")
 	if _, err := redisnode.New(redis.NewClusterClient(&redis.ClusterOptions{}), redisnode.Options{Replicas: 2}); err == nil {
 		t.Error("a cluster with replicas is not refused")
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
@@ -36,27 +37,18 @@ func TestMain(m *testing.M) {
 // newServer starts a redis-server without persistence on a free port.
 func newServer(t testing.TB, args ...string) *process {
 	t.Helper()
-	tests.NeedServer(t)
-	s, err := redisserver.Start(redisserver.Config{Args: args})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
+	s := tests.Server(t, args...)
 	return &process{Server: s, t: t, addr: s.Addr()}
 }
 
 func (p *process) restart() {
 	p.t.Helper()
-	if err := p.Restart(false); err != nil {
-		p.t.Fatal(err)
-	}
+	assert.Succeed(p.t, p.Restart(false))
 }
 
 func (p *process) freeze() {
 	p.t.Helper()
-	if err := p.Stop(); err != nil {
-		p.t.Fatal(err)
-	}
+	assert.Succeed(p.t, p.Stop())
 }
 
 func (p *process) thaw() { p.Cont() }
@@ -95,9 +87,7 @@ func (p *process) needChannelRules() {
 func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
@@ -115,9 +105,7 @@ func (p *process) do(args ...any) any {
 	c := redis.NewClient(&redis.Options{Addr: p.addr, DisableIdentity: true})
 	defer c.Close()
 	val, err := c.Do(context.Background(), args...).Result()
-	if err != nil {
-		p.t.Fatalf("%v: %v", args, err)
-	}
+	assert.Must(p.t, err == nil, "%v: %v", args, err)
 	return val
 }
 
@@ -137,21 +125,9 @@ func serve(t testing.TB, args ...string) (*process, node.Node) {
 func dial(t testing.TB, url string) node.Node {
 	t.Helper()
 	nodes, err := redisnode.Dial(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { nodes[0].Close() })
 	return nodes[0]
-}
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if is() {
-			return
-		}
-	}
-	t.Fatalf("not within 30 s: %s", what)
 }
 
 // soon demands that f does not wait for what takes a minute or forever, but not that it is quick:
@@ -190,9 +166,7 @@ func submit(n node.Node, cmds ...node.Command) (wait func() []node.Reply) {
 func ask(t testing.TB, n node.Node, cmd node.Command) node.Reply {
 	t.Helper()
 	r := submit(n, cmd)()[0]
-	if (r.Err != nil) != (r.Status == node.Unknown) {
-		t.Fatalf("%v: status %v with error %v", cmd.Kind, r.Status, r.Err)
-	}
+	assert.Must(t, (r.Err != nil) == (r.Status == node.Unknown), "%v: status %v with error %v", cmd.Kind, r.Status, r.Err)
 	return r
 }
 
@@ -238,9 +212,7 @@ func infoField(p *process, section, field string) string {
 func atoi(t testing.TB, s string) int {
 	t.Helper()
 	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return n
 }
 
@@ -254,9 +226,7 @@ func within(d time.Duration, cmd node.Command) node.Command {
 func serveTCP(t testing.TB, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	var conns sync.WaitGroup
 	conns.Go(func() {
 		for {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
@@ -27,14 +28,14 @@ func listen(t *testing.T, n node.Node, name string) *listener {
 	l := new(listener)
 	l.stop = n.Watch(name, node.Exclusive, func() { l.wakes.Add(1) })
 	t.Cleanup(l.stop)
-	eventually(t, "subscribed to "+name, func() bool { return l.wakes.Load() > 0 })
+	assert.Eventually(t, "subscribed to "+name, func() bool { return l.wakes.Load() > 0 })
 	return l
 }
 
 // next waits for one more wake than before.
 func (l *listener) next(t *testing.T, what string, before int64) {
 	t.Helper()
-	eventually(t, what, func() bool { return l.wakes.Load() > before })
+	assert.Eventually(t, what, func() bool { return l.wakes.Load() > before })
 }
 
 func subscribers(p *process, name string) int64 {
@@ -52,9 +53,7 @@ func TestWatchSharesOneConnection(t *testing.T) {
 		t.Errorf("%d goroutines for 200 names, %d for one", now, goroutines)
 	}
 	list := p.do("client", "list", "type", "pubsub").(string)
-	if got := strings.Count(list, "\n"); got != 1 {
-		t.Errorf("%d connections: %s", got, list)
-	}
+	assert.Equal(t, strings.Count(list, "\n"), 1, list)
 }
 
 func TestUnsubscribe(t *testing.T) {
@@ -64,15 +63,11 @@ func TestUnsubscribe(t *testing.T) {
 	keep := listen(t, n, "keep")
 	a := listen(t, n, "a")
 	a.stop()
-	if got := subscribers(p, "a"); got != 1 {
-		t.Errorf("%d subscribers right after stop: no lingering", got)
-	}
+	assert.Equal(t, subscribers(p, "a"), 1)
 	again := listen(t, n, "a")
 	again.stop()
-	eventually(t, "unsubscribed", func() bool { return subscribers(p, "a") == 0 })
-	if got := subscribers(p, "keep"); got != 1 {
-		t.Errorf("%d subscribers of what is still watched", got)
-	}
+	assert.Eventually(t, "unsubscribed", func() bool { return subscribers(p, "a") == 0 })
+	assert.Equal(t, subscribers(p, "keep"), 1)
 	before := keep.wakes.Load()
 	p.do("publish", node.Channel("keep"), "0")
 	keep.next(t, "still woken", before)
@@ -108,9 +103,7 @@ func TestStopIsFinal(t *testing.T) {
 		stop()
 		stopped.Store(true)
 		time.Sleep(200 * time.Microsecond)
-		if wrong.Load() {
-			t.Fatal("woken after stop had returned")
-		}
+		assert.Must(t, !wrong.Load(), "woken after stop had returned")
 	}
 }
 
@@ -119,9 +112,7 @@ func TestForbiddenChannel(t *testing.T) {
 	p := newServer(t)
 	p.needChannelRules()
 	o, err := redisnode.ParseURL(p.locker("resetchannels", "~*", "+@all", "&redisson_lock__channel:{nightly*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	var said safeBuffer
 	n := wrap(t, redis.NewClient(o), redisnode.Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	daily, nightly := make(chan bool, 1000), make(chan bool, 1000)
@@ -137,9 +128,7 @@ func TestForbiddenChannel(t *testing.T) {
 		p.do("publish", node.Channel("nightly3"), "0")
 		<-nightly
 	}
-	if len(daily) > 0 {
-		t.Error("woken by what is not permitted")
-	}
+	assert.That(t, len(daily) == 0, "woken by what is not permitted")
 	if text := said.String(); strings.Count(text, "channel not permitted by ACL") != 1 || !strings.Contains(text, "daily") {
 		t.Errorf("the log has %q", text)
 	}

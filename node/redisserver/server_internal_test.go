@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 func TestReady(t *testing.T) {
@@ -22,9 +24,7 @@ func TestReady(t *testing.T) {
 		{"-NOAUTH Authentication required.\r\n", "* Ready to accept connections\n", true},
 		{"-NOAUTH Authentication required.\r\n", "# Server initialized\n", false}, // it may be somebody else's that wants a password
 	} {
-		if got := ready(c.reply, 17, []byte(c.said)); got != c.want {
-			t.Errorf("%q: ready %v, want %v", c.reply, got, c.want)
-		}
+		assert.Equal(t, ready(c.reply, 17, []byte(c.said)), c.want, c.reply)
 	}
 }
 
@@ -41,11 +41,7 @@ func TestFailed(t *testing.T) {
 		{"# Port number too high for cluster mode.", true},
 	} {
 		out := t.TempDir() + "/output"
-		if err := os.WriteFile(out, []byte(c.said), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := errors.Is(failed("it ended", out), errAddrInUse); got != c.want {
-			t.Errorf("%q: another port %v, want %v", c.said, got, c.want)
-		}
+		assert.Succeed(t, os.WriteFile(out, []byte(c.said), 0o600))
+		assert.Equal(t, errors.Is(failed("it ended", out), errAddrInUse), c.want, c.said)
 	}
 }

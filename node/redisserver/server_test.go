@@ -2,7 +2,6 @@ package redisserver_test
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node/redisserver"
 )
@@ -43,24 +43,14 @@ func TestAnswersAndEnds(t *testing.T) {
 	for _, unix := range []bool{false, true} {
 		t.Run(fmt.Sprintf("unix=%v", unix), func(t *testing.T) {
 			s := start(t, redisserver.Config{Unix: unix})
-			if got := ask(t, s, "PING"); got != "+PONG" {
-				t.Errorf("PING: %s", got)
-			}
-			if !strings.HasSuffix(s.URL(), s.Addr()) {
-				t.Errorf("URL %s does not end with address %s", s.URL(), s.Addr())
-			}
+			assert.Equal(t, ask(t, s, "PING"), "+PONG", "PING")
+			assert.That(t, strings.HasSuffix(s.URL(), s.Addr()), "URL %s does not end with address %s", s.URL(), s.Addr())
 			pid := s.PID()
 			for range 2 {
-				if err := s.Close(); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, s.Close())
 			}
-			if alive(pid) {
-				t.Errorf("process %d is alive after Close", pid)
-			}
-			if s.PID() != 0 {
-				t.Error("a closed server has a PID")
-			}
+			assert.That(t, !alive(pid), "process %d is alive after Close", pid)
+			assert.That(t, s.PID() == 0, "a closed server has a PID")
 			if err := s.Restart(true); err == nil {
 				t.Error("a closed server restarts")
 			}
@@ -85,43 +75,26 @@ func TestKillAndRestart(t *testing.T) {
 			ask(t, s, "SET k v")
 			s.Kill()
 			s.Kill()
-			if alive(pid) {
-				t.Errorf("process %d is alive after Kill", pid)
-			}
+			assert.That(t, !alive(pid), "process %d is alive after Kill", pid)
 			if conn, err := net.Dial("tcp", addr); err == nil {
 				conn.Close()
 				t.Error("a killed server accepts connections")
 			}
-			if err := s.Restart(c.empty); err != nil {
-				t.Fatal(err)
-			}
-			if s.Addr() != addr || s.PID() == pid || s.PID() == 0 {
-				t.Errorf("after the restart: address %s (was %s), PID %d (was %d)", s.Addr(), addr, s.PID(), pid)
-			}
-			if got := ask(t, s, "GET k"); got != c.want {
-				t.Errorf("GET after the restart: %s, want %s", got, c.want)
-			}
+			assert.Succeed(t, s.Restart(c.empty))
+			assert.That(t, s.Addr() == addr && s.PID() != pid && s.PID() != 0,
+				"after the restart: address %s (was %s), PID %d (was %d)", s.Addr(), addr, s.PID(), pid)
+			assert.Equal(t, ask(t, s, "GET k"), c.want, "GET after the restart")
 		})
 	}
 }
 
 func TestStopAndCont(t *testing.T) {
 	s := start(t, redisserver.Config{})
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := try(s, "PING", 100*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a stopped server: %v, want a timeout", err)
-	}
-	if err := s.Cont(); err != nil {
-		t.Fatal(err)
-	}
-	if got := ask(t, s, "PING"); got != "+PONG" {
-		t.Errorf("PING after Cont: %s", got)
-	}
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, s.Stop())
+	assert.Is(t, assert.ErrorOf(try(s, "PING", 100*time.Millisecond)), os.ErrDeadlineExceeded, "a stopped server")
+	assert.Succeed(t, s.Cont())
+	assert.Equal(t, ask(t, s, "PING"), "+PONG", "PING after Cont")
+	assert.Succeed(t, s.Stop())
 	s.Kill() // a stopped process must be killable
 	if err := s.Stop(); err == nil {
 		t.Error("Stop of a killed server succeeds")
@@ -142,15 +115,11 @@ func TestBadArgsFailWithTheServersWords(t *testing.T) {
 		s.Close()
 		t.Fatal("started")
 	}
-	if !strings.Contains(err.Error(), "Bad directive") {
-		t.Errorf("error %q does not say what is wrong", err)
-	}
+	assert.That(t, strings.Contains(err.Error(), "Bad directive"), "error %q does not say what is wrong", err)
 }
 
 func TestMissingBinary(t *testing.T) {
-	if _, err := redisserver.Start(redisserver.Config{Binary: "no-such-redis"}); !errors.Is(err, exec.ErrNotFound) {
-		t.Errorf("error %v, want %v", err, exec.ErrNotFound)
-	}
+	assert.Is(t, assert.ErrorOf(redisserver.Start(redisserver.Config{Binary: "no-such-redis"})), exec.ErrNotFound, "error")
 	t.Setenv("PATH", "")
 	if err := redisserver.Available(); err == nil || strings.Contains(err.Error(), "\n") {
 		t.Errorf("Available with an empty PATH: %v, want one line", err)
@@ -160,17 +129,13 @@ func TestMissingBinary(t *testing.T) {
 func TestStartN(t *testing.T) {
 	need(t)
 	servers, err := redisserver.StartN(3, redisserver.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	seen := map[string]bool{}
 	for _, s := range servers {
 		seen[s.Addr()] = true
 		s.Close()
 	}
-	if len(seen) != 3 {
-		t.Errorf("three servers at %d addresses", len(seen))
-	}
+	assert.That(t, len(seen) == 3, "three servers at %d addresses", len(seen))
 }
 
 // TestServerDiesWithItsParent kills a program that has started a server, so
@@ -183,25 +148,17 @@ func TestServerDiesWithItsParent(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asParent+"=1", "TMPDIR="+t.TempDir())
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
+	assert.Succeed(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	pid, bad := strconv.Atoi(strings.TrimSpace(line))
 	time.Sleep(200 * time.Millisecond) // the thread that started the server must not have gone
 	lived := bad == nil && alive(pid)
 	cmd.Process.Kill()
 	cmd.Wait()
-	if err != nil || bad != nil || !lived {
-		t.Fatalf("the child said %q (%v), and its server was alive: %v", line, err, lived)
-	}
+	assert.Must(t, err == nil && bad == nil && lived, "the child said %q (%v), and its server was alive: %v", line, err, lived)
 	for end := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("server %d outlives its parent", pid)
-		}
+		assert.Must(t, !time.Now().After(end), "server %d outlives its parent", pid)
 	}
 }
 
@@ -233,9 +190,7 @@ func start(t *testing.T, config redisserver.Config) *redisserver.Server {
 	t.Helper()
 	need(t)
 	s, err := redisserver.Start(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -244,9 +199,7 @@ func start(t *testing.T, config redisserver.Config) *redisserver.Server {
 func ask(t *testing.T, s *redisserver.Server, command string) string {
 	t.Helper()
 	reply, err := try(s, command, 5*time.Second)
-	if err != nil {
-		t.Fatalf("%s: %v", command, err)
-	}
+	assert.Must(t, err == nil, "%s: %v", command, err)
 	return reply
 }
 
@@ -288,16 +241,10 @@ func TestRestartWithAPasswordWaitsForTheData(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: password, MaxRetries: -1, DisableIdentity: true})
 	defer c.Close()
 	for i := range 50 {
-		if err := c.Set(t.Context(), strconv.Itoa(i), strings.Repeat("x", 1024), 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, c.Set(t.Context(), strconv.Itoa(i), strings.Repeat("x", 1024), 0).Err())
 	}
-	if err := c.Save(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Restart(false); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, c.Save(t.Context()).Err())
+	assert.Succeed(t, s.Restart(false))
 	c.Ping(t.Context()) // over the connection that was broken
 	if n, err := c.DBSize(t.Context()).Result(); n != 50 || err != nil {
 		t.Errorf("after the restart: %d keys, %v", n, err)

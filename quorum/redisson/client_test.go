@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -106,15 +107,11 @@ func startJava(t *testing.T, addrs []string, properties ...string) *java {
 	var said strings.Builder
 	cmd.Stderr = &said
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	if j.stdin, err = cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, cmd.Start())
 	ready, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -200,9 +197,7 @@ func (j *java) do(thread, verb, kind, name string, args ...any) answer {
 func (j *java) want(value, thread, verb, kind, name string, args ...any) answer {
 	j.t.Helper()
 	a := j.do(thread, verb, kind, name, args...)
-	if a.value != value {
-		j.t.Errorf("Java's %s of %s %q: %s, want %s", verb, kind, name, a.value, value)
-	}
+	assert.That(j.t, a.value == value, "Java's %s of %s %q: %s, want %s", verb, kind, name, a.value, value)
 	return a
 }
 

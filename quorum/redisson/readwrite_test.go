@@ -2,7 +2,6 @@ package redisson_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
@@ -100,9 +100,7 @@ func countAndLook(t *testing.T, j *java, l *quorum.Locker) {
 		theirs(fmt.Sprint("reader", i), "look", "read", name)
 		ours.Go(func() {
 			during(t, l, name, rounds, func() {
-				if _, err := add(file); err != nil {
-					t.Error(err)
-				}
+				assert.NoError(t, assert.ErrorOf(add(file)))
 			}, quorum.WithWrite())
 		})
 		ours.Go(func() {
@@ -110,9 +108,8 @@ func countAndLook(t *testing.T, j *java, l *quorum.Locker) {
 				before, err := os.ReadFile(file)
 				time.Sleep(time.Millisecond)
 				after, _ := os.ReadFile(file)
-				if err != nil || len(before) == 0 || string(after) != string(before) {
-					t.Errorf("not safe from writers: %q is followed by %q (%v)", before, after, err)
-				}
+				assert.That(t, err == nil && len(before) != 0 && string(after) == string(before),
+					"not safe from writers: %q is followed by %q (%v)", before, after, err)
 			}, quorum.WithRead())
 		})
 	})
@@ -162,18 +159,14 @@ func downgrade(t *testing.T, j *java, l *quorum.Locker) {
 	for range rounds {
 		writing := lock(t, l, name, quorum.WithWrite())
 		reading, err := l.Lock(writing.Context(), name, quorum.WithRead(), quorum.WithReentry())
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		j.want("false", "a", "try", "read", name, 0, watchdog)
 		call := j.begin("a", "try", "read", name, patience, watchdog)
 		j.want("true", "b", "asleep", "read", name, "a")
 		start := time.Now()
 		unlock(t, writing)
 		a := j.end(call)
-		if a.value != "true" {
-			t.Fatalf("Java reads: %s", a.value)
-		}
+		assert.Must(t, a.value == "true", "Java reads: %s", a.value)
 		fastest = min(fastest, since(t, notice, start, a.ended))
 		j.want("false", "b", "try", "write", name, 0, watchdog)
 		j.want("true", "a", "unlock", "read", name)
@@ -183,9 +176,7 @@ func downgrade(t *testing.T, j *java, l *quorum.Locker) {
 		j.want("true", "b", "unlock", "write", name)
 	}
 	t.Logf("Java read %v after Go's downgrade", fastest)
-	if fastest > within {
-		t.Errorf("that is more than %v", within)
-	}
+	assert.That(t, fastest <= within, "that is more than %v", within)
 }
 
 // A writer of Java that goes on as a reader lets Go's readers in, too; but it tells
@@ -199,11 +190,9 @@ func downgradeOfJava(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	held(t, l, name, quorum.WithRead())
 	sub := c.Subscribe(background, channel)
 	defer sub.Close()
-	if _, err := sub.Receive(background); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, assert.ErrorOf(sub.Receive(background)))
 	got := waits(t, l, name, quorum.WithRead())
-	eventually(t, "Go waits", func() bool {
+	assert.Eventually(t, "Go waits", func() bool {
 		n, err := c.PubSubNumSub(background, channel).Result()
 		return err == nil && n[channel] == 2
 	})
@@ -214,9 +203,7 @@ func downgradeOfJava(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	}
 	held(t, l, name, quorum.WithWrite())
 	j.want("false", "b", "try", "write", name, 0, watchdog)
-	if err := c.Publish(background, channel, "end").Err(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, c.Publish(background, channel, "end").Err())
 	if m, err := sub.ReceiveMessage(background); err != nil || m.Payload != "end" {
 		t.Errorf("Redisson now tells of a downgrade: %v (%v)", m, err)
 	}
@@ -229,9 +216,7 @@ func downgradeOfJava(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 func rest(t *testing.T, c *redis.Client, name string) (lock time.Duration, holds []time.Duration) {
 	t.Helper()
 	keys, err := c.Keys(background, "{"+name+"}:*:rwlock_timeout:*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	for i, key := range append([]string{name}, keys...) {
 		left, err := c.PTTL(background, key).Result()
 		switch {
@@ -258,9 +243,7 @@ func lives(t *testing.T, j *java, addrs []string, c *redis.Client) {
 	expect := func(when string, longest bool, want int) {
 		t.Helper()
 		lock, holds := rest(t, c, name)
-		if (lock > soon) != longest || lock <= 0 || len(holds) != want {
-			t.Errorf("%s: the lock has %v, the holds have %v", when, lock, holds)
-		}
+		assert.That(t, (lock > soon) == longest && lock > 0 && len(holds) == want, "%s: the lock has %v, the holds have %v", when, lock, holds)
 	}
 
 	name = "livesOfJava"
@@ -307,13 +290,11 @@ func deadReaders(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	const short = 300 * time.Millisecond
 	dead := func(name string) {
 		t.Helper()
-		eventually(t, "a reader's time is over", func() bool {
+		assert.Eventually(t, "a reader's time is over", func() bool {
 			_, holds := rest(t, c, name)
 			return len(holds) == 1
 		})
-		if n := c.HLen(background, name).Val(); n != 3 {
-			t.Errorf("%s has %d fields, want the mode and both readers", name, n)
-		}
+		assert.Equal(t, c.HLen(background, name).Val(), 3, name)
 	}
 	const theirs, ours = "deadReaderOfJava", "deadReaderOfGo"
 	mine := lock(t, l, theirs, quorum.WithRead())
@@ -330,9 +311,7 @@ func deadReaders(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	held(t, l, ours, quorum.WithWrite())
 	j.want("true", "a", "unlock", "read", ours)
 	unlock(t, lock(t, l, ours, quorum.WithWrite()))
-	if err := mine.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("the dead reader's unlock: %v", err)
-	}
+	assert.Is(t, mine.Unlock(background), quorum.ErrNotHeld, "the dead reader's unlock")
 }
 
 // Either side breaks what readers and writers of the other have.
@@ -361,7 +340,7 @@ func intent(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	const name = "intent"
 	j.want("true", "a", "try", "read", name, 0, watchdog)
 	got := waits(t, l, name, quorum.WithWrite())
-	eventually(t, "the writer waits", func() bool { return c.Exists(background, node.QueueKey(name)).Val() == 1 })
+	assert.Eventually(t, "the writer waits", func() bool { return c.Exists(background, node.QueueKey(name)).Val() == 1 })
 	held(t, l, name, quorum.WithRead())
 	in, out := "b", "a"
 	for range 10 { // readers that come and go, always one at least
@@ -397,14 +376,10 @@ func plainBesideShared(t *testing.T, j *java, l *quorum.Locker, c *redis.Client)
 	lease := lock(t, l, name)
 	j.want("true", "a", "try", "write", name, 0, watchdog)
 	j.want("true", "a", "unlock", "write", name)
-	if mode := c.HGet(background, name, "mode").Val(); mode != "read" {
-		t.Errorf("after Redisson's writer the mode is %q", mode)
-	}
+	assert.Equal(t, c.HGet(background, name, "mode").Val(), "read", "after Redisson's writer the mode is")
 	j.want("true", "a", "try", "read", name, 0, watchdog)
 	j.want("true", "a", "unlock", "read", name)
-	if c.Exists(background, name).Val() != 0 {
-		t.Error("Redisson's readers now leave plain locks alone")
-	}
+	assert.That(t, c.Exists(background, name).Val() == 0, "Redisson's readers now leave plain locks alone")
 	lost(t, lease)
 }
 
@@ -462,9 +437,7 @@ func TestReadersRenew(t *testing.T) {
 
 	left, holds := rest(t, c, "goLonger")
 	t.Logf("Java's renewal left %v of Go's lease of %v; the holds have %v", left, mine[2].Remaining(), holds)
-	if left > soon {
-		t.Error("Redisson no longer shortens the lock of other readers")
-	}
+	assert.That(t, left <= soon, "Redisson no longer shortens the lock of other readers")
 	// It is set right when Java ends in order, but not when it dies.
 	j.want("true", "a", "unlock", "read", "goLonger")
 	if left, _ := rest(t, c, "goLonger"); left < soon {
@@ -473,13 +446,11 @@ func TestReadersRenew(t *testing.T) {
 	unlock(t, lock(t, l, "reads", quorum.WithWrite()))
 	j.isNotOwner("write", "reads") // as it has read meanwhile
 	j.want("true", "a", "try", "read", "goLonger", 0, watchdog)
-	eventually(t, "Java shortens it", func() bool {
+	assert.Eventually(t, "Java shortens it", func() bool {
 		left, _ := rest(t, c, "goLonger")
 		return left < soon
 	})
-	if err := j.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, j.cmd.Process.Kill())
 	writing := lock(t, connect(t, addrs, options), "goLonger", quorum.WithWrite())
 	if mine[2].Remaining() < soon-patience {
 		t.Error("Go's reader has seen the end of its lease")

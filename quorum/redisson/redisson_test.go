@@ -20,6 +20,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
@@ -56,15 +57,7 @@ func TestMain(m *testing.M) {
 func startServers(t *testing.T, n int) (all []*redisserver.Server, addrs []string) {
 	t.Helper()
 	needJava(t)
-	all, err := redisserver.StartN(n, redisserver.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, s := range all {
-			_ = s.Close()
-		}
-	})
+	all = tests.Servers(t, n, redisserver.Config{})
 	for _, s := range all {
 		addrs = append(addrs, s.Addr())
 	}
@@ -76,9 +69,7 @@ func startServers(t *testing.T, n int) (all []*redisserver.Server, addrs []strin
 func connect(t *testing.T, addrs []string, o quorum.Options) *quorum.Locker {
 	t.Helper()
 	l, err := newLocker(addrs, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -102,17 +93,13 @@ func newLocker(addrs []string, o quorum.Options) (*quorum.Locker, error) {
 func lock(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
 	t.Helper()
 	lease, err := l.Lock(background, name, append(opts, quorum.WithWait(patience))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return lease
 }
 
 func unlock(t *testing.T, lease *quorum.Lease) {
 	t.Helper()
-	if err := lease.Unlock(background); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, lease.Unlock(background))
 }
 
 // waits has Go wait for a lock.
@@ -120,9 +107,7 @@ func waits(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) <
 	got := make(chan *quorum.Lease, 1)
 	go func() {
 		lease, err := l.Lock(background, name, append(opts, quorum.WithWait(patience))...)
-		if err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, err)
 		got <- lease
 	}()
 	return got
@@ -132,12 +117,8 @@ func waits(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) <
 func lost(t *testing.T, lease *quorum.Lease) {
 	t.Helper()
 	<-lease.Context().Done()
-	if err := context.Cause(lease.Context()); !errors.Is(err, quorum.ErrLost) {
-		t.Errorf("Go's lease ended with %v", err)
-	}
-	if err := lease.Unlock(background); !errors.Is(err, quorum.ErrNotHeld) {
-		t.Errorf("Go's unlock: %v", err)
-	}
+	assert.Is(t, context.Cause(lease.Context()), quorum.ErrLost, "Go's lease ended with")
+	assert.Is(t, lease.Unlock(background), quorum.ErrNotHeld, "Go's unlock")
 }
 
 // broken has Go break what Java holds, and take it.
@@ -161,9 +142,7 @@ func held(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) {
 			return
 		}
 		// On a busy machine too few servers may answer in time to know.
-		if err == nil || time.Now().After(end) {
-			t.Fatalf("Go got %v for %q, which Java holds", err, name)
-		}
+		assert.Must(t, err != nil && !time.Now().After(end), "Go got %v for %q, which Java holds", err, name)
 	}
 }
 
@@ -174,20 +153,11 @@ func dial(t *testing.T, addr string) *redis.Client {
 	return c
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never happened: ", what)
-		}
-	}
-}
-
 // awaitWaiter returns when somebody listens to a channel on the server at addr.
 func awaitWaiter(t *testing.T, addr, channel string) {
 	t.Helper()
 	c := dial(t, addr)
-	eventually(t, "somebody listens to "+channel, func() bool {
+	assert.Eventually(t, "somebody listens to "+channel, func() bool {
 		n, err := c.PubSubNumSub(background, channel).Result()
 		return err == nil && n[channel] > 0
 	})
@@ -299,9 +269,7 @@ func expiry(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 	if a.ended.Before(from) {
 		t.Errorf("Java had it %v before Go's lease ended", from.Sub(a.ended))
 	}
-	if mine.Remaining() != 0 {
-		t.Error("Go still believes")
-	}
+	assert.That(t, mine.Remaining() == 0, "Go still believes")
 	j.want("true", "a", "unlock", s.kind, name)
 }
 
@@ -347,9 +315,7 @@ func wake(t *testing.T, j *java, l *quorum.Locker, s sharing, addrs []string) {
 		j.want("true", "a", "unlock", s.kind, name)
 	}
 	t.Logf("Go had it %v after Java's release, Java %v after Go's", goWaits, javaWaits)
-	if goWaits > within || javaWaits > within {
-		t.Errorf("that is more than %v", within)
-	}
+	assert.That(t, goWaits <= within && javaWaits <= within, "that is more than %v", within)
 }
 
 // since returns how long after start the end was, and says if that was so long
@@ -357,9 +323,7 @@ func wake(t *testing.T, j *java, l *quorum.Locker, s sharing, addrs []string) {
 func since(t *testing.T, most time.Duration, start, end time.Time) time.Duration {
 	t.Helper()
 	d := end.Sub(start)
-	if d > most {
-		t.Errorf("it took %v", d)
-	}
+	assert.That(t, d <= most, "it took %v", d)
 	return d
 }
 
@@ -385,9 +349,7 @@ func count(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 func counted(t *testing.T, j *java, adds int, start func(file string, theirs func(thread, verb, kind, name string), ours *sync.WaitGroup, i int)) {
 	needTime(t)
 	file := filepath.Join(t.TempDir(), "number")
-	if err := os.WriteFile(file, []byte("0"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, os.WriteFile(file, []byte("0"), 0o600))
 	var theirs []<-chan answer
 	var ours sync.WaitGroup
 	for i := range 2 {
@@ -415,9 +377,7 @@ func during(t *testing.T, l *quorum.Locker, name string, rounds int, do func(), 
 			return
 		}
 		do()
-		if err := lease.Unlock(background); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, lease.Unlock(background))
 	}
 }
 
@@ -459,9 +419,7 @@ func fairSleeps(t *testing.T, j *java, l *quorum.Locker, server *redis.Client) {
 			}
 			a := j.end(call)
 			t.Logf("Java had the lock %v after Go began to take it for %v", a.ended.Sub(start), leaseTime)
-			if a.ended.Before(start.Add(leaseTime)) {
-				t.Error("Go's release woke it: docs/redisson.md says that it does not")
-			}
+			assert.That(t, !a.ended.Before(start.Add(leaseTime)), "Go's release woke it: docs/redisson.md says that it does not")
 			j.want("true", "a", "unlock", "fair", "fair-sleeps")
 			return
 		}
@@ -484,9 +442,7 @@ func tokens(t *testing.T, j *java, l *quorum.Locker) {
 	j.want("true", "a", "unlock", "fenced", "tokens")
 	second := lock(t, l, "tokens")
 	unlock(t, second)
-	if first.Token() <= 3 || second.Token() <= first.Token() {
-		t.Errorf("Go's tokens are %d and %d", first.Token(), second.Token())
-	}
+	assert.That(t, first.Token() > 3 && second.Token() > first.Token(), "Go's tokens are %d and %d", first.Token(), second.Token())
 }
 
 // A lock on one node does not exclude a majority of others, as documented.
@@ -494,9 +450,7 @@ func oneNodeIsNoMajority(t *testing.T, j *java, l *quorum.Locker) {
 	j.want("true", "a", "try", "plain", "lonely", 0, watchdog)
 	lease := lock(t, l, "lonely")
 	j.want("true", "a", "held", "plain", "lonely")
-	if lease.Remaining() == 0 {
-		t.Error("Go lost it")
-	}
+	assert.That(t, lease.Remaining() != 0, "Go lost it")
 	unlock(t, lease)
 	j.want("true", "a", "unlock", "plain", "lonely")
 }
@@ -539,17 +493,13 @@ func TestRedissonWatchdogs(t *testing.T) {
 	}
 	for i, s := range kinds {
 		j.want("false", "b", "try", s.kind, "kill-"+s.name(), 0, watchdog)
-		if err := holders[i].Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, holders[i].Process.Kill())
 		_ = holders[i].Wait()
 	}
 	for _, s := range kinds {
 		j.want("true", "a", "try", s.kind, "kill-"+s.name(), patience, watchdog)
 	}
-	if err := j.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, j.cmd.Process.Kill())
 	for _, s := range kinds {
 		held(t, lockers[s.nodes], "kill-"+s.name(), s.options()...)
 	}
@@ -565,12 +515,8 @@ func startHolder(t *testing.T, addrs []string, name, mode string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), holderNodes+"="+strings.Join(append([]string{name, mode}, addrs...), ","))
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
+	assert.Succeed(t, cmd.Start())
 	if n, err := stdout.Read(make([]byte, 1)); n != 1 {
 		_ = cmd.Process.Kill()
 		t.Fatalf("the holder holds nothing: %v", err)

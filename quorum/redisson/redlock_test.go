@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node/redisserver"
 	"github.com/redquorum/redquorum/quorum"
@@ -96,9 +97,7 @@ func TestRedLockMixed(t *testing.T) {
 		}
 	}
 	t.Logf("held: %v", counts)
-	if !book.complete() {
-		t.Error("somebody never had it")
-	}
+	assert.That(t, book.complete(), "somebody never had it")
 }
 
 // delayed puts a link on the way to each server.
@@ -106,13 +105,9 @@ func delayed(t *testing.T, addrs []string, most time.Duration) (behind []string)
 	t.Helper()
 	for _, a := range addrs {
 		p, err := faults.NewProxy(a, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		t.Cleanup(func() { _ = p.Close() })
-		if err := p.Set(faults.Conduct{Delay: faults.Range{Max: most}}); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, p.Set(faults.Conduct{Delay: faults.Range{Max: most}}))
 		behind = append(behind, p.Addr())
 	}
 	return behind
@@ -169,15 +164,11 @@ func standStill(ctx context.Context, t *testing.T, servers []*redisserver.Server
 	for ctx.Err() == nil {
 		order := rand.Perm(len(servers))[:1+rand.IntN(2)]
 		for _, i := range order {
-			if err := servers[i].Stop(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, servers[i].Stop())
 		}
 		time.Sleep(rand.N(600 * time.Millisecond))
 		for _, i := range order {
-			if err := servers[i].Cont(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, servers[i].Cont())
 		}
 		time.Sleep(rand.N(600 * time.Millisecond))
 	}
@@ -200,11 +191,9 @@ func TestRedLockFaults(t *testing.T) {
 	c := dial(t, addrs[2])
 	third := func(name string) {
 		t.Helper()
-		eventually(t, "Java has the third server", func() bool { return c.Exists(background, name).Val() == 1 })
+		assert.Eventually(t, "Java has the third server", func() bool { return c.Exists(background, name).Val() == 1 })
 	}
-	if err := servers[3].Stop(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, servers[3].Stop())
 	defer servers[3].Cont()
 
 	call := j.begin("a", "try", "red/5", "late", wait, lease)
@@ -216,12 +205,8 @@ func TestRedLockFaults(t *testing.T) {
 	after := c.PTTL(background, "late").Val()
 	t.Logf("Java: %s, %v after it asked, %v after Go had it; Go's key had %v left, and now %v",
 		a.value, a.ended.Sub(a.began), a.ended.Sub(got), before, after)
-	if a.value != "true" || a.ended.Before(got) || mine.Remaining() == 0 {
-		t.Error("Redisson no longer believes in keys that have expired")
-	}
-	if after > lease {
-		t.Error("Redisson no longer cuts short the keys of others")
-	}
+	assert.That(t, a.value == "true" && !a.ended.Before(got) && mine.Remaining() != 0, "Redisson no longer believes in keys that have expired")
+	assert.That(t, after <= lease, "Redisson no longer cuts short the keys of others")
 	next := lock(t, second, "late")
 	if left := mine.Remaining(); left == 0 {
 		t.Error("the first lease ended in time")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -92,15 +93,11 @@ func reaction(t *testing.T, j *java, l *quorum.Locker) time.Duration {
 	var all []time.Duration
 	for range 9 {
 		lease, err := l.TryLock(background, "reaction")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		waits := j.begin("w0", "try", "plain", "reaction", time.Minute, time.Minute)
 		j.do("w1", "asleep", "plain", "reaction", "w0")
 		released := time.Now()
-		if err := lease.Unlock(background); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, lease.Unlock(background))
 		all = append(all, j.end(waits).ended.Sub(released))
 		j.want("true", "w0", "unlock", "plain", "reaction")
 	}
@@ -149,9 +146,7 @@ func (c *contest) java(j *java, kind string, threads int) (turns int, longest ti
 	}
 	for _, call := range calls {
 		var n, ms int
-		if _, err := fmt.Sscan(j.end(call).value, &n, &ms); err != nil {
-			c.t.Fatal(err)
-		}
+		assert.Succeed(c.t, assert.ErrorOf(fmt.Sscan(j.end(call).value, &n, &ms)))
 		turns, longest = turns+n, max(longest, time.Duration(ms)*time.Millisecond)
 	}
 	return turns, longest

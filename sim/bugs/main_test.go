@@ -8,19 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
 // Each plan that the track record names next to a commit is there.
 func TestBugsOf(t *testing.T) {
 	page, err := os.ReadFile("../../docs/evidence/track-record.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	all := bugsOf(string(page))
-	if len(all) < 30 {
-		t.Errorf("%d plans", len(all))
-	}
+	assert.That(t, len(all) >= 30, "%d plans", len(all))
 	for _, b := range all {
 		if _, err := os.Stat(filepath.Join("..", "testdata", "bugs", b.plan+".plan")); err != nil || b.what == "" {
 			t.Errorf("%+v: %v", b, err)
@@ -34,9 +31,7 @@ func TestBugsOf(t *testing.T) {
 func TestUsage(t *testing.T) {
 	needGit(t)
 	for args, want := range map[string]string{"": "want the name of one plan", "no-such-plan": "want the name of one plan", "--all partial-votes": "want the name of one plan"} {
-		if _, err := run(t.Context(), strings.Fields(args), &strings.Builder{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", args, err)
-		}
+		assert.Says(t, assert.ErrorOf(run(t.Context(), strings.Fields(args), &strings.Builder{})), want, args)
 	}
 }
 
@@ -70,7 +65,6 @@ func TestBeforeTheFix(t *testing.T) {
 	}
 	var out strings.Builder
 	fixed, err := run(t.Context(), []string{"healing-behind-downgrade"}, &out)
-	if err != nil || !fixed || !strings.Contains(out.String(), "1 plans: before the fix 1 broke the engine") {
-		t.Errorf("%v, %v: %s", fixed, err, out.String())
-	}
+	assert.That(t, err == nil && fixed && strings.Contains(out.String(), "1 plans: before the fix 1 broke the engine"),
+		"%v, %v: %s", fixed, err, out.String())
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -26,9 +27,7 @@ func TestFullDisk(t *testing.T) {
 		(<-h.jobs)(ctx)
 	}
 	_ = h.admin(func(c *redis.Client) error {
-		if err := c.Set(ctx, "x", "before", 0).Err(); err != nil {
-			t.Error(err)
-		}
+		assert.NoError(t, c.Set(ctx, "x", "before", 0).Err())
 		strike(disk, false)
 		strike(memory, false) // the end of one of them is not that of the other
 		strike(memory, true)
@@ -41,28 +40,20 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("it has %q, %v", have, err)
 		}
 		said, err := os.ReadFile(filepath.Join(h.dataDir(ctx), "output"))
-		if !strings.Contains(string(said), "File too large") {
-			t.Errorf("its log, %v:\n%s", err, said)
-		}
+		assert.That(t, strings.Contains(string(said), "File too large"), "its log, %v:\n%s", err, said)
 		strike(disk, true)
 		if err := c.Set(ctx, "x", "after", 0).Err(); err != nil {
 			t.Errorf("there is room: %v", err)
 		}
 		return nil
 	})
-	if err := h.server.Load().Restart(false); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, h.server.Load().Restart(false))
 	_ = h.admin(func(c *redis.Client) error {
-		if have := c.Get(ctx, "x").Val(); have != "after" {
-			t.Errorf("after a restart it has %q", have)
-		}
+		assert.Equal(t, c.Get(ctx, "x").Val(), "after", "after a restart it has")
 		strike(disk, false)
 		h.strike(&faults.Event{Verb: faults.Restart}, false)
 		(<-h.jobs)(ctx)
-		if err := c.Set(ctx, "x", "full", 0).Err(); err == nil || !strings.Contains(err.Error(), "MISCONF") {
-			t.Errorf("after a restart on a full disk: %v", err)
-		}
+		assert.Says(t, c.Set(ctx, "x", "full", 0).Err(), "MISCONF", "after a restart on a full disk")
 		return nil
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -24,9 +25,7 @@ func TestSlowDisks(t *testing.T) {
 		{"at 1s delay c*<n1 1ms\nat 2s full n2 disk", 0},
 		{"at 1s delay c*<n1 1ms\nat 2s full n2 memory", faults.Of(0)},
 	} {
-		if got := slowDisks(parse(t, "nodes 3\nclients 2\n"+c.plan+"\n")); got != c.want {
-			t.Errorf("%s: %b, want %b", c.plan, got, c.want)
-		}
+		assert.Equal(t, slowDisks(parse(t, "nodes 3\nclients 2\n"+c.plan+"\n")), c.want, c.plan)
 	}
 }
 
@@ -45,9 +44,7 @@ func TestSlowDisk(t *testing.T) {
 	_ = h.admin(func(c *redis.Client) error {
 		takes := func(do func() error) time.Duration {
 			begun := time.Now()
-			if err := do(); err != nil {
-				t.Error(err)
-			}
+			assert.NoError(t, do())
 			return time.Since(begun)
 		}
 		write := func() time.Duration { return takes(func() error { return c.Set(ctx, "x", "1", 0).Err() }) }
@@ -57,9 +54,8 @@ func TestSlowDisk(t *testing.T) {
 		slowly, reads := write(), read()
 		h.strike(slow, true)
 		after := write()
-		if slowly < slow.Range.Min || max(before, after, reads) > slow.Range.Min/2 {
-			t.Errorf("a write takes %v, before %v, after %v; a read takes %v", slowly, before, after, reads)
-		}
+		assert.That(t, slowly >= slow.Range.Min && max(before, after, reads) <= slow.Range.Min/2,
+			"a write takes %v, before %v, after %v; a read takes %v", slowly, before, after, reads)
 		h.strike(hang, false)
 		time.AfterFunc(hang.For, func() { h.strike(hang, true) })
 		time.Sleep(hang.For / 10) // the server hangs by now

@@ -6,18 +6,14 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
-	"github.com/redquorum/redquorum/node/redisserver"
 )
 
 // Two crashes that end before the first restart is done need one restart. A second one would end
 // the notice of the next crash.
 func TestOneRestartForTwoCrashes(t *testing.T) {
-	tests.NeedServer(t)
-	server, err := redisserver.Start(redisserver.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := tests.Server(t)
 	h := &host{w: &world{}, jobs: make(chan func(context.Context), 10)}
 	h.server.Store(server)
 	defer h.close()
@@ -29,9 +25,7 @@ func TestOneRestartForTwoCrashes(t *testing.T) {
 	(<-h.jobs)(t.Context())
 	up := server.PID()
 	(<-h.jobs)(t.Context())
-	if up == 0 || server.PID() != up {
-		t.Errorf("the server was restarted twice, as process %d and %d", up, server.PID())
-	}
+	assert.That(t, up != 0 && server.PID() == up, "the server was restarted twice, as process %d and %d", up, server.PID())
 }
 
 // A command that waits for a slow node does not wait when its link closes.
@@ -74,11 +68,7 @@ func startHost(t *testing.T, plan string) *host {
 			t.Fatal(err)
 		}
 	}
-	if err := w.giveFace(h); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, w.giveFace(h))
+	assert.Succeed(t, h.start())
 	return h
 }

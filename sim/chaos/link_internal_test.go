@@ -15,6 +15,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos/packets/packetstest"
 	"github.com/redquorum/redquorum/sim/live"
@@ -29,9 +30,7 @@ type fake struct {
 
 func newFake(t *testing.T) *fake {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	f := &fake{Listener: listener}
 	t.Cleanup(func() { listener.Close() })
 	go func() {
@@ -76,9 +75,7 @@ func (f *fake) executed(t *testing.T, n int) []string {
 		if len(got) >= n {
 			return got
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%v", got)
-		}
+		assert.Must(t, !time.Now().After(end), "%v", got)
 	}
 }
 
@@ -91,9 +88,7 @@ func unseen(target func() string) *link {
 
 func newTestLink(t *testing.T, f *fake) *link {
 	l := unseen(f.Addr().String)
-	if err := l.open(new(faults.Plan), 0); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, l.open(new(faults.Plan), 0))
 	t.Cleanup(l.close)
 	return l
 }
@@ -108,9 +103,7 @@ type caller struct {
 func dial(t *testing.T, l *link) *caller {
 	t.Helper()
 	conn, err := net.Dial("tcp", l.addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
 	return &caller{t, conn, bufio.NewReader(conn)}
@@ -122,9 +115,7 @@ func (c *caller) send(words ...string) {
 	for _, w := range words {
 		text += fmt.Sprintf("$%d\r\n%s\r\n", len(w), w)
 	}
-	if _, err := c.Write([]byte(text)); err != nil {
-		c.t.Fatal(err)
-	}
+	assert.Succeed(c.t, assert.ErrorOf(c.Write([]byte(text))))
 }
 
 func (c *caller) wants(replies ...string) {
@@ -152,9 +143,7 @@ func TestConnectionSurvivesOnPackets(t *testing.T) {
 	for _, text := range []string{"halfopen c1-n1", "cut c1-n1", "cut c1<n1", "loss c1-n1 100%"} {
 		l := unseen(f.Addr().String)
 		l.relay = relay
-		if err := l.open(new(faults.Plan), 0); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, l.open(new(faults.Plan), 0))
 		t.Cleanup(l.close)
 		c := dial(t, l)
 		c.send("ping", "before")
@@ -163,9 +152,7 @@ func TestConnectionSurvivesOnPackets(t *testing.T) {
 		l.strike(fault, false)
 		c.send("ping", "meanwhile")
 		c.SetDeadline(time.Now().Add(100 * time.Millisecond))
-		if _, err := c.from.ReadByte(); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s: %v", text, err)
-		}
+		assert.Is(t, assert.ErrorOf(c.from.ReadByte()), os.ErrDeadlineExceeded, text)
 		l.strike(fault, true)
 		c.SetDeadline(time.Now().Add(20 * time.Second))
 		c.wants("meanwhile")
@@ -216,9 +203,7 @@ func (l *link) await(t *testing.T, holds func() bool) {
 		if is {
 			return
 		}
-		if time.Now().After(end) {
-			t.Fatal("it does not come to that")
-		}
+		assert.Must(t, !time.Now().After(end), "it does not come to that")
 	}
 }
 
@@ -278,9 +263,7 @@ func TestHalfOpen(t *testing.T) {
 	c.send("ping", "again")
 	c.wants("again")
 	old.SetDeadline(time.Now().Add(20 * time.Millisecond))
-	if _, err := old.from.ReadByte(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a half-open connection: %v", err)
-	}
+	assert.Is(t, assert.ErrorOf(old.from.ReadByte()), os.ErrDeadlineExceeded, "a half-open connection")
 	old.SetDeadline(time.Now().Add(20 * time.Second))
 	l.strike(fault, true)
 	if _, err := old.from.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim/live"
 )
@@ -23,9 +24,7 @@ func TestServerClosesSubscriber(t *testing.T) {
 	var links []*link
 	for range 2 {
 		l := unseen(h.addr)
-		if err := l.open(new(faults.Plan), 0); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, l.open(new(faults.Plan), 0))
 		t.Cleanup(l.close)
 		links = append(links, l)
 	}
@@ -45,16 +44,12 @@ func TestServerClosesSubscriber(t *testing.T) {
 	}
 	t.Logf("closed after %v", time.Since(begun))
 	said, err := os.ReadFile(filepath.Join(h.dataDir(t.Context()), "output"))
-	if n := strings.Count(string(said), "overcoming of output buffer limits"); n != 1 {
-		t.Errorf("the server has closed %d subscribers, %v:\n%s", n, err, said)
-	}
+	assert.Equal(t, strings.Count(string(said), "overcoming of output buffer limits"), 1, err, said)
 	_ = h.admin(func(c *redis.Client) error {
 		if n := field(c.Info(t.Context(), "stats").Val(), "client_output_buffer_limit_disconnections"); n != "1" && n != "" { // since Redis 7.2
 			t.Errorf("by its own count the server has closed %s subscribers", n)
 		}
-		if n := c.Publish(t.Context(), "x", "0").Val(); n != 1 {
-			t.Errorf("%d subscribers are left", n)
-		}
+		assert.Equal(t, c.Publish(t.Context(), "x", "0").Val(), 1)
 		return nil
 	})
 	other.wants("message x 0")

@@ -2,7 +2,6 @@ package chaos_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
@@ -42,9 +42,7 @@ func config(t *testing.T, stretch int) chaos.Config {
 func variant(t *testing.T, id, client string) *faults.Plan {
 	t.Helper()
 	s, ok := sim.FindScenario(id)
-	if !ok {
-		t.Fatal(id)
-	}
+	assert.Must(t, ok, "%v", id)
 	v, _ := sim.FindVariant(client)
 	return s.Plan(v)
 }
@@ -100,19 +98,14 @@ func TestPackets(t *testing.T) {
 	for _, fault := range plans[:tests.Times(2, len(plans))] {
 		t.Run(fault, func(t *testing.T) { // not in parallel: the namespace counts for all
 			p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nlock guard=off timeout=500ms\nat 500ms " + fault + " for 1500ms\n")
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, err)
 			before := packetstest.SentAgain(t)
 			c := config(t, 1)
 			c.Relay = relay
 			o, err := chaos.Run(t.Context(), p, c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if o.Verdict != sim.Sound || o.Grants == 0 || o.Packets.Packets == 0 {
-				t.Errorf("%s: %v; %d grants, %+v", o.Verdict, o.Violations, o.Grants, o.Packets)
-			}
+			assert.Succeed(t, err)
+			assert.That(t, o.Verdict == sim.Sound && o.Grants != 0 && o.Packets.Packets != 0,
+				"%s: %v; %d grants, %+v", o.Verdict, o.Violations, o.Grants, o.Packets)
 			if late, again := strings.HasPrefix(fault, "delay"), packetstest.SentAgain(t)-before; late == (o.Packets.Lost > 0) || !late && again == 0 {
 				t.Errorf("%+v, and TCP has sent %d segments again", o.Packets, again)
 			}
@@ -136,12 +129,8 @@ func TestDrawnWork(t *testing.T) {
 		{At: 2 * time.Second, Verb: faults.Kill, For: 500 * time.Millisecond, Procs: faults.Procs{Clients: faults.Of(1)}}}
 	dir := config(t, 1)
 	o, err := chaos.Run(t.Context(), p, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o.Verdict != sim.Sound && o.Verdict != sim.Outside {
-		t.Errorf("%s: %v", o.Verdict, o.Violations)
-	}
+	assert.Succeed(t, err)
+	assert.That(t, o.Verdict == sim.Sound || o.Verdict == sim.Outside, "%s: %v", o.Verdict, o.Violations)
 	if len(o.Set) != 2 || !o.Set[0].Fenced || o.Set[0].Added == 0 || o.Set[0].Lost > 0 || o.Set[1].Added == 0 {
 		t.Errorf("%+v", o.Set)
 	}
@@ -160,9 +149,7 @@ func TestClientFails(t *testing.T) {
 	p.Length, p.Lock.Guard = 100*time.Millisecond, false
 	c := config(t, 1)
 	c.Self = []string{"sh", "-c", "read order; echo ready; read beginning; echo panic: no >&2; exit 3"}
-	if _, err := chaos.Run(t.Context(), p, c); err == nil || !strings.Contains(err.Error(), "status 3: panic: no") {
-		t.Errorf("%v", err)
-	}
+	assert.Says(t, assert.ErrorOf(chaos.Run(t.Context(), p, c)), "status 3: panic: no")
 }
 
 // When a run is interrupted nothing is left of it, not even a stopped process.
@@ -181,9 +168,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := config(t, 1)
 	time.AfterFunc(1500*time.Millisecond, cancel)
-	if _, err := chaos.Run(ctx, p, c); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
-	}
+	assert.Is(t, assert.ErrorOf(chaos.Run(ctx, p, c)), context.Canceled)
 	for _, about := range children(t, c.Dir) {
 		t.Errorf("a process is left: %s", about)
 	}
@@ -193,9 +178,7 @@ func TestInterrupted(t *testing.T) {
 func children(t *testing.T, dir string) (found []string) {
 	t.Helper()
 	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	for _, fd := range fds {
 		if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, dir) && !strings.HasPrefix(fd, fmt.Sprintf("/proc/%d/", os.Getpid())) {
 			found = append(found, fd+" -> "+to)
@@ -215,17 +198,13 @@ func TestAble(t *testing.T) {
 		{"at 1s pause n1 for 1s\nat 1s cut c*-n*", ""},
 	} {
 		p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\n" + c.text + "\n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		err = chaos.Able(p, chaos.Config{})
 		if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) && c.want != "" {
 			t.Errorf("%s: %v, want %q", c.text, err, c.want)
 		}
 		chaos.Reduce(p)
-		if strings.HasPrefix(c.text, "work") && chaos.Able(p, chaos.Config{}) != nil {
-			t.Errorf("%s: not reduced", c.text)
-		}
+		assert.That(t, !strings.HasPrefix(c.text, "work") || chaos.Able(p, chaos.Config{}) == nil, "%s: not reduced", c.text)
 	}
 	p := faults.New(3, 2)
 	p.Events = []faults.Event{{Verb: faults.Step, Offset: time.Second, Procs: faults.Procs{Nodes: 1}}}

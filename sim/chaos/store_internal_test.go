@@ -3,6 +3,7 @@ package chaos
 import (
 	"testing"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/sim"
 )
@@ -11,9 +12,7 @@ import (
 // its token.
 func TestLostUpdates(t *testing.T) {
 	s, err := newStore()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer s.close()
 	one, two := newSetClient(s.addr(), 0, 0), newSetClient(s.addr(), 1, 0)
 	access := func(c *setClient, token node.Token, what string) {
@@ -33,8 +32,6 @@ func TestLostUpdates(t *testing.T) {
 		if set.Fenced {
 			want = Set{Fenced: true, Added: 4, Refused: 1}
 		}
-		if set != want {
-			t.Errorf("%+v, want %+v", set, want)
-		}
+		assert.That(t, set == want, "%+v, want %+v", set, want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/elections"
 )
@@ -27,9 +28,7 @@ func TestElectionsDrawnFromSeeds(t *testing.T) {
 	}
 	counts := []int64{seen.Terms.Load(), seen.Lost.Load(), seen.Resigned.Load(), seen.Slow.Load(), seen.Learned.Load(), seen.Known.Load()}
 	t.Logf("%d seeds in %v, %d outside; terms, lost, resigned, slow to stop, learned, known: %d", r.Seeds, r.Wall, r.Outside, counts)
-	if !testing.Short() && slices.Contains(counts, 0) {
-		t.Error("not everything happened that is to be tested")
-	}
+	assert.That(t, testing.Short() || !slices.Contains(counts, 0), "not everything happened that is to be tested")
 }
 
 // The same plan gives the same run.

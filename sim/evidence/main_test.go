@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // Each reader takes its figure from what the command prints, and none from anything else.
@@ -14,9 +16,7 @@ func TestReaders(t *testing.T) {
 	seeds := func(f *figure, out string) error { return f.readSeeds(out, "play.html") }
 	find := func(f *figure, out string) error { return f.readFind(out, "play.html") }
 	plan := filepath.Join(t.TempDir(), "found.plan")
-	if err := os.WriteFile(plan, []byte("redquorum plan 1\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, os.WriteFile(plan, []byte("redquorum plan 1\n"), 0o666))
 	for what, c := range map[string]struct {
 		read      func(*figure, string) error
 		out, text string
@@ -71,18 +71,12 @@ func TestPage(t *testing.T) {
 		{At: at, Commit: "bbbb", Short: true, Figures: []figure{{Group: "storms", What: "Storms <1>", Command: "go run it", Failed: true, Text: "1 violations", Link: "play#plan=x"},
 			{Group: "model", What: "The model", Missing: "java is not installed here", Number: 7}}},
 	}
-	if err := write(path, history); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, write(path, history))
 	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	for _, want := range []string{"<td>42</td><td>–</td><td>–</td><td>–</td><td>–</td><td>0.50</td>", "Storms &lt;1&gt;", "Not run: java is not installed here", "a check has failed",
 		`<a href="play#plan=x">`, "<code>go run it</code>", "<td>–</td><td>0.0</td><td>–</td>"} {
-		if !strings.Contains(string(page), want) {
-			t.Errorf("the page lacks %s", want)
-		}
+		assert.That(t, strings.Contains(string(page), want), "the page lacks %s", want)
 	}
 }
 
@@ -92,10 +86,6 @@ func TestHistory(t *testing.T) {
 	if all, err := readHistory(path); err != nil || all != nil {
 		t.Errorf("%v, %v", all, err)
 	}
-	if err := os.WriteFile(path, []byte("{\"commit\":\"a\"}\nbroken\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readHistory(path); err == nil || !strings.Contains(err.Error(), "line 2") {
-		t.Error(err)
-	}
+	assert.Succeed(t, os.WriteFile(path, []byte("{\"commit\":\"a\"}\nbroken\n"), 0o666))
+	assert.Says(t, assert.ErrorOf(readHistory(path)), "line 2")
 }

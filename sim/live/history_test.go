@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/live"
 )
@@ -61,12 +62,8 @@ func TestHistory(t *testing.T) {
 		"a read":                    {[]sim.Entry{{At: 5 * ms, Kind: sim.KindAccess, Client: 1, Node: -1, Name: "x", Text: "reads"}}, "2 read x  0 5 5 false\n"},
 	} {
 		p, err := faults.Parse("redquorum plan 1\nnodes 1\nclients 2\nat 500ms kill c1\n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := told(live.History(p, c.entries)); got != c.want {
-			t.Errorf("%s: have\n%swant\n%s", what, got, c.want)
-		}
+		assert.Succeed(t, err)
+		assert.Equal(t, told(live.History(p, c.entries)), c.want, what)
 	}
 }
 
@@ -78,9 +75,7 @@ func TestWriteEDN(t *testing.T) {
 	second, third := first, has(60*ms, 1, "z", "read", 3, 95*ms)
 	second.At, second.Name, second.Owner = 50*ms, "y", "other"
 	var b bytes.Buffer
-	if err := live.WriteEDN(&b, live.History(p, []sim.Entry{first, second, third})); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, live.WriteEDN(&b, live.History(p, []sim.Entry{first, second, third})))
 	const want = `
 {:index 0, :time 0, :process 0, :type :invoke, :f :acquire, :value ["x" {:client 1, :mode :exclusive, :owner "a", :token 1}]}
 {:index 1, :time 0, :process 1, :type :invoke, :f :acquire, :value ["y" {:client 1, :mode :exclusive, :owner "other", :token 1}]}
@@ -95,7 +90,5 @@ func TestWriteEDN(t *testing.T) {
 {:index 10, :time 95000000, :process 2, :type :invoke, :f :release, :value ["z" {:client 2, :mode :read, :owner "b", :token 3}]}
 {:index 11, :time 95000000, :process 2, :type :ok, :f :release, :value ["z" {:client 2, :mode :read, :owner "b", :token 3}]}
 `
-	if "\n"+b.String() != want {
-		t.Errorf("have%s", b.String())
-	}
+	assert.That(t, "\n"+b.String() == want, "have%s", b.String())
 }

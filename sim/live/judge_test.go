@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/live"
@@ -136,9 +137,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nat 0s lock c1 x\nat 0s lock c2 y\n" + tt.plan + "\n")
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, err)
 			entries := slices.Concat(tt.entries, served())
 			slices.Reverse(entries[len(tt.entries):]) // processes report when they do
 			r := live.Judge{Lock: "a lock", Slack: ms}.Result(p, entries)
@@ -149,9 +148,7 @@ func TestJudge(t *testing.T) {
 					got += " outside"
 				}
 			}
-			if got != tt.want {
-				t.Errorf("have %q, want %q: %v", got, tt.want, r.Violations)
-			}
+			assert.That(t, got == tt.want, "have %q, want %q: %v", got, tt.want, r.Violations)
 			var page bytes.Buffer
 			if err := r.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "a lock") {
 				t.Errorf("page: %v", err)
@@ -208,9 +205,7 @@ func TestJudgeOfLiveness(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nat 0s lock c1 x\nat 0s lock c2 y\n" + tt.plan)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, err)
 			entries := slices.Clone(served())
 			if tt.without < 7 {
 				entries = slices.Delete(entries, tt.without, tt.without+1)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -23,9 +24,7 @@ import (
 func play(t *testing.T, plan string, library func(p *faults.Plan, c clock.Clock) live.Library) (r *sim.Result, lacks []string) {
 	t.Helper()
 	p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nnetwork delay=1ms\n" + plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	synctest.Test(t, func(*testing.T) {
 		var mu sync.Mutex
 		var entries []sim.Entry
@@ -116,9 +115,7 @@ func TestSteps(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r, lacks := play(t, tt.plan, engine())
-			if r.Verdict != sim.Sound || len(lacks) > 0 {
-				t.Errorf("%s %v, and the library lacks %v", r.Verdict, r.Violations, lacks)
-			}
+			assert.That(t, r.Verdict == sim.Sound && len(lacks) == 0, "%s %v, and the library lacks %v", r.Verdict, r.Violations, lacks)
 			var lines []string
 			for _, e := range r.Trace.Entries {
 				lines = append(lines, e.String())
@@ -133,9 +130,7 @@ func TestSteps(t *testing.T) {
 					continue
 				}
 				i := slices.IndexFunc(left, func(l string) bool { return strings.Contains(l, want) })
-				if i < 0 {
-					t.Fatalf("no line %q:\n%s", want, strings.Join(lines, "\n"))
-				}
+				assert.Must(t, i >= 0, "no line %q:\n%s", want, strings.Join(lines, "\n"))
 				left = left[i+1:]
 			}
 		})
@@ -147,9 +142,7 @@ func TestWork(t *testing.T) {
 	var all []sim.Entry
 	for _, seed := range []string{"1", "2", "3", "4", "5"} {
 		r, lacks := play(t, "seed "+seed+"\nwork names=3 tasks=2 try=20% fixed=20% long=20% extend=30% cancel=20% late=20% read=30% write=30% fair=80% down=50% several=20% chain=30%\nlock maxlease=2s\n", engine())
-		if r.Verdict != sim.Sound || len(lacks) > 0 {
-			t.Errorf("seed %s: %s %v, and the library lacks %v", seed, r.Verdict, r.Violations, lacks)
-		}
+		assert.That(t, r.Verdict == sim.Sound && len(lacks) == 0, "seed %s: %s %v, and the library lacks %v", seed, r.Verdict, r.Violations, lacks)
 		all = append(all, r.Trace.Entries...)
 	}
 	for _, want := range []string{"holds x1,x2,x3", "reads x2", "writes x2", "extend ", "downgrade ", "fair"} {
@@ -205,8 +198,6 @@ func TestDrawnWorkIsThatOfTheSimulator(t *testing.T) {
 	for c := range here.Plan.Clients {
 		a, b := grants(here)[c], grants(there)[c]
 		n := min(len(a), len(b))
-		if n < 30 || !slices.Equal(a[:n], b[:n]) {
-			t.Errorf("c%d acquires %v; in the simulator %v", c+1, a, b)
-		}
+		assert.That(t, n >= 30 && slices.Equal(a[:n], b[:n]), "c%d acquires %v; in the simulator %v", c+1, a, b)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"testing"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/sim/live"
 )
 
@@ -16,19 +17,11 @@ func TestCommandKinds(t *testing.T) {
 	} {
 		sum := sha1.Sum([]byte(text))
 		bySum := []string{"EVALSHA", hex.EncodeToString(sum[:]), "1", "x"}
-		if got := c.Read(bySum).Kind; got != "" {
-			t.Errorf("a script that nobody has sent is %q", got)
-		}
-		if got := c.Read([]string{"eval", text, "0"}).Kind; got != want {
-			t.Errorf("%q is %q", text, got)
-		}
-		if got := c.Read(bySum).Kind; got != want {
-			t.Errorf("%q is %q by its sum", text, got)
-		}
+		assert.Equal(t, c.Read(bySum).Kind, "", "a script that nobody has sent is")
+		assert.Equal(t, c.Read([]string{"eval", text, "0"}).Kind, want, text)
+		assert.Equal(t, c.Read(bySum).Kind, want, text)
 	}
 	for want, words := range map[string][]string{"acquire": {"SET", "x", "o", "NX"}, "": {"GET", "x"}} {
-		if got := c.Read(words).Kind; got != want {
-			t.Errorf("%q is %q", words, got)
-		}
+		assert.Equal(t, c.Read(words).Kind, want, words)
 	}
 }

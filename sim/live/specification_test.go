@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/live"
 )
@@ -98,9 +99,7 @@ func TestSpecification(t *testing.T) {
 	} {
 		t.Run(tt.what, func(t *testing.T) {
 			p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlock drift=0.5% grace=100ms maxlease=1500ms lease=1s\nat 1ms lock c1 x\n")
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, err)
 			record := &live.Record{Exact: tt.exact}
 			entries := run(t, record, tt.text)
 			r := (live.Judge{Promised: []string{"I16"}, Record: record}).Result(p, entries)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
@@ -17,9 +18,7 @@ import (
 func rootOf(t *testing.T) string {
 	t.Helper()
 	root, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return root
 }
 
@@ -28,24 +27,15 @@ func TestEditsFit(t *testing.T) {
 	root := rootOf(t)
 	seen, s := make(map[string]bool), newSource(root)
 	for _, m := range mutants {
-		if seen[m.ID] {
-			t.Errorf("%s is there twice", m.ID)
-		}
+		assert.That(t, !seen[m.ID], "%s is there twice", m.ID)
 		seen[m.ID] = true
-		if _, err := m.apply(s); err != nil {
-			t.Error(err)
-		}
-		if (m.Expect == Normal || m.Expect == Pair) != (m.Reason == "") {
-			t.Errorf("%s: a reason is for those that no seed is to see, and each of them has one", m.ID)
-		}
-		if (m.Expect == Tests) != (m.Tests != "") {
-			t.Errorf("%s does not say what sees it", m.ID)
-		}
+		assert.NoError(t, assert.ErrorOf(m.apply(s)))
+		assert.That(t, (m.Expect == Normal || m.Expect == Pair) == (m.Reason == ""),
+			"%s: a reason is for those that no seed is to see, and each of them has one", m.ID)
+		assert.That(t, (m.Expect == Tests) == (m.Tests != ""), "%s does not say what sees it", m.ID)
 	}
 	for _, id := range canaries {
-		if !seen[id] {
-			t.Errorf("there is no canary %s", id)
-		}
+		assert.That(t, seen[id], "there is no canary %s", id)
 	}
 }
 
@@ -65,24 +55,16 @@ func TestNamedTestsAreThere(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	for _, m := range mutants {
 		dir, run, _ := strings.Cut(strings.TrimPrefix(m.Tests, "./"), " -run ")
-		if m.Expect == Tests && !slices.ContainsFunc(tests[dir], regexp.MustCompile(run).MatchString) {
-			t.Errorf("%s: no test is run by %q", m.ID, m.Tests)
-		}
+		assert.That(t, m.Expect != Tests || slices.ContainsFunc(tests[dir], regexp.MustCompile(run).MatchString), "%s: no test is run by %q", m.ID, m.Tests)
 	}
 	for _, page := range []string{"mutants.md", "track-record.md"} {
 		text, err := os.ReadFile(filepath.Join(root, "docs", "evidence", page))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(string(text), -1) {
-			if !slices.Contains(all, name) {
-				t.Errorf("%s names %s, which is no test", page, name)
-			}
+			assert.That(t, slices.Contains(all, name), "%s names %s, which is no test", page, name)
 		}
 	}
 }
@@ -92,9 +74,7 @@ func TestEditMustFitOnce(t *testing.T) {
 	root := rootOf(t)
 	for _, old := range []string{"func nowhere()", "spread"} {
 		m := &Mutant{ID: "X", Edits: edit("quorum.pause", old, "")}
-		if _, err := m.apply(newSource(root)); err == nil || !strings.Contains(err.Error(), "must be there once") {
-			t.Errorf("%q: %v", old, err)
-		}
+		assert.Says(t, assert.ErrorOf(m.apply(newSource(root))), "must be there once", old)
 	}
 }
 
@@ -103,12 +83,8 @@ func TestCanary(t *testing.T) {
 	tests.NeedSeconds(t)
 	root := rootOf(t)
 	o, err := mutantOf(canaries[0]).try(t.Context(), root, canarySeeds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !o.Killed || o.Refused == nil {
-		t.Errorf("%s survives %d seeds, or the specification allows it: %+v", o.ID, canarySeeds, o)
-	}
+	assert.Succeed(t, err)
+	assert.That(t, o.Killed && o.Refused != nil, "%s survives %d seeds, or the specification allows it: %+v", o.ID, canarySeeds, o)
 }
 
 // A run says which kills of the last page are lost, or come much later.
@@ -154,15 +130,11 @@ func TestLastPage(t *testing.T) {
 func TestSpecTable(t *testing.T) {
 	root := rootOf(t)
 	list, err := protections(root)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	src := newSource(root)
 	for _, p := range list {
 		if p.Mutant == nil {
-			if p.Reason == "" {
-				t.Errorf("%s has no mutant and no reason", p.Name)
-			}
+			assert.That(t, p.Reason != "", "%s has no mutant and no reason", p.Name)
 			continue
 		}
 		if _, err := p.Mutant.apply(src); err != nil {
@@ -187,12 +159,8 @@ func TestStack(t *testing.T) {
 	tests.NeedLong(t)
 	root := rootOf(t)
 	o, err := (&config{stack: true}).try(t.Context(), mutantOf("M33"), root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o.Refused == nil || !strings.Contains(o.What, "too soon after a restart") {
-		t.Errorf("%+v", o)
-	}
+	assert.Succeed(t, err)
+	assert.That(t, o.Refused != nil && strings.Contains(o.What, "too soon after a restart"), "%+v", o)
 }
 
 // Without a protection, a plan breaks what the model says.

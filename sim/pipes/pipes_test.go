@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/live"
@@ -41,9 +42,7 @@ func TestOursInScenarios(t *testing.T) {
 			}
 		})
 	}
-	if had < 60 {
-		t.Errorf("only %d scenarios can be had", had)
-	}
+	assert.That(t, had >= 60, "only %d scenarios can be had", had)
 }
 
 // The production stack is sound in drawn plans, as it is in the simulator.
@@ -53,14 +52,10 @@ func TestOursInDrawnPlans(t *testing.T) {
 		p := faults.Generate(seed, faults.Profile{Machines: seed%2 == 1})
 		pipes.Reduce(p)
 		r := inBubble(t, p)
-		if r.Verdict != sim.Sound {
-			t.Errorf("seed %d: %s %v", seed, r.Verdict, r.Violations)
-		}
+		assert.That(t, r.Verdict == sim.Sound, "seed %d: %s %v", seed, r.Verdict, r.Violations)
 		grants += r.Grants
 	}
-	if grants < 20 {
-		t.Errorf("only %d grants", grants)
-	}
+	assert.That(t, grants >= 20, "only %d grants", grants)
 }
 
 // With a prefix the production stack is as sound, and it does about as much: the order in which goroutines run may differ.
@@ -74,9 +69,8 @@ func TestOursWithAPrefix(t *testing.T) {
 		without := inBubble(t, p)
 		synctest.Test(t, func(t *testing.T) {
 			r, _ := pipes.Run(p, &lock)
-			if r.Verdict != sim.Sound || r.Grants < without.Grants/2 {
-				t.Errorf("seed %d: %s, %d grants, and %d without: %v", seed, r.Verdict, r.Grants, without.Grants, r.Violations)
-			}
+			assert.That(t, r.Verdict == sim.Sound && r.Grants >= without.Grants/2,
+				"seed %d: %s, %d grants, and %d without: %v", seed, r.Verdict, r.Grants, without.Grants, r.Violations)
 		})
 	}
 }
@@ -88,13 +82,10 @@ func TestOursWithoutProtections(t *testing.T) {
 		for _, v := range s.variants {
 			t.Run(s.name+"/"+v.name, func(t *testing.T) {
 				p, err := faults.Parse("redquorum plan 1\n" + s.plan + v.lines)
-				if err != nil {
-					t.Fatal(err)
-				}
+				assert.Succeed(t, err)
 				simulated, r := sim.Run(p, nil), inBubble(t, p)
-				if simulated.Verdict != v.want || r.Verdict != v.want {
-					t.Errorf("want %s; the simulator says %s, and pipes %s %v", v.want, simulated.Verdict, r.Verdict, r.Violations)
-				}
+				assert.That(t, simulated.Verdict == v.want && r.Verdict == v.want,
+					"want %s; the simulator says %s, and pipes %s %v", v.want, simulated.Verdict, r.Verdict, r.Violations)
 			})
 		}
 	}
@@ -103,9 +94,7 @@ func TestOursWithoutProtections(t *testing.T) {
 // The specification alone refuses a client that ignores for how long a node has lived.
 func TestSpecificationRefuses(t *testing.T) {
 	p, err := faults.Parse("redquorum plan 1\n" + scenarios[0].plan + scenarios[0].variants[1].lines)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	for _, guard := range []bool{true, false} {
 		lock := pipes.Redquorum
 		lock.Promised = []string{"I16"}
@@ -142,16 +131,12 @@ at 311ms unlock c3
 at 1005100us try c3 x write # n1 executes it 0.12 ms before the key of c1 would end
 at 1100ms unlock c3
 `)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	r := inBubble(t, p)
 	granted := slices.ContainsFunc(r.Trace.Entries, func(e sim.Entry) bool {
 		return e.Kind == sim.KindBelief && e.Client == 2 && e.Name == "x" && e.At < 1010*time.Millisecond
 	})
-	if r.Verdict != sim.Sound || !granted {
-		t.Errorf("%s; granted: %v; %v", r.Verdict, granted, r.Violations)
-	}
+	assert.That(t, r.Verdict == sim.Sound && granted, "%s; granted: %v; %v", r.Verdict, granted, r.Violations)
 }
 
 type variant struct {

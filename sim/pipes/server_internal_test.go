@@ -6,14 +6,13 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // A subscription that comes when its connection is over leaves no goroutine behind.
 func TestNothingAfterTheEnd(t *testing.T) {
 	p, err := faults.Parse("redquorum plan 1\nnodes 1\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	synctest.Test(t, func(*testing.T) {
 		w := &world{p: p, begun: time.Now()}
 		s := newRedis(w, 0)

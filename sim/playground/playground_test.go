@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/browser"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
@@ -19,9 +20,7 @@ func TestPlayground(t *testing.T) {
 	t.Parallel()
 	b := browser.Start(t)
 	dir := t.TempDir()
-	if err := build(dir); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, build(dir))
 	const most = 2_000_000
 	if n := onTheWire(t, dir); n > most {
 		t.Errorf("%d bytes over the wire, more than %d", n, most)
@@ -71,9 +70,7 @@ func fragment(t *testing.T, b *browser.Browser, plan string) (text string) {
 	if err == nil {
 		err = json.Unmarshal(b.Eval(fmt.Sprintf("new URLSearchParams({ left: 'plain', right: 'no guard', plan: %s }).toString()", quoted)), &text)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return text
 }
 
@@ -90,9 +87,7 @@ func chaptersAgree(t *testing.T, b *browser.Browser) {
 				Verdict sim.Verdict
 				Entries []sim.Entry
 			}
-			if err := json.Unmarshal(b.Eval(fmt.Sprintf("ask('run', %s, %q)", plan, lock)), &got); err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, json.Unmarshal(b.Eval(fmt.Sprintf("ask('run', %s, %q)", plan, lock)), &got))
 			if got.Verdict != want.Verdict || got.Verdict != s.Wants[lock] || len(got.Entries) != len(want.Trace.Entries) {
 				t.Errorf("%s with %s: %s with %d entries in the page, %s with %d in Go, and the scenario wants %s", c.Title, lock,
 					got.Verdict, len(got.Entries), want.Verdict, len(want.Trace.Entries), s.Wants[lock])
@@ -181,18 +176,12 @@ var uses = []string{
 func onTheWire(t *testing.T, dir string) (sum int) {
 	t.Helper()
 	files, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	for _, f := range files {
 		data, err := os.ReadFile(filepath.Join(dir, f.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		packed, err := pack(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		sum += len(packed)
 	}
 	return sum

@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/sim"
 )
 
 func TestPicture(t *testing.T) {
 	p, err := faults.Parse("redquorum plan 1\nnodes 2\nclients 2\nlength 100ms\nat 20ms crash n1 empty for 20ms\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	const ms = time.Millisecond
 	entries := []sim.Entry{
 		{At: 0, Kind: sim.KindStep, Client: 0, Name: "x", Text: "lock c1 x"},
@@ -33,7 +32,5 @@ func TestPicture(t *testing.T) {
 		"n1    .....111111111111111xxxxxxxxxxxxxxxxxxxx....................222222222222222222222222\n" +
 		"n2    ....................................................................................\n" +
 		"fault                     !"
-	if have := draw(r); have != want {
-		t.Errorf("it is\n%s\nand not\n%s", have, want)
-	}
+	assert.Equal(t, draw(r), want, "it is\n")
 }

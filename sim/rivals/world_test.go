@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
@@ -20,9 +21,7 @@ func bubbleOf(t *testing.T) bubble {
 // The page is what the locks do now.
 func TestPage(t *testing.T) {
 	have, err := os.ReadFile(pagePath)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	want := ""
 	for range 3 { // rueidislock has a race of its own: see the page
 		if want = page(table(bubbleOf(t))); string(have) == want {
@@ -75,9 +74,7 @@ func TestKeptPlans(t *testing.T) {
 		if v := r.Worst(); v != nil {
 			came += ": " + v.Invariant
 		}
-		if came != k.came {
-			t.Errorf("%s comes to %s, and was to %s", k.path, came, k.came)
-		}
+		assert.That(t, came == k.came, "%s comes to %s, and was to %s", k.path, came, k.came)
 	}
 }
 
@@ -92,9 +89,7 @@ func TestQuotes(t *testing.T) {
 			if plain.Len() == 0 {
 				documentation(t, c.folder, &plain)
 			}
-			if !strings.Contains(plain.String(), words(p.quote)) {
-				t.Errorf("%s: its documentation does not have %q", c.name, p.quote)
-			}
+			assert.That(t, strings.Contains(plain.String(), words(p.quote)), "%s: its documentation does not have %q", c.name, p.quote)
 		}
 	}
 }
@@ -102,15 +97,11 @@ func TestQuotes(t *testing.T) {
 // documentation writes the README and the sources of a package.
 func documentation(t *testing.T, folder string, to *strings.Builder) {
 	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", folder).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	paths, _ := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "*.go"))
 	for _, path := range append(paths, filepath.Join(strings.TrimSpace(string(dir)), "README.md")) {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		to.WriteString(words(string(text)))
 	}
 }
@@ -122,14 +113,10 @@ func words(text string) string {
 // The mutants that the page names are in the list of package mutants, with what is put into the engine.
 func TestDeadMutants(t *testing.T) {
 	list, err := os.ReadFile("../mutants/list.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	for id := range strings.SplitSeq(deadMutants, ", ") {
 		_, entry, found := strings.Cut(string(list), `ID: "`+id+`"`)
 		entry, _, _ = strings.Cut(entry, `ID: "`)
-		if !found || !strings.Contains(entry, "Edits:") {
-			t.Errorf("there is no mutant %s that is put into the engine", id)
-		}
+		assert.That(t, found && strings.Contains(entry, "Edits:"), "there is no mutant %s that is put into the engine", id)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redquorum/redquorum/contrib/fencecall"
 	"github.com/redquorum/redquorum/contrib/fencecall/fencegrpc"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -26,9 +27,7 @@ func TestALateCallIsRefused(t *testing.T) {
 	const name = "orders/42"
 	store := fencecall.Memory()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	server := grpc.NewServer(
 		grpc.UnaryInterceptor(fencegrpc.UnaryServer(store, func(_ context.Context, _ string, request any) string {
 			return request.(*grpc_health_v1.HealthCheckRequest).Service
@@ -41,9 +40,7 @@ func TestALateCallIsRefused(t *testing.T) {
 	defer server.Stop()
 	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithUnaryInterceptor(fencegrpc.UnaryClient), grpc.WithStreamInterceptor(fencegrpc.StreamClient))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer conn.Close()
 	client := grpc_health_v1.NewHealthClient(conn)
 	unary := func(ctx context.Context, name string) error {
@@ -61,35 +58,25 @@ func TestALateCallIsRefused(t *testing.T) {
 	}
 	want := func(what string, err error, code codes.Code, text string) {
 		t.Helper()
-		if status.Code(err) != code || err != nil && !strings.Contains(err.Error(), text) {
-			t.Errorf("%s: %v, want %v %s", what, err, code, text)
-		}
+		assert.That(t, status.Code(err) == code && (err == nil || strings.Contains(err.Error(), text)), "%s: %v, want %v %s", what, err, code, text)
 	}
 
 	nodes := embedded.ForTest(t, 3)
 	l, err := quorum.New(nodes.Nodes(), quorum.Options{NoRestartGuard: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	defer l.Close()
 	want("no lock protects it", unary(t.Context(), ""), codes.OK, "")
 	want("without a token", unary(t.Context(), name), codes.FailedPrecondition, "no fencing token")
 	want("a stream without a token", stream(t.Context()), codes.FailedPrecondition, "no fencing token")
 	first, err := l.Lock(t.Context(), name, quorum.WithFixedLease(200*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	ctx := context.WithoutCancel(first.Context())
 	want("the holder", unary(ctx, name), codes.OK, "")
 	want("its stream", stream(ctx), codes.OK, "")
 	second, err := l.Lock(t.Context(), name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	want("the next holder", unary(second.Context(), name), codes.OK, "")
 	want("the first, late", unary(ctx, name), codes.FailedPrecondition, fmt.Sprint(second.Token()))
 	want("its stream, late", stream(ctx), codes.FailedPrecondition, fmt.Sprint(first.Token()))
-	if err := second.Unlock(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.NoError(t, second.Unlock(t.Context()))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/contrib/otelquorum"
 	"github.com/redquorum/redquorum/contrib/promquorum"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	nodemodel "github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -61,9 +62,7 @@ func exported(t *testing.T, r prometheus.Gatherer, c metrics) map[string][]serie
 	}
 	c.Observe(quorum.Event{Kind: quorum.EventNotAcquired, Name: "x", Err: quorum.ErrHeld})
 	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	all := make(map[string][]series)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -132,21 +131,14 @@ func TestAlerts(t *testing.T) {
 		t.Fatal(errors.Join(errs...))
 	}
 	tested, err := os.ReadFile("testdata/alerts_test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	all := ofCollector(t)
 	for _, g := range groups.Groups {
 		for _, rule := range g.Rules {
-			if len(used(t, rule.Expr, all)) == 0 {
-				t.Errorf("%s looks at no metric", rule.Alert)
-			}
-			if rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" || rule.Labels["severity"] == "" {
-				t.Errorf("%s does not say what to do", rule.Alert)
-			}
-			if !strings.Contains(string(tested), "alertname: "+rule.Alert+"\n") {
-				t.Errorf("testdata/alerts_test.yaml does not test %s", rule.Alert)
-			}
+			assert.That(t, len(used(t, rule.Expr, all)) != 0, "%s looks at no metric", rule.Alert)
+			assert.That(t, rule.Annotations["summary"] != "" && rule.Annotations["description"] != "" && rule.Labels["severity"] != "",
+				"%s does not say what to do", rule.Alert)
+			assert.That(t, strings.Contains(string(tested), "alertname: "+rule.Alert+"\n"), "testdata/alerts_test.yaml does not test %s", rule.Alert)
 		}
 	}
 }
@@ -154,23 +146,17 @@ func TestAlerts(t *testing.T) {
 // Every panel shows metrics that exist, and every metric has a panel.
 func TestDashboard(t *testing.T) {
 	text, err := os.ReadFile(dashboardFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	var dashboard struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(text, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, json.Unmarshal(text, &dashboard))
 	all, shown := ofCollector(t), make(map[string]bool)
 	for _, p := range dashboard.Panels {
-		if len(p.Targets) == 0 {
-			t.Errorf("%s shows nothing", p.Title)
-		}
+		assert.That(t, len(p.Targets) != 0, "%s shows nothing", p.Title)
 		for _, target := range p.Targets {
 			for _, metric := range used(t, strings.ReplaceAll(target.Expr, "$__rate_interval", "5m"), all) {
 				shown[metric] = true
@@ -178,9 +164,7 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	for metric := range all {
-		if !shown[metric] {
-			t.Errorf("no panel shows %s", metric)
-		}
+		assert.That(t, shown[metric], "no panel shows %s", metric)
 	}
 }
 
@@ -201,13 +185,9 @@ func TestAlertsFire(t *testing.T) {
 func TestOpenTelemetryHasTheSameSeries(t *testing.T) {
 	r := prometheus.NewRegistry()
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(r), otelprometheus.WithoutScopeInfo())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	m, err := otelquorum.New(sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	got := exported(t, r, m)
 	for metric, want := range ofCollector(t) {
 		if len(got[metric]) != len(want) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -141,16 +142,12 @@ func TestApart(t *testing.T) {
 			continue
 		}
 		for _, call := range s.take(nil) {
-			if call.together != 0 {
-				t.Errorf("%v: %d together again", tt.whole, call.together)
-			}
+			assert.That(t, call.together == 0, "%v: %d together again", tt.whole, call.together)
 		}
 		s.giveBack(3)
 		s.fail(io.EOF)
 		for _, r := range *answers {
-			if r.Unsent {
-				t.Errorf("%v: was sent, and is said to be unsent", tt.whole)
-			}
+			assert.That(t, !r.Unsent, "%v: was sent, and is said to be unsent", tt.whole)
 		}
 		s.restore(nil, nil)
 		for _, want := range map[bool][]int{true: {0, 3}, false: {3, 3}}[tt.pause] {
@@ -191,9 +188,7 @@ func TestPartsOfAnExtendThatWereSent(t *testing.T) {
 		}
 		s.abandon(node.ErrUnreachable)
 		s.fail(node.ErrUnreachable)
-		if !errors.Is(got.Err, node.ErrUnreachable) || got.Unsent != (sent == 0) {
-			t.Errorf("%d of 2 parts were sent: %+v", sent, got)
-		}
+		assert.That(t, errors.Is(got.Err, node.ErrUnreachable) && got.Unsent == (sent == 0), "%d of 2 parts were sent: %+v", sent, got)
 	}
 }
 
@@ -225,9 +220,7 @@ func TestWhatIsAnsweredIsNotSentAgain(t *testing.T) {
 	s.heard = c.now
 	s.expire()
 	s.giveBack(3)
-	if got := queued(s); got != "b c" {
-		t.Errorf("queued again: %s; want b and c, as a is answered", got)
-	}
+	assert.Equal(t, queued(s), "b c", "queued again")
 }
 
 // Commands that are sent again keep their order, and go before those that were never
@@ -244,12 +237,8 @@ func TestWhatIsSentAgainKeepsItsOrder(t *testing.T) {
 		s.take(nil)
 		inspects(t, s, "d")
 		for _, results := range answers {
-			if !s.settle(results, nil) {
-				t.Fatal("the link is of no more use")
-			}
+			assert.Must(t, s.settle(results, nil), "the link is of no more use")
 		}
-		if got := queued(s); got != "a b c d" {
-			t.Errorf("answered %s: the order is %s", what, got)
-		}
+		assert.Equal(t, queued(s), "a b c d", what)
 	}
 }

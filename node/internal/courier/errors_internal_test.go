@@ -15,6 +15,7 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -148,9 +149,7 @@ func TestAResetIsListenedTo(t *testing.T) {
 // A name whose keys are in different slots never becomes a lock: a waiter gets an error.
 func TestCrossSlotIsPermanent(t *testing.T) {
 	got := serverError(errors.New("CROSSSLOT Keys in request don't hash to the same slot"))
-	if !node.Permanent(got) {
-		t.Errorf("%v is not permanent", got)
-	}
+	assert.That(t, node.Permanent(got), "%v is not permanent", got)
 	if text := got.Error(); !strings.Contains(text, "CROSSSLOT") || !strings.Contains(text, "brace") {
 		t.Errorf("unhelpful: %v", text)
 	}
@@ -159,9 +158,7 @@ func TestCrossSlotIsPermanent(t *testing.T) {
 // A server that does not know a command repeats what came with it.
 func TestServerErrorHidesArguments(t *testing.T) {
 	got := serverError(errors.New("ERR unknown command 'auth', with args beginning with: 's3cretpassword' "))
-	if got.Error() != "not supported by the server: ERR unknown command 'auth'" {
-		t.Errorf("got %q", got)
-	}
+	assert.That(t, got.Error() == "not supported by the server: ERR unknown command 'auth'", "got %q", got)
 }
 
 // The text that a user reads is without the place in our own script.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/lives"
 	"github.com/redquorum/redquorum/node"
 )
@@ -157,9 +158,7 @@ func TestExchange(t *testing.T) {
 		"":                          io.EOF,
 	} {
 		replies, err := newWire(playing(strings.NewReader(said)), nil).exchange(time.Time{}, greeting, first)
-		if !errors.Is(connectError(err), want) || (len(replies) == 1) != (want == nil) {
-			t.Errorf("of %q: %v, %v, want %v", said, replies, err, want)
-		}
+		assert.That(t, errors.Is(connectError(err), want) && (len(replies) == 1) == (want == nil), "of %q: %v, %v, want %v", said, replies, err, want)
 	}
 }
 
@@ -183,9 +182,7 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 		s.least = 0
 		meet := func() *node.Life {
 			life, err := s.handshake([]string{"run_id:a\r\nuptime_in_seconds:60\r\n"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, err)
 			return life
 		}
 		handsOver := func() bool {
@@ -199,22 +196,16 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 		for _, results := range tt.results {
 			good = s.settle(results, life) && good
 		}
-		if good {
-			t.Errorf("%s: the link is still good", tt.what)
-		}
+		assert.That(t, !good, "%s: the link is still good", tt.what)
 		if last := (*answers)[1]; last.Err != tt.after || tt.after == nil && last.Status != node.Granted {
 			t.Errorf("%s: the next is answered %+v", tt.what, last)
 		}
-		if handsOver() == tt.newLife {
-			t.Errorf("%s: whether it hands over a lock is %v", tt.what, !tt.newLife)
-		}
+		assert.That(t, handsOver() != tt.newLife, "%s: whether it hands over a lock is %v", tt.what, !tt.newLife)
 		c.now = c.now.Add(time.Second)
 		if again := meet(); (again.Born == c.now) != tt.newLife {
 			t.Errorf("%s: then born at %v, was at %v", tt.what, time.Duration(again.Born), time.Duration(life.Born))
 		}
-		if !handsOver() {
-			t.Errorf("%s: nothing is handed over by its new life", tt.what)
-		}
+		assert.That(t, handsOver(), "%s: nothing is handed over by its new life", tt.what)
 	}
 }
 
@@ -224,23 +215,15 @@ func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
 	s := gatherer(&standing{now: clock.Instant(time.Hour)})
 	told := func() *node.Life {
 		turn, ok := s.turn("grant me 7 old name")
-		if !ok || turn.Owner != "me" || turn.Token != 7 || turn.Name != "name" {
-			t.Fatalf("heard %+v, %v", turn, ok)
-		}
+		assert.Must(t, ok && turn.Owner == "me" && turn.Token == 7 && turn.Name == "name", "heard %+v, %v", turn, ok)
 		return turn.Life
 	}
-	if told() != nil {
-		t.Error("it counts before it is known whose the server is")
-	}
+	assert.That(t, told() == nil, "it counts before it is known whose the server is")
 	for _, id := range []string{"old", "new"} {
 		life, err := s.handshake([]string{infoText(id, 60)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		want := map[string]*node.Life{"old": life}[id]
-		if got := told(); got != want {
-			t.Errorf("the server is %s: a reply of old has the life %+v, want %+v", id, got, want)
-		}
+		assert.Equal(t, told(), want, id)
 	}
 }
 

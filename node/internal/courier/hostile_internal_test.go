@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -77,9 +78,7 @@ func TestCheckedConnection(t *testing.T) {
 			if err == nil {
 				err = io.EOF
 			}
-			if string(read) != tt.read || !errors.Is(err, tt.err) {
-				t.Errorf("of %.40q came %.40q, %v; want %.40q, %v", tt.said, read, err, tt.read, tt.err)
-			}
+			assert.That(t, string(read) == tt.read && errors.Is(err, tt.err), "of %.40q came %.40q, %v; want %.40q, %v", tt.said, read, err, tt.read, tt.err)
 		}
 	}
 }
@@ -98,9 +97,7 @@ func TestOnlyAnInspectIsLong(t *testing.T) {
 	const fields = 20_000
 	field := "$40\r\n" + strings.Repeat("o", 40) + "\r\n$1\r\n1\r\n"
 	long := fmt.Sprintf("*6\r\n$4\r\nhash\r\n:1000\r\n:1\r\n:0\r\n*0\r\n*%d\r\n", 2*fields) + strings.Repeat(field, fields)
-	if len(long) < maxReply+16<<10 || len(long) > maxInspect {
-		t.Fatalf("it has %d bytes", len(long))
-	}
+	assert.Must(t, len(long) >= maxReply+16<<10 && len(long) <= maxInspect, "it has %d bytes", len(long))
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		s.answers(func(command string, _ []string) string {
 			if strings.HasPrefix(command, "eval") {
@@ -110,9 +107,7 @@ func TestOnlyAnInspectIsLong(t *testing.T) {
 		})
 		for kind, want := range map[node.Kind]error{node.Inspect: nil, node.Acquire: errTooLong} {
 			r := asks(n, time.Second, plain(kind, "me", 0))
-			if !errors.Is(r.Err, want) || want == nil && len(r.State.Fields) != fields {
-				t.Errorf("%v: %v", kind, r.Err)
-			}
+			assert.That(t, errors.Is(r.Err, want) && (want != nil || len(r.State.Fields) == fields), "%v: %v", kind, r.Err)
 		}
 	})
 }
@@ -188,9 +183,7 @@ func TestErrorTextIsShown(t *testing.T) {
 			}
 		}
 	}
-	if err := serverError(errors.New(long)); !errors.Is(err, node.ErrWrongType) {
-		t.Errorf("a long error: %v", err)
-	}
+	assert.Is(t, serverError(errors.New(long)), node.ErrWrongType, "a long error")
 	if err := connectError(context.DeadlineExceeded); err.Error() != "unreachable: no answer in time" {
 		t.Errorf("%v", err)
 	}
@@ -223,9 +216,7 @@ func FuzzOutcome(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte) {
 		var p parser
 		val, n, err := p.parse(said)
-		if err != nil && !isShown(networkError(err).Error()) {
-			t.Fatalf("%q is shown", err)
-		}
+		assert.Must(t, err == nil || isShown(networkError(err).Error()), "%q is shown", err)
 		if n == 0 {
 			return
 		}
@@ -260,14 +251,10 @@ func FuzzChecked(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte, _ byte) {
 		fast, _ := readChecked(said, false)
 		slow, err := readChecked(said, true)
-		if !bytes.HasPrefix(said, slow) || err == nil && !bytes.Equal(slow, fast) {
-			t.Fatalf("%q is read of %q, or slowly %q", fast, said, slow)
-		}
+		assert.Must(t, bytes.HasPrefix(said, slow) && (err != nil || bytes.Equal(slow, fast)), "%q is read of %q, or slowly %q", fast, said, slow)
 		for rest := slow; len(rest) > 0; {
 			_, n, err := new(parser).parse(rest)
-			if n == 0 {
-				t.Fatalf("%q is not whole: %v", rest, err)
-			}
+			assert.Must(t, n != 0, "%q is not whole: %v", rest, err)
 			rest = rest[n:]
 		}
 	})
@@ -292,9 +279,7 @@ func FuzzHello(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte, secret bool) {
 		d := played(said, map[bool]string{true: "password"}[secret])
 		l, _, err := d.open(t.Context())
-		if (l == nil) != (err != nil) {
-			t.Fatalf("%v, %v", l, err)
-		}
+		assert.Must(t, (l == nil) == (err != nil), "%v, %v", l, err)
 		if err != nil && !isShown(connectError(err).Error()) {
 			t.Fatalf("%q is shown", connectError(err))
 		}
@@ -327,9 +312,7 @@ func FuzzSubscription(f *testing.F) {
 			began := turn == node.Turn{}
 			asked := turn.Name != "" && turn.Waiter != "" && turn.Owner == ""
 			given := turn.Name != "" && turn.Waiter == "" && turn.Owner != "" && isToken(turn.Token) && turn.Token > 0
-			if !began && !asked && !given {
-				t.Errorf("of %q comes %+v", said, turn)
-			}
+			assert.That(t, began || asked || given, "of %q comes %+v", said, turn)
 		})()
 		if err := s.watch.session(); err == nil {
 			t.Error("it has not ended")
@@ -347,9 +330,7 @@ func FuzzInfo(f *testing.F) {
 		const now = clock.Instant(time.Hour)
 		s := gatherer(&standing{now: now})
 		life, err := s.handshake([]string{text})
-		if err != nil && (life != nil || !isShown(err.Error())) {
-			t.Fatalf("%v, %q", life, err)
-		}
+		assert.Must(t, err == nil || life == nil && isShown(err.Error()), "%v, %q", life, err)
 		if life != nil && (life.Born > now || life.ID == "" || len(life.ID) > 64 || !isShown(life.ID)) {
 			t.Fatalf("%+v", life)
 		}

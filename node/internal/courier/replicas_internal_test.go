@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -351,9 +352,7 @@ func TestWhomARoundWaitsFor(t *testing.T) {
 				both++
 			}
 		}
-		if both < 1 || both > 2 {
-			t.Errorf("waited %d times for one that is silent", both)
-		}
+		assert.That(t, both >= 1 && both <= 2, "waited %d times for one that is silent", both)
 	})
 }
 
@@ -429,9 +428,7 @@ func TestAHandOverNeedsReplicas(t *testing.T) {
 			p.change(func() { p.followers[0].stays, p.followers[1].stays = stays, stays; p.offset += 10 })
 			s.watch.wake(message, "grant me:1 7 abc name")
 			turn := <-turns
-			if turn.Owner != "me:1" || turn.Token != 7 || (turn.Life == nil) != stays {
-				t.Errorf("replicas are silent: %v; %+v", stays, turn)
-			}
+			assert.That(t, turn.Owner == "me:1" && turn.Token == 7 && (turn.Life == nil) == stays, "replicas are silent: %v; %+v", stays, turn)
 		}
 	})
 }
@@ -464,9 +461,7 @@ func TestARoundCoversOnlyWhatWasBefore(t *testing.T) {
 			if turn := <-turns; turn.Life != nil {
 				t.Errorf("lone %v, a hand-over: %+v", lone, turn)
 			}
-			if lone && p.n.(*server).replication.quick {
-				t.Error("the round went over the replication's own connection")
-			}
+			assert.That(t, !lone || !p.n.(*server).replication.quick, "the round went over the replication's own connection")
 		})
 	}
 }
@@ -515,8 +510,6 @@ func TestTheLifeOfAYesStays(t *testing.T) {
 			lives[p.asks(node.Acquire).Life] = true
 			time.Sleep(time.Second / 3)
 		}
-		if len(lives) > 2 {
-			t.Errorf("%d lives", len(lives))
-		}
+		assert.That(t, len(lives) <= 2, "%d lives", len(lives))
 	})
 }

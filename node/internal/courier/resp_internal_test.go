@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 func TestParse(t *testing.T) {
@@ -31,9 +33,7 @@ func TestParse(t *testing.T) {
 		}
 		for _, p := range []*parser{new(parser), growing, growing} {
 			got, n, err := p.parse([]byte(text + ":7\r\n"))
-			if !reflect.DeepEqual(got, want) || n != len(text) || err != nil {
-				t.Errorf("parse(%q): %v, %d, %v; want %v", text, got, n, err, want)
-			}
+			assert.That(t, reflect.DeepEqual(got, want) && n == len(text) && err == nil, "parse(%q): %v, %d, %v; want %v", text, got, n, err, want)
 		}
 	}
 	got, _, _ := new(parser).parse([]byte("-NOSCRIPT No matching script.\r\n"))
@@ -52,20 +52,14 @@ func TestALongReplyIsReadOnce(t *testing.T) {
 		for end := each; ; end += each {
 			p.reset()
 			got, n, err := p.parse(text[:min(end, len(text))])
-			if err != nil || (n > 0) != (end >= len(text)) {
-				t.Fatalf("%d of %d bytes: %d are understood, %v", end, len(text), n, err)
-			}
+			assert.Must(t, err == nil && (n > 0) == (end >= len(text)), "%d of %d bytes: %d are understood, %v", end, len(text), n, err)
 			if n > 0 {
-				if n != len(text) || len(got.([]any)) != elements {
-					t.Fatalf("it has %d bytes", n)
-				}
+				assert.Must(t, n == len(text) && len(got.([]any)) == elements, "it has %d bytes", n)
 				return
 			}
 		}
 	})
-	if made > 3*elements {
-		t.Errorf("%v allocations for %d elements", made, elements)
-	}
+	assert.That(t, made <= 3*elements, "%v allocations for %d elements", made, elements)
 }
 
 func FuzzReply(f *testing.F) {
@@ -119,24 +113,18 @@ func TestFifo(t *testing.T) {
 			want = append(want, c)
 		case 3:
 			if f.len() > 0 {
-				if f.pop() != want[0] {
-					t.Fatal("popped another than the first")
-				}
+				assert.Must(t, f.pop() == want[0], "popped another than the first")
 				want = want[1:]
 			}
 		case 4:
 			n := min(3, f.len())
 			back := f.cut(n)
 			for i, c := range back {
-				if c != want[len(want)-n+i] {
-					t.Fatal("cut others than the last")
-				}
+				assert.Must(t, c == want[len(want)-n+i], "cut others than the last")
 			}
 			want = append(back, want[:len(want)-n]...)
 			f.insert(0, back)
 		}
-		if !slices.Equal(f.calls(), want) {
-			t.Fatalf("step %d: they differ", i)
-		}
+		assert.Must(t, slices.Equal(f.calls(), want), "step %d: they differ", i)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -215,9 +216,7 @@ func TestManyInFlight(t *testing.T) {
 			t.Errorf("%d of %d were sent, over %d reads, before the answers to %d", sent, many, took, answered.Load())
 		}
 		time.Sleep(time.Second)
-		if answered.Load() < many {
-			t.Errorf("%d of %d are answered", answered.Load(), many)
-		}
+		assert.That(t, answered.Load() >= many, "%d of %d are answered", answered.Load(), many)
 	})
 }
 
@@ -227,9 +226,7 @@ func TestFirstReply(t *testing.T) {
 		s := wireServer{latency: 10 * time.Millisecond}
 		began := time.Now()
 		granted(t, s.node(t, target(s.dial, ""), 0))
-		if took := time.Since(began); took != 2*s.latency {
-			t.Errorf("%v, with %v for a round trip", took, s.latency)
-		}
+		assert.Equal(t, time.Since(began), 2*s.latency, s.latency)
 	})
 }
 
@@ -243,9 +240,7 @@ func TestARestingConnectionIsKept(t *testing.T) {
 			t.Errorf("asked for its role %d times in ten times %v", got, restAfter)
 		}
 		granted(t, n)
-		if got := s.count(""); got != 1 {
-			t.Errorf("made %d connections", got)
-		}
+		assert.Equal(t, s.count(""), 1, "made")
 	})
 }
 
@@ -258,9 +253,7 @@ func TestAQuietSubscriptionIsKept(t *testing.T) {
 		if got := s.count("ping"); got < 20 {
 			t.Errorf("%d PINGs in a minute", got)
 		}
-		if got := s.count("subscribe"); got != 1 {
-			t.Errorf("subscribed %d times", got)
-		}
+		assert.Equal(t, s.count("subscribe"), 1, "subscribed")
 	})
 }
 
@@ -277,9 +270,7 @@ func TestASilentSubscriptionIsLeft(t *testing.T) {
 			return ""
 		})
 		time.Sleep(2 * QuietLimit)
-		if got := s.count("subscribe"); got != 2 {
-			t.Errorf("subscribed %d times", got)
-		}
+		assert.Equal(t, s.count("subscribe"), 2, "subscribed")
 		time.Sleep(time.Minute)
 	})
 }
@@ -301,9 +292,7 @@ func TestARefusedChannelIsAskedForAgain(t *testing.T) {
 		defer n.Watch("b", node.Exclusive, func() {})()
 		time.Sleep(10 * time.Second)
 		s.mu.Lock()
-		if refused == 0 || refused > 5 {
-			t.Errorf("refused %d times in a few seconds", refused)
-		}
+		assert.That(t, refused != 0 && refused <= 5, "refused %d times in a few seconds", refused)
 		permitted = true
 		s.mu.Unlock()
 		select {
@@ -331,9 +320,7 @@ func TestASilentConnectionIsKeptForAWhile(t *testing.T) {
 			}
 			time.Sleep(2 * minSilence)
 			granted(t, n)
-			if got := s.count(""); got != conns {
-				t.Errorf("silent for %v: %d connections, want %d", silent, got, conns)
-			}
+			assert.Equal(t, s.count(""), conns, silent)
 		})
 	}
 }
@@ -374,9 +361,7 @@ func TestNoAcquireIsWrittenWithoutItsRelease(t *testing.T) {
 			var after []node.Reply
 			for token := node.Token(2); token < 100; token++ {
 				r := asks(n, timeout, plain(node.Acquire, "me", token))
-				if r.Err == nil {
-					t.Fatal("the server hangs, and has answered")
-				}
+				assert.Must(t, r.Err != nil, "the server hangs, and has answered")
 				if r.Unsent {
 					after = append(after, r)
 					time.Sleep(10 * time.Millisecond)
@@ -389,13 +374,10 @@ func TestNoAcquireIsWrittenWithoutItsRelease(t *testing.T) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for token, n := range written {
-				if n > 0 {
-					t.Errorf("timeout %v: the acquire of token %s was written, its release was not", timeout, token)
-				}
+				assert.That(t, n <= 0, "timeout %v: the acquire of token %s was written, its release was not", timeout, token)
 			}
-			if len(written) == 0 || len(after) == 0 || s.conns < 2 {
-				t.Errorf("%d acquires were written, %d unsent, over %d connections", len(written), len(after), s.conns)
-			}
+			assert.That(t, len(written) != 0 && len(after) != 0 && s.conns >= 2,
+				"%d acquires were written, %d unsent, over %d connections", len(written), len(after), s.conns)
 		})
 	}
 }
@@ -409,12 +391,8 @@ func TestAStallThatEnds(t *testing.T) {
 		time.Sleep(stallAfter)
 		began := time.Now()
 		granted(t, n)
-		if took := time.Since(began); took != time.Second-stallAfter {
-			t.Errorf("it took %v", took)
-		}
-		if n := s.count(""); n != 1 {
-			t.Errorf("%d connections", n)
-		}
+		assert.Equal(t, time.Since(began), time.Second-stallAfter, "it took")
+		assert.Equal(t, s.count(""), 1)
 	})
 }
 
@@ -438,15 +416,11 @@ func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
 				defer n.Watch("a", node.Exclusive, func() {})()
 			}
 			time.Sleep(10 * time.Second)
-			if dials.Load() > 12 {
-				t.Errorf("dialed %d times in 10 s", dials.Load())
-			}
+			assert.That(t, dials.Load() <= 12, "dialed %d times in 10 s", dials.Load())
 			time.Sleep(10 * time.Minute)
 			dials.Store(0)
 			time.Sleep(10 * time.Minute)
-			if dials.Load() < 30 || dials.Load() > 90 {
-				t.Errorf("dialed %d times in 10 min", dials.Load())
-			}
+			assert.That(t, dials.Load() >= 30 && dials.Load() <= 90, "dialed %d times in 10 min", dials.Load())
 			dials.Store(0)
 			for range 3000 { // it is asked, and answers at once
 				began := time.Now()
@@ -455,16 +429,12 @@ func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
 				}
 				time.Sleep(time.Millisecond)
 			}
-			if dials.Load() < 5 || dials.Load() > 20 {
-				t.Errorf("dialed %d times in 3 s", dials.Load())
-			}
+			assert.That(t, dials.Load() >= 5 && dials.Load() <= 20, "dialed %d times in 3 s", dials.Load())
 			time.Sleep(time.Minute)
 			gone.Store(false)
 			granted(t, n)
 			time.Sleep(time.Second)
-			if watched != (s.count("subscribe") == 1) {
-				t.Errorf("subscribed %d times", s.count("subscribe"))
-			}
+			assert.That(t, watched == (s.count("subscribe") == 1), "subscribed %d times", s.count("subscribe"))
 		})
 	}
 }
@@ -488,12 +458,8 @@ func TestAReplicaThatTakesWritesHasNoVote(t *testing.T) {
 			began, conns := time.Now(), s.count("")
 			for time.Since(began) < 3*time.Second {
 				r := acquires(n)
-				if r.Err == nil && time.Since(began) >= roleEvery-rests {
-					t.Fatalf("after a rest of %v, %v later: %+v", rests, time.Since(began), r)
-				}
-				if r.Err != nil && !errors.Is(r.Err, node.ErrReadOnly) && !errors.Is(r.Err, node.ErrUnreachable) {
-					t.Fatal(r.Err)
-				}
+				assert.Must(t, r.Err != nil || time.Since(began) < roleEvery-rests, "after a rest of %v, %v later: %+v", rests, time.Since(began), r)
+				assert.Must(t, r.Err == nil || errors.Is(r.Err, node.ErrReadOnly) || errors.Is(r.Err, node.ErrUnreachable), "%v", r.Err)
 				time.Sleep(time.Millisecond)
 			}
 			if n := s.count("") - conns; n > 20 {
@@ -504,9 +470,7 @@ func TestAReplicaThatTakesWritesHasNoVote(t *testing.T) {
 			for r := acquires(n); r.Err != nil; r = acquires(n) {
 				time.Sleep(time.Millisecond)
 			}
-			if time.Since(began) > maxPause {
-				t.Errorf("it is a master for %v", time.Since(began))
-			}
+			assert.That(t, time.Since(began) <= maxPause, "it is a master for %v", time.Since(began))
 			if born := n.(*server).lives.Life().Born; n.(*server).clock.Now().Sub(born) > time.Since(began) {
 				t.Errorf("its life goes back to before it was a replica")
 			}
@@ -556,15 +520,11 @@ func TestAFullQueueTakesRenewalsAndReleases(t *testing.T) {
 			return refused.Load()
 		}
 		for range n.(*server).limit {
-			if submit(node.Inspect) {
-				t.Fatal("it is not full yet")
-			}
+			assert.Must(t, !submit(node.Inspect), "it is not full yet")
 		}
 		for kind, refused := range map[node.Kind]bool{node.Acquire: true, node.Inspect: true, node.Break: true,
 			node.Extend: false, node.Release: false, node.Downgrade: false} {
-			if got := submit(kind); got != refused {
-				t.Errorf("%v: refused %v", kind, got)
-			}
+			assert.Equal(t, submit(kind), refused, kind)
 		}
 		time.Sleep(time.Minute)
 		if n := open.Load(); n > 0 {

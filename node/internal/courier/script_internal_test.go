@@ -7,9 +7,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/node/redisserver"
 )
 
 // atTheVeryEnd is put before a script: each key that has an expiry expires within a
@@ -28,13 +28,7 @@ end}, {__index = real})
 // A lock is neither handed over nor lost half way when what it takes its life from is about
 // to expire, or never does.
 func TestScriptsAtTheVeryEnd(t *testing.T) {
-	tests.NeedServer(t)
-	server, err := redisserver.Start(redisserver.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), DisableIdentity: true})
+	client := redis.NewClient(&redis.Options{Addr: tests.Server(t).Addr(), DisableIdentity: true})
 	defer client.Close()
 	do := func(before string, cmd node.Command) node.Reply {
 		t.Helper()
@@ -68,15 +62,11 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 
 	offers := client.Subscribe(t.Context(), node.WaiterChannel("you"))
 	defer offers.Close()
-	if _, err := offers.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, assert.ErrorOf(offers.Receive(t.Context())))
 	hear := func() string {
 		t.Helper()
 		message, err := offers.ReceiveMessage(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		return message.Payload
 	}
 	place := node.PlaceKey("a", "you:1")
@@ -104,8 +94,7 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 		}
 		told := hear()
 		has := client.HExists(t.Context(), "a", node.Offer("you")).Val()
-		if !strings.HasPrefix(told, tt.want) || has != (tt.want == "grant ") {
-			t.Errorf("%s: its notice is %q, and it has the lock: %v", tt.what, told, has)
-		}
+		assert.That(t, strings.HasPrefix(told, tt.want) && has == (tt.want == "grant "),
+			"%s: its notice is %q, and it has the lock: %v", tt.what, told, has)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim/chaos/failover"
 )
@@ -17,10 +18,6 @@ func TestNoOverlaps(t *testing.T) {
 	defer cancel()
 	r, err := failover.Run(ctx, failover.Config{Server: "redis-server", Groups: 1, Failovers: len(failover.Kinds), Lease: 3 * time.Second, Seed: 1,
 		Tell: func(f failover.Failover) { t.Logf("%+v", f) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Overlaps > 0 || r.Falling > 0 || r.Grants == 0 {
-		t.Errorf("%d overlaps, %d falling tokens, %d grants", r.Overlaps, r.Falling, r.Grants)
-	}
+	assert.Succeed(t, err)
+	assert.That(t, r.Overlaps <= 0 && r.Falling <= 0 && r.Grants != 0, "%d overlaps, %d falling tokens, %d grants", r.Overlaps, r.Falling, r.Grants)
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 func TestJudge(t *testing.T) {
@@ -41,17 +43,13 @@ func TestJudge(t *testing.T) {
 		"another format":       {history: `{"f":"acquire"}`, err: `operation 1: json: unknown field "f"`},
 	} {
 		path := filepath.Join(t.TempDir(), "history")
-		if err := os.WriteFile(path, []byte(c.history), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, os.WriteFile(path, []byte(c.history), 0o666))
 		var out strings.Builder
 		page := filepath.Join(t.TempDir(), "page.html")
 		sound, err := judge(path, page, &out)
 		switch {
 		case c.err != "":
-			if err == nil || !strings.Contains(err.Error(), c.err) {
-				t.Errorf("%s: %v", what, err)
-			}
+			assert.That(t, err != nil && strings.Contains(err.Error(), c.err), "%s: %v", what, err)
 			continue
 		case err != nil || !strings.Contains(out.String(), c.want) || sound == strings.Contains(c.want, "NOT"):
 			t.Errorf("%s: %v, %v, %s", what, sound, err, out.String())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 const (
@@ -34,9 +35,7 @@ func TestParse(t *testing.T) {
 	if p, ok := parse(good); !ok || p.from() != 40000 || p.to() != 7000 || !p.opens() {
 		t.Errorf("%v, %v", p, ok)
 	}
-	if segment(7000, 40000, syn|ack, "").opens() || segment(7000, 40000, ack, "").opens() {
-		t.Error("an answer opens a connection")
-	}
+	assert.That(t, !segment(7000, 40000, syn|ack, "").opens() && !segment(7000, 40000, ack, "").opens(), "an answer opens a connection")
 	for name, change := range map[string]func(packet) packet{
 		"UDP":          func(p packet) packet { p[protocolAt] = 17; return p },
 		"IPv6":         func(p packet) packet { p[0] = 6 << 4; return p },
@@ -158,18 +157,11 @@ func TestRelay(t *testing.T) {
 	got := ""
 	for range 5 {
 		p := <-b.out
-		if p[sourceAt+3] != 2 {
-			t.Errorf("%v is not turned", p)
-		}
+		assert.That(t, p[sourceAt+3] == 2, "%v is not turned", p)
 		got += string(p[40:])
 	}
-	if got != "45671" {
-		t.Errorf("%s, want 45671", got)
-	}
-	if good.Count() != (Count{2, 0}) || cut.Count() != (Count{2, 2}) || good.Addr() != "10.0.0.2:7000" {
-		t.Errorf("%+v, %+v, %s", good.Count(), cut.Count(), good.Addr())
-	}
-	if err := r.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.That(t, got == "45671", "%s, want 45671", got)
+	assert.That(t, good.Count() == (Count{2, 0}) && cut.Count() == (Count{2, 2}) && good.Addr() == "10.0.0.2:7000",
+		"%+v, %+v, %s", good.Count(), cut.Count(), good.Addr())
+	assert.NoError(t, r.Close())
 }

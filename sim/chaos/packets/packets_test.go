@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/sim/chaos/packets"
 	"github.com/redquorum/redquorum/sim/chaos/packets/packetstest"
 )
@@ -30,9 +31,7 @@ func newScene(t *testing.T) *scene {
 		return nil
 	}
 	l, err := net.Listen("tcp", packets.Near+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	t.Cleanup(func() { l.Close() })
 	return &scene{t, l, r.Link(l.Addr().(*net.TCPAddr).Port, new(faults.Plan).Stream(faults.OfNetwork, 1))}
 }
@@ -44,9 +43,7 @@ func (s *scene) connect() (client, server net.Conn) {
 	if err == nil {
 		server, err = s.listener.Accept()
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	assert.Succeed(s.t, err)
 	s.t.Cleanup(func() { client.Close(); server.Close() })
 	return client, server
 }
@@ -55,9 +52,7 @@ func (s *scene) connect() (client, server net.Conn) {
 func established(t *testing.T) int {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/net/tcp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return strings.Count(string(text), " 01 ") // the state; no other column has two digits
 }
 
@@ -100,12 +95,8 @@ func TestVanish(t *testing.T) {
 	client.(*net.TCPConn).SetLinger(0)
 	client.Close()
 	server.SetDeadline(time.Now().Add(200 * time.Millisecond))
-	if _, err := server.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%v", err)
-	}
-	if n := established(t); n != 1 {
-		t.Errorf("%d ends are open, want 1", n)
-	}
+	assert.Is(t, assert.ErrorOf(server.Read(make([]byte, 1))), os.ErrDeadlineExceeded)
+	assert.Equal(t, established(t), 1)
 	// The peer is back, and has forgotten the connection.
 	s.link.Set(faults.Trouble{}, time.Time{})
 	server.SetDeadline(time.Now().Add(10 * time.Second))
@@ -135,9 +126,7 @@ func TestHalfOpen(t *testing.T) {
 	if n, err := server.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%q, %v", b[:n], err)
 	}
-	if n := established(t); n != 4 {
-		t.Errorf("%d ends are open, want 4", n)
-	}
+	assert.Equal(t, established(t), 4)
 	s.link.Set(faults.Trouble{}, time.Time{})
 	server.SetDeadline(time.Now().Add(10 * time.Second))
 	if _, err := io.ReadFull(server, b); err != nil || string(b) != "old" {

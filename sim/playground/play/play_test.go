@@ -2,10 +2,10 @@ package play
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -30,22 +30,14 @@ func TestChapters(t *testing.T) {
 func TestFind(t *testing.T) {
 	plan := Chapters()[1].Plan
 	found, err := Find(plan, "plain", 0, 40)
-	if err != nil || found.Plan == "" {
-		t.Fatal(found, err)
-	}
+	assert.Must(t, err == nil && found.Plan != "", "%v %v", found, err)
 	again, err := Find(plan, "plain", found.Seed, 1)
-	if err != nil || again.Plan != found.Plan {
-		t.Errorf("seed %d gives another plan, or none: %v", found.Seed, err)
-	}
+	assert.That(t, err == nil && again.Plan == found.Plan, "seed %d gives another plan, or none: %v", found.Seed, err)
 	small, err := Shrink(found.Plan, "plain", time.Minute)
-	if err != nil || len(small.Plan) >= len(found.Plan) {
-		t.Fatal(small, err)
-	}
+	assert.Must(t, err == nil && len(small.Plan) < len(found.Plan), "%v %v", small, err)
 	for lock, want := range map[string]sim.Verdict{"plain": sim.Unsafe, "redquorum": sim.Sound} {
 		p, err := of(small.Plan, lock)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		if r := sim.Run(p, nil); r.Verdict != want || p.Nodes != 5 {
 			t.Errorf("%s: %s with %d nodes, %v", lock, r.Verdict, p.Nodes, r.Worst())
 		}
@@ -63,8 +55,6 @@ func TestErrors(t *testing.T) {
 		{"redquorum plan 1\nnodes 99\n", "redquorum", "nodes is 99"},
 		{"redquorum plan 1\nwork read=50%\n", "plain", "plain client"},
 	} {
-		if _, err := Run(c.plan, c.lock); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q with %s: %v", c.plan, c.lock, err)
-		}
+		assert.Says(t, assert.ErrorOf(Run(c.plan, c.lock)), c.want, c.plan, c.lock)
 	}
 }

@@ -1,0 +1,84 @@
+// Package assert has checks for tests, a line each.
+package assert
+
+import (
+	"errors"
+	"strings"
+	"time"
+)
+
+// A T is the test that may fail.
+type T interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+// That fails the test unless something is so. The text says what is wrong otherwise.
+func That(t T, so bool, wrong string, args ...any) {
+	t.Helper()
+	if !so {
+		t.Errorf(wrong, args...)
+	}
+}
+
+// Must is That, and ends the test.
+func Must(t T, so bool, wrong string, args ...any) {
+	t.Helper()
+	if !so {
+		t.Fatalf(wrong, args...)
+	}
+}
+
+// NoError fails the test if there is an error.
+func NoError(t T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// Succeed is NoError, and ends the test.
+func Succeed(t T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+}
+
+// ErrorOf returns the error of a call that has a result, too.
+func ErrorOf[V any](_ V, err error) error { return err }
+
+// Equal fails the test unless it got what is wanted. More values may say what this is about.
+func Equal[V comparable](t T, got, want V, about ...any) {
+	t.Helper()
+	if got != want {
+		t.Errorf("got %#v, want %#v %v", got, want, about)
+	}
+}
+
+// Is fails the test unless an error is, or wraps, the one that is wanted: nil is none.
+func Is(t T, got, want error, about ...any) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("got %v, want %v %v", got, want, about)
+	}
+}
+
+// Says fails the test unless there is an error with this text in it.
+func Says(t T, got error, want string, about ...any) {
+	t.Helper()
+	if got == nil || !strings.Contains(got.Error(), want) {
+		t.Errorf("got %v, want %q %v", got, want, about)
+	}
+}
+
+// Eventually waits until something is so, and ends the test after a minute, which no sound run needs.
+func Eventually(t T, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never happened: %s", what)
+		}
+	}
+}
