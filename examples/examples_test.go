@@ -32,9 +32,6 @@ func TestServicePage(t *testing.T) {
 func TestExamples(t *testing.T) {
 	tests.NeedSeconds(t)
 	dir := t.TempDir()
-	if out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir, "./...").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	for name, says := range map[string]string{
 		"jobrunner": `(?m)^interval \d: \w+ (runs the job|has nothing to do)$`,
 		"leader":    `^(?:(\w+) leads, and the others see \w+\n\w+ resigns\n){3}$`,
@@ -47,11 +44,17 @@ func TestExamples(t *testing.T) {
 		"simulated": `(?s)token: true\n  100 runs are sound\n.*token: false\n  seed \d+: .*after its lease had ended`,
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "service" { // to link each takes a second
+				tests.NeedLong(t)
+			}
 			t.Parallel()
+			program := filepath.Join(dir, name)
+			out, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", program, "./"+name).CombinedOutput()
+			assert.Must(t, err == nil, "%v: %s", err, out)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			for tries := 0; ; tries++ {
-				out, err := exec.CommandContext(ctx, filepath.Join(dir, name)).CombinedOutput()
+				out, err := exec.CommandContext(ctx, program).CombinedOutput()
 				if err == nil && regexp.MustCompile(says).Match(out) {
 					break
 				}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -13,7 +14,7 @@ import (
 // A contended name changes hands about as often when a minority of the nodes is slow as when it is down: after
 // a split among those that answered, nobody keeps its votes for long.
 func TestSlowMinorityCostsFewTurns(t *testing.T) {
-	for _, nodes := range []int{3, 5} {
+	for _, nodes := range []int{3, 5}[:tests.Times(1, 2)] {
 		down := turns(t, nodes, 0)
 		for _, slow := range []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
 			n := turns(t, nodes, slow)

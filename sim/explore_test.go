@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -96,7 +97,7 @@ func TestCampaignEndsWithItsContext(t *testing.T) {
 
 // A plan always gives the same run.
 func TestVerify(t *testing.T) {
-	for seed := range uint64(40) {
+	for seed := range uint64(tests.Times(10, 40)) {
 		if err := sim.Verify(faults.Generate(seed, faults.Profile{Outside: true})); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}

@@ -140,7 +140,7 @@ func TestProgramWritesAfterItsLease(t *testing.T) {
 			t.Errorf("%s: verdict %s", text, r.Verdict)
 		}
 	}
-	for seed := range uint64(20) {
+	for seed := range uint64(tests.Times(4, 20)) {
 		p := planned(t, plan)
 		p.Seed = seed
 		for _, program := range []func(*sim.Client) error{increments(700*time.Millisecond, true), increments(300*time.Millisecond, false)} {
@@ -246,7 +246,7 @@ func everything(handles *[]quorum.Handle) func(c *sim.Client) error {
 func TestMoreAttemptsThanGoAtATime(t *testing.T) {
 	tests.NeedSeconds(t)
 	const tasks = 1300
-	for _, closes := range []time.Duration{4 * time.Millisecond, 10 * time.Second} {
+	for _, closes := range []time.Duration{4 * time.Millisecond, 10 * time.Second}[:tests.Times(1, 2)] {
 		served, gaveUp, closed, waiting := 0, 0, 0, 0
 		p := planned(t, "nodes 3\nclients 1\nlength 30s\nnetwork delay=1ms..5ms\nat 5ms crash n1 durable for 2s\nat 1s cut c1-n2 for 500ms\n")
 		sound(t, sim.Run(p, func(c *sim.Client) error {
@@ -507,7 +507,7 @@ func TestProgramBreaks(t *testing.T) {
 func TestMinHold(t *testing.T) {
 	tests.NeedSeconds(t)
 	gaps := 0
-	for seed := range uint64(tests.Times(40, 300)) {
+	for seed := range uint64(tests.Times(10, 300)) {
 		p := faults.Generate(seed, faults.Profile{})
 		hold := p.Lock.MaxLease * 9 / 10
 		r := sim.Run(p, func(c *sim.Client) error {

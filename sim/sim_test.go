@@ -13,7 +13,7 @@ import (
 )
 
 func TestQuiet(t *testing.T) {
-	for seed := range uint64(50) {
+	for seed := range uint64(tests.Times(10, 50)) {
 		p := faults.New(5, 3)
 		p.Seed = seed
 		r := sim.Run(p, nil)
@@ -44,10 +44,7 @@ func explored(t *testing.T, c sim.Campaign) *sim.Report {
 // Every run of a campaign is sound, or has left what a lock with a lease can
 // stand; and the campaign comes to every situation. SEEDS makes it longer.
 func TestSeeds(t *testing.T) {
-	c := sim.Campaign{To: 499}
-	if testing.Short() {
-		c.To = 99
-	}
+	c := sim.Campaign{To: uint64(tests.Times(99, 499))}
 	if n, err := strconv.ParseUint(os.Getenv("SEEDS"), 10, 64); err == nil && n > 0 {
 		c.To = n - 1
 	}
@@ -60,13 +57,13 @@ func TestSeeds(t *testing.T) {
 // break.
 func TestSeedsWithMachines(t *testing.T) {
 	tests.NeedSeconds(t)
-	explored(t, sim.Campaign{To: 100, Profile: faults.Profile{Machines: true}})
+	explored(t, sim.Campaign{To: uint64(tests.Times(30, 100)), Profile: faults.Profile{Machines: true}})
 }
 
 // Runs are also sound where each node is a primary with replicas, through failovers of all kinds.
 func TestReplicasSeeds(t *testing.T) {
 	tests.NeedSeconds(t)
-	explored(t, sim.Campaign{To: 200, Profile: faults.Profile{Replicas: true}})
+	explored(t, sim.Campaign{To: uint64(tests.Times(50, 200)), Profile: faults.Profile{Replicas: true}})
 }
 
 // A program may lock as often as it likes, one time right after the other.

@@ -8,16 +8,14 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/elections"
 )
 
 // Never two lead, whatever happens to them and to the nodes.
 func TestElectionsDrawnFromSeeds(t *testing.T) {
-	seeds := uint64(300)
-	if testing.Short() {
-		seeds = 30
-	}
+	seeds := uint64(tests.Times(60, 300))
 	if n, err := strconv.ParseUint(os.Getenv("SEEDS"), 10, 64); err == nil && n > 0 {
 		seeds = n
 	}
@@ -28,12 +26,12 @@ func TestElectionsDrawnFromSeeds(t *testing.T) {
 	}
 	counts := []int64{seen.Terms.Load(), seen.Lost.Load(), seen.Resigned.Load(), seen.Slow.Load(), seen.Learned.Load(), seen.Known.Load()}
 	t.Logf("%d seeds in %v, %d outside; terms, lost, resigned, slow to stop, learned, known: %d", r.Seeds, r.Wall, r.Outside, counts)
-	assert.That(t, testing.Short() || !slices.Contains(counts, 0), "not everything happened that is to be tested")
+	assert.That(t, !tests.Long() || !slices.Contains(counts, 0), "not everything happened that is to be tested")
 }
 
 // The same plan gives the same run.
 func TestElectionsAreDeterministic(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(tests.Times(5, 20)) {
 		if err := sim.Verify(faults.Generate(seed, faults.Profile{Outside: true}), sim.WithProgram(elections.Program(nil))); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}

@@ -80,7 +80,7 @@ func TestEditMustFitOnce(t *testing.T) {
 
 // The simulator kills a canary, and the specification alone refuses it.
 func TestCanary(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	root := rootOf(t)
 	o, err := mutantOf(canaries[0]).try(t.Context(), root, canarySeeds)
 	assert.Succeed(t, err)

@@ -16,7 +16,7 @@ import (
 
 // The playground works from a file in a browser, for every look, and agrees with Go.
 func TestPlayground(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	t.Parallel()
 	b := browser.Start(t)
 	dir := t.TempDir()
