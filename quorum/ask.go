@@ -16,7 +16,7 @@ import (
 // answered. It takes at most twice Options.Timeout.
 func (l *Locker) Ask(ctx context.Context, name string) error {
 	var owners []string
-	err := l.find(ctx, "ask", name, func(rep *Report) (known bool, err error) {
+	err := l.find(ctx, "ask", name, func(rep *Report) (known bool, err *Error) {
 		for _, owner := range rep.Owners {
 			if !node.Foreign(owner) {
 				owners = append(owners, owner)

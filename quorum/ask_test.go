@@ -120,6 +120,22 @@ func TestAsking(t *testing.T) {
 			expect(t, l.Ask(ended, "x"), context.Canceled, "with an ended context")
 			ensure(t, l.Ask(background, "") != nil, "without a name")
 		}},
+		{"Ask, Check and Break say that the name is a string, and what nodes may have forgotten", 3, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			lease := lock(t, l, "x")
+			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set("text", "abc") })
+			for _, err := range []error{l.Ask(background, "text"), l.Check(background, "text", lease.Owner()), errorOf(l.Break(background, "text"))} {
+				var e *quorum.Error
+				matches(t, err, node.ErrWrongType, quorum.ErrNoQuorum)
+				ensure(t, errors.As(err, &e) && e.Permanent(), "%v", err)
+				says(t, err, "; 0 of 3 nodes confirmed, 2 needed")
+			}
+			w.nodes.Restart(true)
+			for _, err := range []error{l.Ask(background, "x"), l.Check(background, "x", lease.Owner())} {
+				matches(t, err, quorum.ErrNoQuorum)
+				says(t, err, "may have lost locks")
+			}
+		}},
 	}.hold(t)
 }
 

@@ -42,13 +42,13 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 // as soon as that is known. It is for resources that cannot keep a token: the answer was true when the nodes gave it, and
 // the lease may have ended when Check returns. A resource that compares tokens is safe; this
 // only makes a late write unlikely. Errors match ErrNotHeld if a majority lacks it, and ErrNoQuorum if too few
-// nodes answered. It takes at most Options.Timeout.
+// nodes answered, or some may have forgotten it in a restart. It takes at most Options.Timeout.
 func (l *Locker) Check(ctx context.Context, name, owner string) error {
-	return l.find(ctx, "check", name, func(rep *Report) (known bool, err error) { return rep.has(owner, "check") })
+	return l.find(ctx, "check", name, func(rep *Report) (known bool, err *Error) { return rep.has(owner, "check") })
 }
 
 // find asks the nodes about name until it is known what their answers mean.
-func (l *Locker) find(ctx context.Context, op, name string, means func(*Report) (known bool, err error)) error {
+func (l *Locker) find(ctx context.Context, op, name string, means func(*Report) (known bool, err *Error)) error {
 	if err := l.checkName(name); err != nil {
 		return err
 	}
@@ -63,14 +63,15 @@ func (l *Locker) find(ctx context.Context, op, name string, means func(*Report) 
 	defer r.putDown()
 	for r.awaitMost(ctx); ; r.awaitAll(ctx) {
 		rep, open := r.report()
-		if known, err := means(rep); known {
+		known, err := means(rep)
+		switch {
+		case known && err == nil:
+			return nil
+		case known:
 			return err
-		}
-		if open == 0 || ctx.Err() != nil {
-			why := stopped(ctx)
-			l.enter()
-			defer l.leave()
-			return r.fail(op, ErrNoQuorum, why)
+		case open == 0 || ctx.Err() != nil:
+			err.Cause = stopped(ctx)
+			return err
 		}
 	}
 }

@@ -116,21 +116,38 @@ func owners(fields []node.Field) (mode node.Mode, owners []string) {
 	return mode, slices.Compact(owners) // Redisson's writer may read, too
 }
 
-// has reports whether it is known that a majority has an owner, or lacks it: then the error says so.
-func (r *Report) has(owner, op string) (known bool, err error) {
-	has, lacks := 0, 0
+// has reports whether it is known that a majority has an owner, or lacks it: then the error says so. Until then the error
+// says what is missing.
+func (r *Report) has(owner, op string) (known bool, err *Error) {
+	votes := make(map[Vote]int)
+	err = &Error{Op: op, Name: r.Name, Quorum: r.Quorum, Err: ErrNoQuorum}
 	for _, n := range r.Nodes {
-		switch {
-		case slices.Contains(n.Owners, owner):
-			has++
-		case n.State != NodeError:
-			lacks++
-		}
+		v := n.vote(owner)
+		votes[v.Vote]++
+		err.Nodes = append(err.Nodes, v)
 	}
-	if lacks >= r.Quorum {
-		err = &Error{Op: op, Name: r.Name, Quorum: r.Quorum, Err: ErrNotHeld}
+	switch {
+	case votes[VoteGranted] >= r.Quorum:
+		return true, nil
+	case votes[VoteRefused] >= r.Quorum:
+		return true, &Error{Op: op, Name: r.Name, Quorum: r.Quorum, Err: ErrNotHeld}
 	}
-	return err != nil || has >= r.Quorum, err
+	return false, err
+}
+
+// vote is what the node says of whether an owner has the name.
+func (n *NodeReport) vote(owner string) NodeVote {
+	switch {
+	case slices.Contains(n.Owners, owner):
+		return NodeVote{Node: n.Node, Vote: VoteGranted}
+	case n.Err != nil:
+		return NodeVote{Node: n.Node, Vote: VoteUnknown, Err: n.Err}
+	case n.State == NodeError:
+		return NodeVote{Node: n.Node, Vote: VotePending}
+	case n.State == NodeAbstaining && len(n.Owners) == 0: // it may have forgotten the owner
+		return NodeVote{Node: n.Node, Vote: VoteAbstaining, For: n.Abstains}
+	}
+	return NodeVote{Node: n.Node, Vote: VoteRefused}
 }
 
 // count adds the owners and waiters of one node; counts says on how many nodes each owner is.

@@ -17,7 +17,10 @@ const breakManual = `Removes the lock NAME from all nodes, even if somebody hold
 waiters. The holder learns of it only at its next renewal: until then two may
 work. Without --yes nothing is done.
 
-Exit status: 0 if a majority of nodes confirmed, 1 if not, 2 usage.
+Exit status: 0 if a majority of nodes confirmed, or
+  69   too few nodes are usable
+  78   permanent error on too many nodes: see 'redquorum help run'
+  2    usage
 
 example:
   redquorum break orders/42 --yes`
@@ -38,7 +41,7 @@ func breakVerb() *cobra.Command {
 			err = fmt.Errorf("%w; redquorum removes only locks: if nobody needs this key, use DEL on each server", err)
 		}
 		if err != nil {
-			return err
+			return failed(err)
 		}
 		if !broken {
 			fmt.Fprintf(c.stderr, "%q was free\n", terminal.Cut(name, cli.Longest))

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -33,8 +34,9 @@ On a terminal a long line is cut; 'redquorum status' and --json show all of it.
 
 It changes nothing and does not block the servers: it reads the keys of each
 node by SCAN, in small steps, for at most 10 s. A majority of the nodes has to
-be read to find every lock; otherwise the verdict is unknown. The list may be
-outdated when you read it. The user needs SCAN.
+be read to find every lock; otherwise the verdict is unknown. A node that
+restarted recently does not count: it may have lost locks (see --max-lease). The
+list may be outdated when you read it. The user needs SCAN.
 
 It shows no age: nodes do not store when a lock was acquired. The fence of
 status is no substitute, as attempts of other callers raise it while the lock is
@@ -70,8 +72,8 @@ type lockJSON struct {
 type listJSON struct {
 	Verdict string       `json:"verdict"` // complete, or unknown: locks may be missing
 	Locks   []lockJSON   `json:"locks"`
-	Unread  []unreadJSON `json:"unread"` // nodes that were not read to the end
-	Read    int          `json:"read"`   // nodes that were
+	Unread  []unreadJSON `json:"unread"` // nodes that were not read to the end, or may have lost locks
+	Read    int          `json:"read"`   // the other nodes
 	Needed  int          `json:"needed"` // of these, to find every lock
 
 	hidden map[string]int // locks that are not listed, by state
@@ -104,10 +106,19 @@ func listVerb() *cobra.Command {
 			return err
 		}
 		defer done()
-		names, unread := scanAll(ctx, servers, nodes.prefix, pattern)
+		names, errs := scanAll(ctx, servers, nodes.prefix, pattern)
 		locks, err := inspectAll(ctx, l, names)
+		if err == nil {
+			err = findForgetful(ctx, l, pattern, errs)
+		}
 		if err != nil {
 			return err
+		}
+		unread := []unreadJSON{}
+		for i, err := range errs {
+			if err != nil {
+				unread = append(unread, unreadJSON{address(servers[i]), neterr.Text(err)})
+			}
 		}
 		found := newList(locks, *all, len(servers), unread)
 		err = c.print(*asJSON, found, func(w io.Writer) string {
@@ -121,7 +132,7 @@ func listVerb() *cobra.Command {
 	})
 }
 
-// warnUnread names the nodes that were not read, together where the reason is the same.
+// warnUnread names the nodes that do not count, together where the reason is the same.
 func warnUnread(w io.Writer, unread []unreadJSON) {
 	var reasons []string
 	nodes := make(map[string][]string)
@@ -132,7 +143,7 @@ func warnUnread(w io.Writer, unread []unreadJSON) {
 		nodes[u.Error] = append(nodes[u.Error], u.Node)
 	}
 	for _, reason := range reasons {
-		line := fmt.Sprintf("redquorum list: not read: %s: %s", strings.Join(nodes[reason], ", "), reason)
+		line := fmt.Sprintf("redquorum list: not usable: %s: %s", strings.Join(nodes[reason], ", "), reason)
 		if terminal.Is(w) {
 			line = terminal.Wrap(terminal.Columns(w), line, "  ")
 		}
@@ -156,8 +167,8 @@ func newList(locks []lockJSON, all bool, nodes int, unread []unreadJSON) listJSO
 	return f
 }
 
-// scanAll reads the names of the locks on all nodes, sorted.
-func scanAll(ctx context.Context, servers []redisnode.Server, prefix, pattern string) (names []string, unread []unreadJSON) {
+// scanAll reads the names of the locks on all nodes, sorted. It returns an error for each node, nil if it was read.
+func scanAll(ctx context.Context, servers []redisnode.Server, prefix, pattern string) (names []string, errs []error) {
 	found, errs := make([][]string, len(servers)), make([]error, len(servers))
 	var g errgroup.Group
 	for i, o := range servers {
@@ -167,15 +178,33 @@ func scanAll(ctx context.Context, servers []redisnode.Server, prefix, pattern st
 		})
 	}
 	_ = g.Wait() // what fails is in errs
-	unread = []unreadJSON{}
-	for i, err := range errs {
-		if err != nil {
-			unread = append(unread, unreadJSON{address(servers[i]), neterr.Text(err)})
-		}
-	}
 	names = slices.Concat(found...)
 	slices.Sort(names)
-	return slices.Compact(names), unread
+	return slices.Compact(names), errs
+}
+
+// findForgetful adds to errs the nodes that may have lost locks in a restart. It asks for a name that nobody has and that
+// begins as the pattern does: the user may have no right to others.
+func findForgetful(ctx context.Context, l *quorum.Locker, pattern string, errs []error) error {
+	begin, name := pattern, "redquorum-list:"+rand.Text()
+	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
+		begin = pattern[:i]
+	}
+	if node.CheckName(begin+name) == nil {
+		name = begin + name
+	}
+	r, err := l.Inspect(ctx, name)
+	if err != nil {
+		return err
+	}
+	for i, n := range r.Nodes {
+		if errs[i] == nil && n.Abstains > 0 {
+			errs[i] = fmt.Errorf("it restarted recently, or was a replica, and may have lost locks: it is ignored for %v", n.Abstains.Round(time.Second))
+		} else if errs[i] == nil {
+			errs[i] = n.Err
+		}
+	}
+	return nil
 }
 
 // scan reads the names of the locks on one node. They are in no order, and some may be there twice.
@@ -364,7 +393,7 @@ func (f listJSON) verdict(states bool) string {
 	}
 	var parts []string
 	if f.Verdict != "complete" {
-		parts = append(parts, fmt.Sprintf("unknown: %d of %d nodes were read, %d needed", f.Read, f.Read+len(f.Unread), f.Needed))
+		parts = append(parts, fmt.Sprintf("unknown: %d of %d nodes are usable, %d needed", f.Read, f.Read+len(f.Unread), f.Needed))
 	}
 	switch n := counts["held"]; {
 	case n == 1:

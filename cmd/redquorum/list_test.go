@@ -42,7 +42,7 @@ func TestList(t *testing.T) {
 			addrs := start(t)
 			urls := strings.Join(addrs, ",")
 			ctx := t.Context()
-			out := want(t, exitOK, "no lock is held\n", "list", "--nodes", urls)
+			out := want(t, exitOK, "no lock is held\n", "list", "--no-guard", "--nodes", urls)
 			tests.Says(t, out, "!NAME")
 			l := newLockerOf(t, urls, quorum.Options{NoRestartGuard: true})
 			lease := hold(t, l, "orders/1")
@@ -104,14 +104,32 @@ func TestListWithoutNodes(t *testing.T) {
 	if l = listOf(t, exitError, urls); len(l.Unread) != 2 {
 		t.Errorf("%+v", l)
 	}
-	want(t, exitError, "unknown: 1 of 3 nodes were read, 2 needed; 1 may be held: too few", "list", "--nodes", urls)
+	want(t, exitError, "unknown: 1 of 3 nodes are usable, 2 needed; 1 may be held: too few", "list", "--nodes", urls)
 	servers[0].Resume()
+}
+
+// Nodes that restarted may have forgotten locks.
+func TestListAfterARestart(t *testing.T) {
+	servers, urls := startNodes(t, 3)
+	hold(t, newLocker(t, urls), "a")
+	restart := func(i int) {
+		servers[i].Kill()
+		if err := servers[i].Restart(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restart(0)
+	tests.Says(t, want(t, exitOK, "1 lock is held\n", "list", "--nodes", urls), "may have lost locks")
+	restart(1)
+	restart(2)
+	tests.Says(t, want(t, exitError, "unknown: 0 of 3 nodes are usable, 2 needed\n", "list", "--nodes", urls), "may have lost locks")
+	want(t, exitOK, "no lock is held\n", "list", "--nodes", urls, "--no-guard")
 }
 
 // Without servers nothing is said of locks.
 func TestListOfNothing(t *testing.T) {
 	const urls = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
-	tests.Says(t, want(t, exitError, "unknown: 0 of 3 nodes were read, 2 needed\n", "list", "--nodes", urls), "!held", "redquorum list: not read: 127.0.0.1:1, 127.0.0.1:2, 127.0.0.1:3: connection refused\n")
+	tests.Says(t, want(t, exitError, "unknown: 0 of 3 nodes are usable, 2 needed\n", "list", "--nodes", urls), "!held", "redquorum list: not usable: 127.0.0.1:1, 127.0.0.1:2, 127.0.0.1:3: connection refused\n")
 	if l := listOf(t, exitError, urls); l.Verdict != "unknown" || l.Read != 0 || l.Needed != 2 || len(l.Unread) != 3 {
 		t.Errorf("%+v", l)
 	}
@@ -132,13 +150,13 @@ func TestListVerdict(t *testing.T) {
 	}{
 		{nil, false, 0, "no lock is held"},
 		{nil, false, 1, "no lock is held"},
-		{nil, false, 2, "unknown: 1 of 3 nodes were read, 2 needed"},
+		{nil, false, 2, "unknown: 1 of 3 nodes are usable, 2 needed"},
 		{lock("held"), false, 0, "1 lock is held"},
-		{lock("held", "held"), false, 2, "unknown: 1 of 3 nodes were read, 2 needed; 2 locks are held"},
+		{lock("held", "held"), false, 2, "unknown: 1 of 3 nodes are usable, 2 needed; 2 locks are held"},
 		{lock("partial", "held"), false, 0, "1 lock is held; 1 more on too few nodes: see --all"},
 		{lock("partial"), true, 0, "no lock is held; 1 more on too few nodes"},
 		{lock("unknown"), false, 0, "no lock is held; 1 may be held: too few nodes are usable: see --all"},
-		{lock("unknown"), true, 2, "unknown: 1 of 3 nodes were read, 2 needed; 1 may be held: too few nodes are usable"},
+		{lock("unknown"), true, 2, "unknown: 1 of 3 nodes are usable, 2 needed; 1 may be held: too few nodes are usable"},
 	} {
 		assert.Equal(t, newList(c.locks, c.all, 3, make([]unreadJSON, c.unread)).verdict(c.all), c.want)
 	}

@@ -165,7 +165,9 @@ func TestStatusOfString(t *testing.T) {
 				t.Errorf("%+v", s)
 			}
 			want(t, exitError, "2 of 3 nodes have the string bWFkZSBieSByZWRzeW5j there", "status", "a", "--nodes", urls)
-			want(t, exitError, node.ErrWrongType.Error(), "break", "a", "--yes", "--nodes", urls)
+			want(t, exitConfig, node.ErrWrongType.Error(), "break", "a", "--yes", "--nodes", urls)
+			want(t, exitConfig, node.ErrWrongType.Error(), "ask", "a", "--nodes", urls)
+			want(t, exitConfig, node.ErrWrongType.Error(), "check", "a", "--owner", "o", "--nodes", urls)
 			if again := statusOf(t, exitError, "a", urls); again.Nodes[1].String != n.String || again.Nodes[1].TTL <= 0 {
 				t.Errorf("after break: %+v", again)
 			}
@@ -254,7 +256,7 @@ func TestBreak(t *testing.T) {
 
 	servers[0].Kill()
 	servers[1].Kill()
-	want(t, exitError, quorum.ErrNoQuorum.Error(), "break", "a", "--yes", "--nodes", urls)
+	want(t, exitNoQuorum, quorum.ErrNoQuorum.Error(), "break", "a", "--yes", "--nodes", urls)
 }
 
 // Status, list and the errors of others name the program that holds the lock, its note, and those that wait.
