@@ -416,6 +416,14 @@ func remedy(text string) string {
 	return ""
 }
 
+// allow says what a user needs where a server refuses a command: the command itself, or else what it is about.
+func allow(err error, what string) string {
+	if before, _, command := strings.Cut(err.Error(), "' command"); command {
+		what = "the command: +" + before[strings.LastIndex(before, "'")+1:]
+	}
+	return "allow the user " + what
+}
+
 // rights tries what a lock needs.
 func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Server, name string) {
 	if p.mute {
@@ -450,7 +458,7 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 	for range channels {
 		if _, err := sub.Receive(ctx); err != nil {
 			p.add(warning, "refuses SUBSCRIBE: "+err.Error(), "waiters are not woken by releases, and poll",
-				"allow the user the channels redisson_lock__channel:*, redisson_rwlock:* and redquorum_turn:*")
+				allow(err, "the channels redisson_lock__channel:*, redisson_rwlock:* and redquorum_turn:*"))
 			return
 		}
 	}
@@ -488,7 +496,7 @@ func (p *patient) settings(ctx context.Context, c *redis.Client) {
 	slices.Sort(living)
 	switch {
 	case err != nil:
-		p.add(fine, "cannot compare the settings of programs: "+err.Error(), "", "allow the user the keys redquorum_label:* and {redquorum_label:*")
+		p.add(fine, "cannot compare the settings of programs: "+err.Error(), "", allow(err, "the keys redquorum_label:* and {redquorum_label:*"))
 	case len(living) > 1:
 		p.add(warning, "programs use it with different settings: "+strings.Join(living, "; "),
 			"two of them may hold one lock at the same time", "give all programs the same nodes, replicas, MaxLease and Grace")

@@ -322,6 +322,22 @@ func TestDoctorRights(t *testing.T) {
 			t.Errorf("without %s: %+v", c.without, r.Findings)
 		}
 	}
+	const labels = "~redquorum_label:* ~{redquorum_label:* "
+	for rules, advice := range map[string]string{
+		keys + commands + "+hkeys":          "allow the user the keys redquorum_label:* and",
+		keys + labels + commands:            "allow the user the command: +hkeys",
+		keys + labels + commands + "+hkeys": "",
+	} {
+		given := ""
+		for _, f := range doctor(t, grownUp+"--name nightly", allow("settings", rules)).Findings {
+			if strings.HasPrefix(f.Finding, "cannot compare the settings") {
+				given = f.Do
+			}
+		}
+		if !strings.HasPrefix(given, advice) || advice == "" && given != "" {
+			t.Errorf("%s: %q, want %q", rules, given, advice)
+		}
+	}
 	assert.Equal(t, client.DBSize(t.Context()).Val(), 0)
 }
 
