@@ -6,16 +6,19 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/cli"
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
 const checkManual = `Asks the nodes whether an owner still has the lock NAME. The owner is that of
 --owner, or REDQUORUM_OWNER, which 'redquorum run' sets for its command. It says
-nothing if the owner has it.
+nothing if the owner has it. NAME may be several names of one lock, with commas
+between, as in REDQUORUM_NAME: then the owner has to have them all.
 
 The answer was true when the nodes gave it. The lease may end before you act on
 it. So this makes a late write unlikely, and a resource that compares fencing
@@ -31,7 +34,7 @@ Exit status: 0 if a majority of nodes has the owner, or
   2    usage
 
 example:
-  redquorum check nightly --nodes a,b,c && upload   # in a script under 'run'`
+  redquorum check "$REDQUORUM_NAME" --nodes a,b,c && upload   # under 'run'`
 
 // A checkJSON is what check --json prints.
 type checkJSON struct {
@@ -50,7 +53,7 @@ func checkVerb() *cobra.Command {
 		if owner == "" {
 			return cli.Usage("no owner: give it with --owner, or in REDQUORUM_OWNER")
 		}
-		err := l.Check(ctx, name, owner)
+		err := checkAll(ctx, l, name, owner)
 		if !*asJSON {
 			return failed(err)
 		}
@@ -63,4 +66,21 @@ func checkVerb() *cobra.Command {
 		}
 		return cmp.Or(json.NewEncoder(c.stdout).Encode(found), failed(err))
 	})
+}
+
+// checkAll asks about one name or, if the owner does not have it, about those that its commas separate.
+func checkAll(ctx context.Context, l *quorum.Locker, name, owner string) error {
+	err := l.Check(ctx, name, owner)
+	if !errors.Is(err, quorum.ErrNotHeld) || !strings.Contains(name, ",") {
+		return err
+	}
+	for one := range strings.SplitSeq(name, ",") {
+		if node.CheckName(one) != nil {
+			return err // it is one name
+		}
+		if err := l.Check(ctx, one, owner); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/quorum"
 )
 
 // A command under run finds out that it still has the lock, and others that an owner does not; on real servers.
@@ -45,6 +46,10 @@ func TestCheckVerdicts(t *testing.T) {
 	check(exitOK, "held", lease.Owner())
 	assert.Equal(t, want(t, exitOK, "", "check", "a", "--nodes", urls), "", "without --json it says")
 	check(exitLost, "not-held", "other", "--owner", "other")
+	several := hold(t, l, "b", quorum.WithNames("c"))
+	for names, status := range map[string]int{"b,c": exitOK, "b": exitOK, "a,b": exitLost, "b,": exitLost} {
+		want(t, status, "", "check", names, "--nodes", urls, "--owner", several.Owner())
+	}
 	assert.Succeed(t, lease.Unlock(context.Background()))
 	check(exitLost, "not-held", lease.Owner())
 	servers[0].Close()
