@@ -12,9 +12,9 @@ import (
 
 const askManual = `Asks the holder of the lock NAME to finish, or all readers. The lock stays the
 holder's, who may do nothing about it: 'redquorum run --on-ask TERM' sends its
-command a signal, and a program with the library looks at Lease.Asked. A request
-reaches a holder that listens within a round trip, or at its next renewal. A
-later holder is not asked.
+command a signal, 'redquorum hold' prints a line, and a program with the library
+looks at Lease.Asked. A request reaches a holder that listens within a round
+trip, or at its next renewal. A later holder is not asked.
 
 Exit status: 0 if a majority of nodes took the request, or
   69   too few nodes are usable

@@ -16,6 +16,8 @@ const holdManual = `Takes the lock NAME, or one lock of several names, prints on
 it, and holds it until INT or TERM. It runs no command: it is for maintenance by
 hand, and for scripts that wait for the line. Whatever relies on the lock must
 stop when this process has ended. 'redquorum run' enforces that for a command.
+It says so when somebody asks for the lock, with 'redquorum ask NAME', and goes
+on.
 
 Exit status: 0 if INT, TERM, HUP or QUIT ended it and the lock was released, or
   69   too few nodes are usable for anybody to get the lock
@@ -43,6 +45,9 @@ func holdVerb() *cobra.Command {
 	f.register(fs)
 	asJSON := fs.Bool("json", false, "print the line as a JSON object")
 	return does(cmd, func(ctx context.Context, c *command) error {
+		if cmd.ArgsLenAtDash() > 0 {
+			return cli.Usage("hold runs no command: use 'redquorum run %s -- COMMAND [ARG...]'", cli.Quoted(c.args[0]))
+		}
 		err := f.take(fs, c.args)
 		if err != nil {
 			return err
@@ -62,12 +67,17 @@ func holdVerb() *cobra.Command {
 		err = c.print(*asJSON, holdJSON{lease.Names(), lease.Owner(), lease.Token()}, func(io.Writer) string {
 			return fmt.Sprintf("holding %s: owner %s, token %d\n", printable(f.title()), lease.Owner(), lease.Token())
 		})
-		if err == nil {
+		for asked := lease.Asked(); err == nil; {
 			select {
+			case <-asked:
+				asked = nil
+				fmt.Fprintln(c.stderr, "redquorum hold: somebody asks for the lock: end this process to release it")
+				continue
 			case <-signals:
 			case <-ctx.Done():
 			case <-lease.Context().Done():
 			}
+			break
 		}
 		if unlocked := lease.Unlock(ctx); unlocked != nil {
 			return cli.Exit(f.notReleased(c, unlocked, exitOK))

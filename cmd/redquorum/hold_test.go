@@ -48,6 +48,21 @@ func TestHoldJSON(t *testing.T) {
 	p.exits(exitOK)
 }
 
+// It says once that somebody asks for the lock, and holds it.
+func TestHoldIsAsked(t *testing.T) {
+	urls := parallelNodes(t, 3)
+	p := start(t, holdOn(urls, "", "a")...)
+	p.says("holding a")
+	want(t, exitOK, "", "ask", "a", "--nodes", urls)
+	p.says("somebody asks for the lock")
+	want(t, exitOK, "", "ask", "a", "--nodes", urls)
+	verdictIs(t, "a", urls, "held")
+	p.signal(syscall.SIGTERM)
+	if out := p.exits(exitOK); strings.Count(out, "asks for") != 1 {
+		t.Error(out)
+	}
+}
+
 // A lock that is lost, or that was held for long enough, ends it with the status of run.
 func TestHoldLoses(t *testing.T) {
 	urls := parallelNodes(t, 3)
