@@ -20,6 +20,9 @@ const (
 	holdInfix = ":rwlock_timeout:"
 )
 
+// MaxName is the length of the longest name of a lock, in bytes. Servers send it in notices.
+const MaxName = 512 << 10
+
 // CheckName returns why no lock can have this name, or nil if one can. A lock at a key that
 // belongs to another lock, such as its fence, would break that lock. The whole namespaces
 // are refused, also where no key has the prefix yet. Names are UTF-8, as handles and JSON have
@@ -28,6 +31,8 @@ func CheckName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("the lock's name is empty")
+	case len(name) > MaxName:
+		return fmt.Errorf("the lock's name has %d bytes, at most %d are supported", len(name), MaxName)
 	case !utf8.ValidString(name):
 		return fmt.Errorf("the lock's name %q is not UTF-8", name)
 	case strings.HasPrefix(name, ourPrefix), strings.HasPrefix(name, redissonPrefix), strings.Contains(name, holdInfix):

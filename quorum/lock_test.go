@@ -210,6 +210,8 @@ func TestCalls(t *testing.T) {
 			}
 			_, err := l.TryLock(background, "x", quorum.WithNames(names...))
 			ensure(t, err != nil && len(err.Error()) <= 300, "got %.300v", err)
+			tooLong := errorOf(l.TryLock(background, strings.Repeat("x", node.MaxName+1)))
+			ensure(t, tooLong != nil && !errors.Is(tooLong, quorum.ErrNoQuorum) && len(tooLong.Error()) <= 300, "got %.300v", tooLong)
 			long := strings.Repeat("x", 1000)
 			unlocked := lock(t, l, long)
 			_, err = l.TryLock(background, long)

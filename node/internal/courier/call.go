@@ -58,7 +58,7 @@ func check(cmd *node.Command) (*row, error) {
 	case r.takes(ttlArg) && slices.ContainsFunc(cmd.Claims, ownerless):
 		return nil, bad("of no owner") // scripts remove the field "", as a write that changes nothing
 	case cmd.Kind == node.Acquire && slices.ContainsFunc(cmd.Claims, tooLong):
-		return nil, bad("of more than %d KiB", maxName>>10)
+		return nil, bad("of more than %d KiB", node.MaxName>>10)
 	case cmd.HandOver != 0 && !r.hands:
 		return nil, bad("with a token to hand over")
 	case cmd.Wait == nil:
@@ -77,11 +77,7 @@ func check(cmd *node.Command) (*row, error) {
 
 func ownerless(c node.Claim) bool { return c.Owner == "" }
 
-// maxName is the length of the longest name of a lock: a message that contains it once has to
-// stay below maxReply.
-const maxName = maxReply / 2
-
-func tooLong(c node.Claim) bool { return len(c.Name) > maxName }
+func tooLong(c node.Claim) bool { return len(c.Name) > node.MaxName }
 
 // fill takes over what Submit was given.
 func (c *call) fill(r *row, cmd node.Command, reply func(node.Reply)) {

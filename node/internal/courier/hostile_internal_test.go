@@ -164,7 +164,7 @@ func TestImpossibleReplies(t *testing.T) {
 // A name is so short that a message with it is no longer than a message may be.
 func TestLongNames(t *testing.T) {
 	s := gatherer(&standing{})
-	for size, want := range map[int]error{maxName: nil, maxName + 1: node.ErrUnsupported} {
+	for size, want := range map[int]error{node.MaxName: nil, node.MaxName + 1: node.ErrUnsupported} {
 		cmd := node.Command{Kind: node.Acquire, TTL: time.Second, Deadline: clock.Never,
 			Claims: []node.Claim{{Name: "a", Owner: "me"}, {Name: strings.Repeat("n", size), Owner: "me"}}}
 		if err := s.enqueue(cmd, func(node.Reply) {}); !errors.Is(err, want) {
