@@ -41,7 +41,12 @@ type nodeFlags struct {
 func (n *nodeFlags) register(fs *pflag.FlagSet) {
 	// The environment is no default of the flag: the help would show it,
 	// passwords included.
-	fs.StringVar(&n.nodes, "nodes", "", "`URLs` of the nodes, or host or host:port, separated by commas; ?replicas=2 after a URL is for a primary that fails over to one of 2 replicas (default $REDQUORUM_NODES)")
+	fs.Func("nodes", "`URLs` of the nodes, or host or host:port, separated by commas; ?replicas=2 after a URL is for a primary that fails over to one of 2 replicas (default $REDQUORUM_NODES)", func(s string) error {
+		if n.nodes = s; strings.TrimSpace(s) == "" { // a variable that is not set does not stand for other servers
+			return errors.New("want the URLs of the nodes")
+		}
+		return nil
+	})
 	fs.StringVar(&n.password, "password-file", "", "the `file` with the password, for nodes whose URL has none; like the files of TLS it is read for each connection")
 	fs.StringVar(&n.cacert, "cacert", "", "a PEM `file` with the CA of nodes whose URL is rediss:// (default: the system's CAs)")
 	fs.StringVar(&n.cert, "cert", "", "a PEM `file` with the certificate of this client, for rediss://; --key has its key")

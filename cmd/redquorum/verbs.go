@@ -36,8 +36,12 @@ Nodes are given by --nodes, or by REDQUORUM_NODES, as URLs separated by commas:
   redis://host:6379
   rediss://user:password@host:6380/0
   unix:///run/redis.sock
+  redis://host:6379?replicas=2
+  sentinel://host1:26379,host2:26379/NAME?replicas=2
 or, without user and database, as host or host:6379.
-Percent-encode special characters in a user or password, a comma as %2C.
+Percent-encode special characters in a user or password, a comma as %2C. With
+?replicas=2 a node is a primary with two replicas. Sentinel knows it by a NAME;
+with TLS the URL begins with rediss+sentinel://.
 
 example:
   redquorum demo`

@@ -101,6 +101,11 @@ func TestUsageErrors(t *testing.T) {
 		{"status x -nodes y", "; did you mean --nodes?"},
 		{"run a --embedded 1 --on-ask TREM -- true", "want the name of a signal"},
 		{"ask", "the lock's name is missing"},
+		{"hold z -- true", "hold runs no command: use 'redquorum run \"z\" -- COMMAND"},
+		{"break x --yes --nodes=", "want the URLs of the nodes"},
+		{"doctor --nodes a,,b", "server 2 of 3"},
+		{"bench --nodes redis://h?replicas=2", "only single servers"},
+		{"doctor --nodes http://h", "nor sentinel or rediss+sentinel"},
 	} {
 		want(t, exitUsage, c.want, strings.Fields(c.args)...)
 	}

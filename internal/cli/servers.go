@@ -15,13 +15,15 @@ import (
 	"github.com/redquorum/redquorum/node/redisnode"
 )
 
-// List returns what stands between the commas of a text, without empty ones. The Sentinels of one URL stay
+// List returns what stands between the commas of a text, nothing if it is blank. The Sentinels of one URL stay
 // together.
 func List(text string) (list []string) {
+	if strings.TrimSpace(text) == "" {
+		return nil
+	}
 	for one := range strings.SplitSeq(text, ",") {
 		last := len(list) - 1
 		switch one = strings.TrimSpace(one); {
-		case one == "":
 		case last >= 0 && endsInSentinels(list[last]):
 			list[last] += "," + one
 		default:
@@ -37,8 +39,17 @@ func endsInSentinels(u string) bool {
 	return ok && strings.HasSuffix(scheme, "sentinel") && !strings.Contains(rest, "/")
 }
 
-// Servers returns how to reach servers, given as URLs, host or host:port. Its error is one of usage, and shows no password.
-func Servers(urls []string) ([]*redis.Options, error) { return each(urls, redisnode.ParseURL) }
+// Servers returns how to reach single servers, given as URLs, host or host:port. Its error is one of usage, and shows no
+// password.
+func Servers(urls []string) ([]*redis.Options, error) {
+	return each(urls, func(u string) (*redis.Options, error) {
+		s, err := redisnode.Parse(u)
+		if err == nil && s.Replicas > 0 {
+			err = errors.New("it is a primary with replicas, and here only single servers can be used")
+		}
+		return s.Options, err
+	})
+}
 
 // Nodes is Servers where these may have replicas.
 func Nodes(urls []string) ([]redisnode.Server, error) { return each(urls, redisnode.Parse) }
@@ -72,6 +83,9 @@ func each[T any](urls []string, parse func(string) (T, error)) (all []T, err err
 		o, err := parse(withPort(u))
 		if odd := stray(u); odd != "" && (err != nil || !strings.HasPrefix(u, "unix://")) {
 			err = errors.New(odd)
+		}
+		if u == "" {
+			err = errors.New("nothing is between its commas")
 		}
 		if err != nil {
 			return nil, Usage("server %d of %d%s: %w", i+1, len(urls), masked(urls, u), err)

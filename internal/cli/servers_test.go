@@ -54,14 +54,20 @@ func TestMasked(t *testing.T) {
 
 // The Sentinels of a URL are separated as URLs are, and belong together.
 func TestSentinelsOfOneURLStayTogether(t *testing.T) {
-	got := List("sentinel://me:pw@s1:1, s2:2,s3:3/main?replicas=2,,redis://a:1?replicas=1, b:2,rediss+sentinel://s1/main?replicas=1,c:3")
+	got := List("sentinel://me:pw@s1:1, s2:2,s3:3/main?replicas=2,redis://a:1?replicas=1, b:2,rediss+sentinel://s1/main?replicas=1,c:3")
 	want := []string{"sentinel://me:pw@s1:1,s2:2,s3:3/main?replicas=2", "redis://a:1?replicas=1", "b:2", "rediss+sentinel://s1/main?replicas=1", "c:3"}
 	assert.That(t, slices.Equal(got, want), "%q, want %q", got, want)
 	if servers, err := Nodes(got); err != nil || servers[0].Replicas != 2 || servers[0].Addr != "main@s1:1" || servers[2].Replicas != 0 {
 		t.Errorf("%+v, %v", servers, err)
 	}
-	if _, err := Servers(got[1:2]); err == nil {
-		t.Error("replicas are not refused where they have no meaning")
+	for list, wrong := range map[string]string{got[1]: "only single servers", got[0]: "only single servers", "a,,b": "server 2 of 3, \"\": nothing", "a,": "server 2 of 2",
+		"http://h": "sentinel"} {
+		if _, err := Servers(List(list)); err == nil || !strings.Contains(err.Error(), wrong) {
+			t.Errorf("%s: %v, want %s", list, err, wrong)
+		}
+	}
+	if List(" ") != nil {
+		t.Error("a blank list has servers")
 	}
 }
 

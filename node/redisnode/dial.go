@@ -307,22 +307,39 @@ func ParseURL(u string) (*redis.Options, error) {
 			"must be percent-encoded, also a comma (%2C) where URLs are separated by commas")
 	}
 	o, err := redis.ParseURL(u)
+	if err == nil && o.DB < 0 {
+		return nil, errors.New("the number of its database is negative")
+	}
 	if err == nil {
 		return o, nil
 	}
 	switch parsed.Scheme {
 	case "redis", "rediss", "unix":
 	default:
-		return nil, errors.New("its scheme is not redis, rediss or unix")
+		return nil, errors.New("its scheme is not redis, rediss or unix, nor sentinel or rediss+sentinel with ?replicas=2")
 	}
+	query := parsed.RawQuery
 	parsed.RawQuery = ""
 	switch _, err := redis.ParseURL(parsed.String()); {
 	case err == nil:
-		return nil, errors.New("a setting after its ? is unknown, or has an invalid value")
+		return nil, fmt.Errorf("%s after its ? is unknown, or has an invalid value", wrongSetting(*parsed, query))
 	case parsed.Scheme == "unix":
 		return nil, errors.New("it has no socket path")
 	}
 	return nil, errors.New("its path is not a database number")
+}
+
+// wrongSetting names the first setting of a query that makes the URL wrong; not if it may be a part of a password.
+func wrongSetting(u url.URL, query string) string {
+	for setting := range strings.SplitSeq(query, "&") {
+		u.RawQuery = setting
+		name, _, assigned := strings.Cut(setting, "=")
+		_, err := redis.ParseURL(u.String())
+		if err != nil && assigned && !strings.Contains(query, "@") && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") == "" {
+			return fmt.Sprintf("the setting %q", name)
+		}
+	}
+	return "a setting"
 }
 
 // isHostPort reports whether text is host:port and nothing else.

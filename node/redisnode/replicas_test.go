@@ -245,7 +245,12 @@ func TestURLs(t *testing.T) {
 		"sentinel://a:1?replicas=2":                        "not a URL such as",
 		"sentinel://a:1,/main?replicas=2":                  "a Sentinel in it is not host:port",
 		"sentinel://a:1/main/x?replicas=2":                 "its path is not a database",
-		"sentinel://a:1/main?replicas=2&pool=3":            "a setting after its ?",
+		"sentinel://a:1/main?replicas=2&pool=3":            "the setting \"pool\" after its ?",
+		"redis://a?db=1&replica=2":                         "the setting \"replica\" after its ?",
+		"redis://a?secret":                                 "a setting after its ?",
+		"redis://a?secret=x@b":                             "a setting after its ?",
+		"redis://a/-1":                                     "the number of its database",
+		"sentinel+rediss://a:1/main?replicas=2":            "its scheme is not redis, rediss or unix, nor sentinel",
 	} {
 		s, err := redisnode.Parse(url)
 		got := ""
