@@ -294,7 +294,7 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		defer page.Close()
 	}
 	n, about := f.config.extent()
-	fmt.Fprintf(stderr, "%d measurements, about %v\n", n, about)
+	fmt.Fprintf(stderr, "%s, about %v\n", cli.Count(n, "measurement"), about)
 	r, broken := Run(ctx, f.config)
 	bar.Clear()
 	if r == nil {

@@ -138,9 +138,9 @@ func (f *chaosFlags) check() error {
 		return cli.Usage("--client is %s; it must be redquorum or plain", cli.Quoted(f.client))
 	case f.fs.Changed("client") && (f.scenario == "" || f.scenario == "all"):
 		return cli.Usage("--client is for one --scenario; a plan says it itself, with lock client=")
-	case f.profile.Nodes < 0 || f.profile.Nodes > faults.MaxNodes:
+	case f.profile.Nodes < 0 || f.profile.Nodes > faults.MaxNodes || f.fs.Changed("nodes") && f.profile.Nodes == 0:
 		return cli.Usage("--nodes is %d; it must be 1 to %d", f.profile.Nodes, faults.MaxNodes)
-	case f.profile.Clients < 0 || f.profile.Clients > faults.MaxClients:
+	case f.profile.Clients < 0 || f.profile.Clients > faults.MaxClients || f.fs.Changed("clients") && f.profile.Clients == 0:
 		return cli.Usage("--clients is %d; it must be 1 to %d", f.profile.Clients, faults.MaxClients)
 	case f.length < 0 || f.fs.Changed("for") && f.length == 0:
 		return cli.Usage("--for is %v; it must be more than 0", f.length)
@@ -192,6 +192,9 @@ func (f *chaosFlags) run(ctx context.Context, c *command, inside bool) error {
 	config, err := f.config()
 	if err == nil {
 		err = os.MkdirAll(f.out, 0o777)
+	}
+	if err == nil {
+		err = cli.CanWrite(f.page, f.history)
 	}
 	if err == nil && inside {
 		if config.Relay, err = packets.Open(); err != nil {

@@ -145,7 +145,7 @@ func (r *chaosReport) text() string {
 		b.write("", "  ", fmt.Sprintf("%d plans skipped: %s", r.Skipped[why], why))
 	}
 	if r.Outside > 0 {
-		b.write(yellow, "", fmt.Sprintf("%d runs failed after a fault that no lock with a lease can survive (expected)", r.Outside))
+		b.write(yellow, "", cli.Count(r.Outside, "run")+" failed after a fault that no lock with a lease can survive (expected)")
 	}
 	b.packets(r.Packets)
 	word, color := "sound", green

@@ -41,8 +41,8 @@ func (f *sentinelFlags) check(fs *pflag.FlagSet) error {
 	switch {
 	case f.failovers < 1:
 		return cli.Usage("--failovers is %d; it must be at least 1", f.failovers)
-	case f.groups < 1 || f.groups > 9:
-		return cli.Usage("--groups is %d; it must be 1 to 9", f.groups)
+	case f.groups < 1 || f.groups > 9 || f.groups%2 == 0:
+		return cli.Usage("--groups is %d; it must be an odd number from 1 to 9", f.groups)
 	case f.lease < time.Second || f.lease > time.Minute:
 		return cli.Usage("--lease is %v; it must be 1s to 1m", f.lease)
 	}

@@ -21,6 +21,8 @@ func TestChaosUsageErrors(t *testing.T) {
 		{"chaos a.plan b.plan", "there is more than one of PLAN"},
 		{"chaos --sentinel --scenario S13", "there is more than one of PLAN"},
 		{"chaos --sentinel --groups 0", "--groups is 0"},
+		{"chaos --sentinel --groups 2", "--groups is 2; it must be an odd number from 1 to 9"},
+		{"chaos --seed 3 --nodes 0", "--nodes is 0"},
 		{"chaos --scenario S13 --blind", "--blind is for --sentinel"},
 		{"chaos a.plan --seed 3", "there is more than one of PLAN, --seed, --scenario, --for, --sentinel and --servers"},
 		{"chaos --scenario S13 --for 1h", "there is more than one"},
@@ -43,6 +45,7 @@ func TestChaosUsageErrors(t *testing.T) {
 	} {
 		want(t, exitUsage, c.want, append(strings.Fields(c.args), "--out", t.TempDir())...)
 	}
+	want(t, exitSimFailed, "open /nowhere/page: no such file", "chaos", "--out", t.TempDir(), "--html", "/nowhere/page", plan)
 	want(t, exitSimFailed, "cannot be carried out here: lock mistake=half: only the simulator's clients make it", "chaos", "--out", t.TempDir(), plan)
 }
 

@@ -10,9 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -122,6 +124,9 @@ func doctorVerb() *cobra.Command {
 	asJSON := fs.Bool("json", false, "print one JSON object")
 	name := fs.String("name", "redquorum-doctor", "the beginning of the lock `name` that is used to test rights;\nthe user must have rights to it")
 	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
+		if err := node.CheckName(*name); err != nil {
+			return cli.Usage("--name: %w", err)
+		}
 		maxLease, err := nodes.limit()
 		if err != nil {
 			return err
@@ -159,6 +164,7 @@ func (n *nodeFlags) clients() ([]redisnode.Server, error) {
 func examine(ctx context.Context, o redisnode.Server, name string, maxLease time.Duration, noGuard bool) *patient {
 	ctx, cancel := context.WithTimeout(ctx, bedside)
 	defer cancel()
+	primary := noteAddress(o.Options)
 	client := redis.NewClient(o.Options)
 	defer client.Close()
 	p := &patient{Node: address(o), Replicas: o.Replicas}
@@ -191,6 +197,9 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 		}
 		return p
 	}
+	if o.Replicas > 0 { // the name of the node stays after a failover
+		p.add(fine, "the primary is now "+*primary.Load(), "", "")
+	}
 	if noGuard {
 		maxLease = 0
 	}
@@ -208,6 +217,22 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 	p.versions(ctx, client)
 	p.settings(ctx, client)
 	return p
+}
+
+// noteAddress has a client note to which address it has connected last.
+func noteAddress(o *redis.Options) *atomic.Pointer[string] {
+	last, dial := new(atomic.Pointer[string]), o.Dialer
+	if dial == nil {
+		dial = redis.NewDialer(o)
+	}
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err == nil {
+			last.Store(new(conn.RemoteAddr().String()))
+		}
+		return conn, err
+	}
+	return last
 }
 
 // greetingOf is what a server says before it is asked for anything, such as that it has too many clients, or
@@ -567,12 +592,7 @@ func conclude(patients []*patient) diagnosis {
 	return d
 }
 
-func count(nodes int) string {
-	if nodes == 1 {
-		return "1 node"
-	}
-	return fmt.Sprintf("%d nodes", nodes)
-}
+func count(nodes int) string { return cli.Count(nodes, "node") }
 
 // worst is the index of the worst severity.
 func (d diagnosis) worst() (worst int) {

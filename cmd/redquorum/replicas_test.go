@@ -25,6 +25,7 @@ func TestDoctorOfAPrimaryWithReplicas(t *testing.T) {
 	})
 	its := primary.Addr() + ": "
 	tests.Says(t, r.lines(), "info "+its+"replica "+a.Addr()+": online, ", "info "+its+"replica "+b.Addr()+" has priority 0",
+		"info "+its+"the primary is now "+primary.Addr(),
 		"warning "+its+"min-replicas-to-write is 2, and locks need 1")
 	r = doctor(t, grownUp, primary.URL())
 	tests.Says(t, r.lines(), "warning "+its+"has 2 connected replica")

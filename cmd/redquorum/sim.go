@@ -443,10 +443,10 @@ func writeReport(b *prose, r *sim.Report, all bool) {
 		writeSituations(b, r, all)
 	}
 	if r.Outside > 0 {
-		b.write(yellow, "", fmt.Sprintf("%d runs failed after a fault that no lock with a lease can survive (expected)", r.Outside))
+		b.write(yellow, "", cli.Count(r.Outside, "run")+" failed after a fault that no lock with a lease can survive (expected)")
 	}
-	b.write(color, "", fmt.Sprintf("%s: %d seeds, %d events, %d locks granted; %s of virtual time in %v (%.0f seeds/s)", word,
-		r.Seeds, r.Events, r.Grants, sim.Years(r.Virtual), r.Wall.Round(10*time.Millisecond), float64(r.Seeds)/r.Wall.Seconds()))
+	b.write(color, "", fmt.Sprintf("%s: %s, %d events, %d locks granted; %s of virtual time in %v (%.0f seeds/s)", word,
+		cli.Count(r.Seeds, "seed"), r.Events, r.Grants, sim.Years(r.Virtual), r.Wall.Round(10*time.Millisecond), float64(r.Seeds)/r.Wall.Seconds()))
 }
 
 func writeSituations(b *prose, r *sim.Report, all bool) {

@@ -147,6 +147,9 @@ func htmlFlag(fs *pflag.FlagSet, page *string) {
 
 // play runs a plan and shows it; draw writes its page.
 func (c *command) play(p *faults.Plan, show showFlags, runs simFlags, draw func(*sim.Result, io.Writer) error) error {
+	if err := cli.CanWrite(show.page); err != nil {
+		return err
+	}
 	trace := sim.WithTrace()
 	if show.steps {
 		trace = sim.WithSteps()
@@ -227,6 +230,9 @@ func simShrink() *cobra.Command {
 	htmlFlag(fs, &page)
 	return doesSim(cmd, func(ctx context.Context, c *command) error {
 		p, err := readPlan(c.args[0])
+		if err == nil {
+			err = cli.CanWrite(*to, page)
+		}
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ example:
   redquorum sim scenario S28 --client plain --brief`
 
 func simScenario() *cobra.Command {
-	cmd, fs := newVerb("scenario ID|list", "one of sixty-nine ways to fail", simScenarioManual)
+	cmd, fs := newVerb("scenario ID|list", fmt.Sprintf("one of %d ways to fail", len(sim.Scenarios())), simScenarioManual)
 	client := fs.String("client", "redquorum", "`redquorum|plain|mistaken`: plain is textbook Redlock, mistaken that with the error that the scenario is about")
 	show := showFlags{}
 	show.register(fs)

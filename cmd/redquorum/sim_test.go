@@ -46,6 +46,7 @@ func TestSimUsageErrors(t *testing.T) {
 		want(t, exitUsage, c.want, strings.Fields(c.args)...)
 	}
 	want(t, exitUsage, `there is no scenario "S99"`, "sim", "scenario", "S99")
+	tests.Says(t, want(t, exitSimFailed, "open /nowhere/page: no such file", "sim", "run", "--seed", "1", "--html", "/nowhere/page"), "!sound")
 	want(t, exitUsage, "the scenario's name, such as S24, or list, is missing", "sim", "scenario")
 	want(t, exitUsage, "it must be redquorum, plain or mistaken", "sim", "scenario", "S24", "--client", "rust")
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,8 +147,11 @@ func shown(err error) string {
 	if secretive(err.Error()) {
 		return "there is a URL, or a part of one, where none belongs (not shown: it may have a password)"
 	}
-	return strings.TrimSpace(err.Error())
+	return goWords.ReplaceAllString(strings.TrimSpace(err.Error()), "")
 }
+
+// goWords are what errors of package strconv begin with, which quote the text once more.
+var goWords = regexp.MustCompile(`strconv\.Parse[A-Za-z]+: parsing "[^"]*": `)
 
 // hint is for a flag that is not known.
 func hint(cmd *cobra.Command, err error) string {
@@ -188,6 +192,30 @@ func One(what string) cobra.PositionalArgs {
 		}
 		return NoArgs(cmd, args[1:])
 	}
+}
+
+// CanWrite returns why a file cannot be written, before there is what is to be written to it. It makes those that do not
+// exist.
+func CanWrite(paths ...string) error {
+	for _, path := range paths {
+		if info, err := os.Stat(path); path == "" || err == nil && !info.Mode().IsRegular() && !info.IsDir() {
+			continue // the reader of a pipe would take it for the end
+		}
+		file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+		if err != nil {
+			return err
+		}
+		file.Close()
+	}
+	return nil
+}
+
+// Count returns a number of things, named by the word for one.
+func Count[N int | uint64](n N, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %ss", n, one)
 }
 
 // secretive reports whether text may have a URL in it, or the rest of one that was cut: these cannot be shown, as they

@@ -9,6 +9,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
+func TestCanWrite(t *testing.T) {
+	dir := t.TempDir()
+	for path, want := range map[string]bool{"": true, dir + "/new": true, "/dev/null": true, dir: false, dir + "/no/file": false} {
+		if err := CanWrite("", path); (err == nil) != want {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+}
+
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		args   string
