@@ -102,7 +102,7 @@ func demoVerb() *cobra.Command {
 			status = d.verdict()
 		}
 		if ctx.Err() != nil {
-			d.screen.end("interrupted")
+			_ = d.screen.end("interrupted")
 			return cli.Exit(exitInterrupted)
 		}
 		return cli.Exit(status)
@@ -382,8 +382,7 @@ func (d *demo) verdict() int {
 	if exact && d.late != "" {
 		lines = append(lines, fmt.Sprintf("without a token the late write would have set the number %s: a lease alone does not stop a worker that pauses", d.late))
 	}
-	d.screen.end(lines...)
-	if !exact || d.fallen > 0 {
+	if err := d.screen.end(lines...); err != nil || !exact || d.fallen > 0 {
 		return exitError
 	}
 	return exitOK

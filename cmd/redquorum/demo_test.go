@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"os/signal"
 	"strings"
 	"syscall"
@@ -92,6 +93,12 @@ func TestDemoVerdict(t *testing.T) {
 		d.number, d.done, d.fallen = c.number, [demoWorkers]int{1, 1, 1, 0}, c.fallen
 		if got := d.verdict(); got != c.want || !strings.Contains(out.String(), c.text) {
 			t.Errorf("%+v: status %d\n%s", c, got, out.String())
+		}
+	}
+	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil {
+		defer full.Close()
+		if got := newDemo(&command{stdout: full}, 5).screen.end("x"); got == nil {
+			t.Error("a full device is no error")
 		}
 	}
 	assert.Equal(t, newDemo(&command{stdout: &out}, 5).verdict(), exitError, "nothing was counted: status")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -132,8 +133,10 @@ func (s *screen) begin(text string) {
 }
 
 // end prints the last lines.
-func (s *screen) end(lines ...string) {
+func (s *screen) end(lines ...string) (err error) {
 	for _, l := range lines {
-		fmt.Fprintln(s.w, s.paint(bold, terminal.Wrap(terminal.PageOf(s.w), l, "")))
+		_, failed := fmt.Fprintln(s.w, s.paint(bold, terminal.Wrap(terminal.PageOf(s.w), l, "")))
+		err = cmp.Or(err, failed)
 	}
+	return err
 }
