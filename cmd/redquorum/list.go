@@ -411,7 +411,7 @@ func (f listJSON) verdict(states bool) string {
 	}
 	text := strings.Join(parts, "; ")
 	if len(f.hidden) > 0 && !states {
-		text += ": see --all"
+		text += ": --all lists them"
 	}
 	return text
 }

@@ -79,7 +79,7 @@ func TestList(t *testing.T) {
 			special := hold(t, l, "[app]*/x")
 			assert.Equal(t, listOf(t, exitOK, urls, "--prefix", "[app]*/").names(), "x held", "a prefix that looks like a pattern")
 			_ = special.Unlock(ctx)
-			want(t, exitOK, "2 locks are held; 1 more on too few nodes: see --all\n", "list", "orders/*", "--no-guard", "--nodes", urls)
+			want(t, exitOK, "2 locks are held; 1 more on too few nodes: --all lists them\n", "list", "orders/*", "--no-guard", "--nodes", urls)
 			out = want(t, exitOK, "partial  orders/3  exclusive  ", "list", "orders/3", "--all", "--no-guard", "--nodes", urls)
 			tests.Says(t, out, "no lock is held; 1 more on too few nodes\n")
 			_ = lease.Unlock(ctx)
@@ -153,9 +153,9 @@ func TestListVerdict(t *testing.T) {
 		{nil, false, 2, "unknown: 1 of 3 nodes are usable, 2 needed"},
 		{lock("held"), false, 0, "1 lock is held"},
 		{lock("held", "held"), false, 2, "unknown: 1 of 3 nodes are usable, 2 needed; 2 locks are held"},
-		{lock("partial", "held"), false, 0, "1 lock is held; 1 more on too few nodes: see --all"},
+		{lock("partial", "held"), false, 0, "1 lock is held; 1 more on too few nodes: --all lists them"},
 		{lock("partial"), true, 0, "no lock is held; 1 more on too few nodes"},
-		{lock("unknown"), false, 0, "no lock is held; 1 may be held: too few nodes are usable: see --all"},
+		{lock("unknown"), false, 0, "no lock is held; 1 may be held: too few nodes are usable: --all lists them"},
 		{lock("unknown"), true, 2, "unknown: 1 of 3 nodes are usable, 2 needed; 1 may be held: too few nodes are usable"},
 	} {
 		assert.Equal(t, newList(c.locks, c.all, 3, make([]unreadJSON, c.unread)).verdict(c.all), c.want)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/node"
@@ -35,6 +36,7 @@ type lockFlags struct {
 	try      bool
 	maxHold  time.Duration
 	minHold  time.Duration // only of run
+	raised   bool          // it has raised --max-lease
 	conflict int           // the exit status where others hold the lock
 	label    string
 	note     string
@@ -121,6 +123,10 @@ func (f *lockFlags) take(fs *pflag.FlagSet, names []string) error {
 const shortestLease = 100 * time.Millisecond
 
 func (f *lockFlags) check(fs *pflag.FlagSet) error {
+	inTime := ""
+	if f.verb == "run" {
+		inTime = ", for the command to be stopped in time"
+	}
 	switch {
 	case f.fair && (f.read || f.write) || f.read && f.write:
 		return cli.Usage("--fair, --read and --write exclude each other")
@@ -131,9 +137,11 @@ func (f *lockFlags) check(fs *pflag.FlagSet) error {
 	case fs.Changed("wait") && f.wait < 0:
 		return cli.Usage("--wait is %v; it must not be negative", f.wait)
 	case fs.Changed("lease") && f.lease < shortestLease:
-		return cli.Usage("--lease is %v; it must be at least %v, for the command to be stopped in time", f.lease, shortestLease)
+		return cli.Usage("--lease is %v; it must be at least %v%s", f.lease, shortestLease, inTime)
 	case fs.Changed("max-hold") && f.maxHold < shortestLease:
-		return cli.Usage("--max-hold is %v; it must be at least %v, for the command to be stopped in time", f.maxHold, shortestLease)
+		return cli.Usage("--max-hold is %v; it must be at least %v%s", f.maxHold, shortestLease, inTime)
+	case printable(f.label) != f.label:
+		return cli.Usage("--label is %s; it must be printable", cli.Quoted(f.label))
 	case printable(f.note) != f.note || len(f.note) > 256:
 		return cli.Usage("--note is %s; it must be printable, and have at most 256 bytes", cli.Quoted(f.note))
 	case f.conflict < 0 || f.conflict > 255:
@@ -156,7 +164,7 @@ func (f *lockFlags) locker(observe func(quorum.Event)) (l *quorum.Locker, done f
 	case f.minHold == 0:
 	case longest == 0: // all programs that run the job have the same flags
 		longest = max(quorum.Defaults().MaxLease, needed)
-		f.maxLease = longest
+		f.maxLease, f.raised = longest, longest == needed
 	case longest < needed:
 		return nil, nil, cli.Usage("--min-hold is %v; it needs a --max-lease of at least %v", f.minHold, needed)
 	}
@@ -166,6 +174,15 @@ func (f *lockFlags) locker(observe func(quorum.Event)) (l *quorum.Locker, done f
 	}
 	f.lease = cmp.Or(f.lease, usual)
 	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Label: f.label, Observe: f.observe(observe)})
+}
+
+// inFlags is the text of an error of the lock, which names flags where to read on.
+func (f *lockFlags) inFlags(err error) string {
+	text := inFlags(err)
+	if f.raised {
+		text = strings.ReplaceAll(text, "see --max-lease,", "see --min-hold, --max-lease,")
+	}
+	return text
 }
 
 // defaultLabel names the host, the process and what it does, where no flag has named the program.
@@ -217,7 +234,11 @@ func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, s
 		return nil, exitConfig
 	case err != nil:
 		if by != nil || !f.silent() || !errors.Is(err, quorum.ErrHeld) {
-			fmt.Fprintf(c.stderr, "redquorum %s: %s\n", f.verb, inFlags(err))
+			text := f.inFlags(err)
+			if by != nil {
+				text = strings.ReplaceAll(text, context.Canceled.Error(), "ended by "+unix.SignalName(by.(syscall.Signal)))
+			}
+			fmt.Fprintf(c.stderr, "redquorum %s: %s\n", f.verb, text)
 		}
 		if by == nil {
 			return nil, f.notAcquired(err)
@@ -398,7 +419,7 @@ func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string,
 		text = ": " + strings.Join(all, "; ")
 	}
 	if err := f.refusal(); err != nil {
-		return text + "; the last attempt failed: " + inFlags(err), true, nil
+		return text + "; the last attempt failed: " + f.inFlags(err), true, nil
 	}
 	return text, trouble, nil
 }

@@ -35,10 +35,12 @@ type nodeFlags struct {
 	maxLease time.Duration
 	noGuard  bool
 	prefix   string
+	set      *pflag.FlagSet
 	instead  string // what else there is but naming nodes, for an error
 }
 
 func (n *nodeFlags) register(fs *pflag.FlagSet) {
+	n.set = fs
 	// The environment is no default of the flag: the help would show it,
 	// passwords included.
 	fs.Func("nodes", "`URLs` of the nodes, or host or host:port, separated by commas; ?replicas=2 after a URL is for a primary that fails over to one of 2 replicas (default $REDQUORUM_NODES)", func(s string) error {
@@ -62,8 +64,8 @@ func (n *nodeFlags) registerPrefix(fs *pflag.FlagSet) {
 func (n *nodeFlags) registerEmbedded(fs *pflag.FlagSet) {
 	n.instead = "; or --embedded 3, to try the command"
 	fs.Func("embedded", "instead of --nodes, start `N` nodes inside this process, to try the command: they exclude no other process", func(s string) (err error) {
-		if n.embedded, err = strconv.Atoi(s); err != nil || n.embedded < 1 {
-			return errors.New("want an odd number")
+		if n.embedded, err = strconv.Atoi(s); err != nil || n.embedded < 1 || n.embedded > 63 { // as many as a lock can have
+			return errors.New("want an odd number, at most 63")
 		}
 		return nil
 	})
@@ -81,8 +83,9 @@ func (n *nodeFlags) urls() ([]string, error) {
 // limit returns the longest lease, from the flag or the environment.
 func (n *nodeFlags) limit() (time.Duration, error) {
 	text := os.Getenv("REDQUORUM_MAX_LEASE")
-	if n.maxLease != 0 || text == "" {
-		if n.maxLease < 0 || n.maxLease > quorum.Defaults().FenceRetention {
+	given := n.set != nil && n.set.Changed("max-lease")
+	if given || n.maxLease != 0 || text == "" {
+		if given && n.maxLease <= 0 || n.maxLease > quorum.Defaults().FenceRetention {
 			return 0, cli.Usage("--max-lease is %v; it must be more than 0, and at most %v", n.maxLease, quorum.Defaults().FenceRetention)
 		}
 		return n.maxLease, nil

@@ -79,9 +79,12 @@ COMMAND ends earlier, fails or cannot be started. So a job that several hosts
 start at the same time, each by its own clock, runs once. Choose more than the
 clocks and --wait may differ by, and less than the interval. If COMMAND ends
 near the end of --min-hold, the lock may stay taken for up to --lease longer.
-With --min-hold the default of --lease is at most --min-hold. Unless --max-lease
-is set, nodes that restarted are ignored for --min-hold if that is longer than
-30s.
+With --min-hold the default of --lease is at most --min-hold.
+
+A --min-hold of about 30s or more raises --max-lease, unless that is set: nodes
+that restarted are then ignored for --min-hold. All programs on these nodes
+should then get the same --max-lease, such as REDQUORUM_MAX_LEASE=61s for a
+--min-hold of 1m. Otherwise they report that another program has other settings.
 
 Passwords in --nodes can be seen in the list of processes (ps). Put them in
 REDQUORUM_NODES, which COMMAND cannot read there on Linux, or use

@@ -622,6 +622,7 @@ func TestRunOnNewServers(t *testing.T) {
 	servers[0].Kill()
 	assert.Succeed(t, servers[0].Restart(true))
 	tests.Says(t, want(t, exitNoQuorum, "recently (re)started or was a replica", "run", "--name", "x", "--try", "--nodes", urls, "--", "true"), " needed; see --max-lease, --no-guard\n")
+	want(t, exitNoQuorum, " needed; see --min-hold, --max-lease, --no-guard\n", "run", "--name", "x", "--try", "--min-hold", "1m", "--nodes", urls, "--", "true")
 }
 
 // Of hosts that run the same job, not at the very same time, one does, though it is done at once.
