@@ -194,7 +194,7 @@ func (f *chaosFlags) run(ctx context.Context, c *command, inside bool) error {
 		err = os.MkdirAll(f.out, 0o777)
 	}
 	if err == nil {
-		err = cli.CanWrite(f.page, f.history)
+		err = cmp.Or(f.findServers(), cli.CanWrite(f.page, f.history))
 	}
 	if err == nil && inside {
 		if config.Relay, err = packets.Open(); err != nil {
@@ -216,6 +216,18 @@ func (f *chaosFlags) run(ctx context.Context, c *command, inside bool) error {
 		return c.chaosTable(ctx, f, config)
 	}
 	return c.chaosOne(ctx, f, config)
+}
+
+// findServers returns an error if the servers' programs are not there.
+func (f *chaosFlags) findServers() error {
+	for _, flag := range []string{"server", "upgrade"} {
+		if path := f.fs.Lookup(flag).Value.String(); path != "" && f.servers == "" {
+			if _, err := exec.LookPath(path); err != nil {
+				return fmt.Errorf("--%s: %w", flag, err)
+			}
+		}
+	}
+	return nil
 }
 
 // enter carries out the same in a network namespace, in another process.

@@ -45,8 +45,12 @@ func TestChaosUsageErrors(t *testing.T) {
 	} {
 		want(t, exitUsage, c.want, append(strings.Fields(c.args), "--out", t.TempDir())...)
 	}
-	want(t, exitSimFailed, "open /nowhere/page: no such file", "chaos", "--out", t.TempDir(), "--html", "/nowhere/page", plan)
-	want(t, exitSimFailed, "cannot be carried out here: lock mistake=half: only the simulator's clients make it", "chaos", "--out", t.TempDir(), plan)
+	out := want(t, exitSimFailed, "--server: exec", "chaos", "--out", t.TempDir(), "--server", "/nowhere/server", "--seed", "3")
+	if strings.Count(out, "nowhere") != 2 { // by package exec
+		t.Error(out)
+	}
+	want(t, exitSimFailed, "open /nowhere/page: no such file", "chaos", "--out", t.TempDir(), "--server", os.Args[0], "--html", "/nowhere/page", plan)
+	want(t, exitSimFailed, "cannot be carried out here: lock mistake=half: only the simulator's clients make it", "chaos", "--server", os.Args[0], "--out", t.TempDir(), plan)
 }
 
 // A run that fails leaves a folder with what it takes to look at it and to repeat it. A sound one
