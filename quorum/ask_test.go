@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,6 +135,11 @@ func TestAsking(t *testing.T) {
 			for _, err := range []error{l.Ask(background, "x"), l.Check(background, "x", lease.Owner())} {
 				matches(t, err, quorum.ErrNoQuorum)
 				says(t, err, "may have lost locks")
+			}
+			says(t, errorOf(l.TryLock(background, "y")), "see Options.MaxLease, Options.NoRestartGuard")
+			l = w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return replicated{n, 2} })
+			for _, err := range []error{l.Ask(background, "x"), errorOf(l.TryLock(background, "y"))} {
+				ensure(t, strings.HasSuffix(err.Error(), "; see Options.MaxLease"), "%v", err)
 			}
 		}},
 	}.hold(t)

@@ -18,6 +18,8 @@ type config struct {
 	clock clock.Clock
 	uuid  string // of the Locker: its owners begin with it
 
+	guarded bool // a node has replicas, and so needs the restart guard
+
 	deployment string // the nodes' names, sorted
 	settings   string // see settingsOf
 
@@ -111,7 +113,7 @@ func (c *config) observe(e Event) {
 
 // fail builds the error of an operation that too few nodes have granted.
 func (c *config) fail(op, name string, ballots []ballot, sentinel, cause error) *Error {
-	e := &Error{Op: op, Name: name, Quorum: c.need, Err: sentinel, Cause: cause, Nodes: make([]NodeVote, len(ballots))}
+	e := &Error{Op: op, Name: name, Quorum: c.need, Err: sentinel, Cause: cause, guarded: c.guarded, Nodes: make([]NodeVote, len(ballots))}
 	for i, b := range ballots {
 		e.Nodes[i] = NodeVote{Node: c.nodes[i].Name(), Vote: voteNames[b.vote], For: b.wait, Err: b.err}
 	}

@@ -85,6 +85,8 @@ type Error struct {
 	Holder string
 	// Note is that of the holder, if it has one (see [WithNote]).
 	Note string
+
+	guarded bool // NoRestartGuard is refused with these nodes
 }
 
 // A NodeVote is one node's part in an Error.
@@ -160,7 +162,10 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, "%s%d of %d nodes %s, %d needed", next, votes[VoteGranted], len(e.Nodes), did, e.Quorum)
 	}
 	if votes[VoteAbstaining] > 0 {
-		b.WriteString("; see Options.MaxLease, Options.NoRestartGuard")
+		b.WriteString("; see Options.MaxLease")
+		if !e.guarded {
+			b.WriteString(", Options.NoRestartGuard")
+		}
 	}
 	return b.String()
 }
@@ -206,7 +211,7 @@ func (e *Error) head() (text, next string) {
 		text += fmt.Sprintf(" after a wait of %v", waited)
 	}
 	if e.Cause != nil {
-		text += fmt.Sprintf(" (%v)", e.Cause)
+		text += " (" + strings.TrimPrefix(e.Cause.Error(), e.Err.Error()+": ") + ")"
 	}
 	return text, ": "
 }

@@ -70,7 +70,7 @@ func (l *Locker) find(ctx context.Context, op, name string, means func(*Report) 
 		case known:
 			return err
 		case open == 0 || ctx.Err() != nil:
-			err.Cause = stopped(ctx)
+			err.Cause, err.guarded = stopped(ctx), l.guarded
 			return err
 		}
 	}

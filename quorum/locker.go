@@ -41,12 +41,15 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 	case need < majority(n) || need > n:
 		return nil, fmt.Errorf("quorum: Options.Quorum is %d of %d nodes; it must be more than half of them, at least %d, and at most all", need, n, majority(n))
 	}
-	names := make(map[string]bool)
+	names, guarded := make(map[string]bool), false
 	for _, n := range nodes {
 		if n == nil {
 			return nil, errors.New("quorum: a node is nil")
 		}
-		if r, ok := n.(node.Replicated); ok && r.Replicas() > 0 && opts.NoRestartGuard {
+		r, ok := n.(node.Replicated)
+		replicated := ok && r.Replicas() > 0
+		guarded = guarded || replicated
+		if replicated && opts.NoRestartGuard {
 			return nil, fmt.Errorf("quorum: node %s is a primary with replicas: it needs the restart guard after a failover, without Options.NoRestartGuard", n.Name())
 		}
 		if names[n.Name()] {
@@ -68,6 +71,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		clock: opts.Clock,
 		uuid:  node.NewProcess(opts.Random(), opts.Random()),
 
+		guarded:    guarded,
 		deployment: strings.Join(slices.Sorted(maps.Keys(names)), ","),
 		settings:   same,
 	})}
@@ -83,7 +87,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 // Errors match ErrHeld or ErrNoQuorum, depending on the last complete attempt. If ctx ended
 // the wait, they match ctx's error as well. If ctx had ended before the call, the error is
 // ctx's alone. Other errors match ErrDeadlock or ErrClosed. An invalid option, and a name that
-// is empty, reserved or not UTF-8 (see [node.CheckName]), return an error that matches none of
+// is empty, too long, reserved or not UTF-8 (see [node.CheckName]), return an error that matches none of
 // these. A permanent error on too many nodes (a key of another type, a refused password) ends
 // the wait at once. An [*Error] has the details.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {

@@ -180,7 +180,7 @@ func (f *lockFlags) locker(observe func(quorum.Event)) (l *quorum.Locker, done f
 func (f *lockFlags) inFlags(err error) string {
 	text := inFlags(err)
 	if f.raised {
-		text = strings.ReplaceAll(text, "see --max-lease,", "see --min-hold, --max-lease,")
+		text = strings.ReplaceAll(text, "see --max-lease", "see --min-hold, --max-lease")
 	}
 	return text
 }

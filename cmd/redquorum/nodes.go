@@ -150,7 +150,8 @@ func (f flagged) Unwrap() error { return f.error }
 // inFlags is the text of an error of a lock, which names flags where to read on.
 func inFlags(err error) string {
 	const longest = 2000 // names of locks are long, or many
-	return terminal.Cut(strings.ReplaceAll(err.Error(), "see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard"), longest)
+	flags := strings.NewReplacer("see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard", "see Options.MaxLease", "see --max-lease")
+	return terminal.Cut(flags.Replace(err.Error()), longest)
 }
 
 // lockOn is quorum.New with errors in the words of the command line. It closes
