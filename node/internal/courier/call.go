@@ -200,7 +200,7 @@ func decodeAcquire(val any) node.Reply {
 	}
 	switch {
 	case (len(list) == 3 || len(list) == 6) && n[0] == 0: // with a ticket there are six
-		if !isLeft(n[1]) || n[3] < 0 || n[4] < 0 || n[4] > 2 || !isToken(node.Token(n[5])) {
+		if !isLeft(n[1]) || n[3] < 0 || n[3] > math.MaxInt32 || n[4] < 0 || n[4] > 2 || !isToken(node.Token(n[5])) {
 			return node.Reply{}
 		}
 		return node.Reply{Status: node.Refused, TTL: remaining(n[1]), Fence: node.Token(n[2]),

@@ -131,6 +131,7 @@ func TestImpossibleReplies(t *testing.T) {
 		{node.Acquire, list(0, "100", 1)},
 		{node.Acquire, list(0, 100, nil)},
 		{node.Acquire, list(0, 100, 1, -1, 0, 0)},
+		{node.Acquire, list(0, 100, 1, many, 0, 0)},
 		{node.Acquire, list(0, 100, 1, 1, 3, 0)},
 		{node.Acquire, list(0, 100, 1, 1, -1, 0)},
 		{node.Acquire, list(0, 100, 1, 1, 0, many)},
