@@ -737,6 +737,8 @@ var mutants = []*Mutant{
 		Reason: "no plan of a seed has so many commands"},
 	{ID: "M440", Bug: "any number of waiters may be before one", Expect: Tests, Tests: "./node/internal/courier -run TestImpossibleReplies", Reason: atConnections,
 		Edits: edit("node/internal/courier.decodeAcquire", "n[3] > math.MaxInt32 || ", "")},
+	{ID: "M441", Bug: "channels that nobody watches any more stay while a node is down", Expect: Tests, Tests: "./node/internal/courier -run TestNoChannelStays", Reason: atConnections,
+		Edits: edit("node/internal/courier.watcher.remove", "!t.asked && ", "false && ")},
 	{ID: "M395", Bug: "a caller that has a permit waits on for the other slots", Expect: Tests, Tests: "./semaphore -run TestAPermitEndsTheWait",
 		Edits:  edit("semaphore.Semaphore.Acquire", "defer stop()", "_ = stop"),
 		Reason: "the simulator has no semaphores"},

@@ -439,6 +439,44 @@ func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
 	}
 }
 
+// While a node is down, channels that nobody watches any more are forgotten, and those that are watched are not.
+func TestNoChannelStaysWhileANodeIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s wireServer
+		var gone atomic.Bool
+		gone.Store(true)
+		n := s.node(t, target(func(ctx context.Context) (net.Conn, error) {
+			if gone.Load() {
+				return nil, syscall.ECONNREFUSED
+			}
+			return s.dial(ctx)
+		}, ""), 0)
+		channels := func() int {
+			w := &n.(*server).watch
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.topics)
+		}
+		defer n.Watch("kept", node.Exclusive, func() {})()
+		for i := range 1000 {
+			n.Watch(fmt.Sprint("kept no longer ", i), node.Exclusive, func() {})()
+		}
+		first := n.Watch("again", node.Exclusive, func() {})
+		first()
+		defer n.Watch("again", node.Exclusive, func() {})()
+		first() // it has ended, and says nothing of the next
+		if got := channels(); got != 2 {
+			t.Errorf("there are %d channels", got)
+		}
+		gone.Store(false)
+		granted(t, n)
+		time.Sleep(time.Minute)
+		if got := channels(); got != 2 || s.count("subscribe") == 0 {
+			t.Errorf("there are %d channels, after %d subscriptions", got, s.count("subscribe"))
+		}
+	})
+}
+
 // A server may have become a replica that takes writes: it says so when it is asked, and nowhere else.
 func TestAReplicaThatTakesWritesHasNoVote(t *testing.T) {
 	role := func(s *wireServer, role string) {

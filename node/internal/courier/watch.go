@@ -181,16 +181,22 @@ func (w *watcher) add(channel string, one *watch) (stop func()) {
 	}
 	return func() {
 		one.stop()
-		w.remove(t, one)
+		w.remove(channel, t, one)
 	}
 }
 
-func (w *watcher) remove(t *topic, one *watch) {
+// remove ends a watch. A channel without any lingers only if the server was asked for it: while a node is
+// down, nothing else would drop it.
+func (w *watcher) remove(channel string, t *topic, one *watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(t.watches, one)
-	if len(t.watches) == 0 {
-		t.left = time.Now()
+	if len(t.watches) > 0 {
+		return
+	}
+	t.left = time.Now()
+	if !t.asked && w.topics[channel] == t {
+		delete(w.topics, channel)
 	}
 }
 
