@@ -61,8 +61,10 @@ type MultiLease struct {
 // different names of its nodes, are never held together: the wait for the second ends at
 // its bound.
 //
-// With a wait of 0 (see [WithWait]) each member is asked for once, in at most the sum of their
-// Options.Timeout, and the longest of these once more if some have to be given back.
+// When the wait is over and a member is missing, no further one is asked for. The attempt under way, and
+// giving back, may each take the longest Options.Timeout more. With a wait of 0 (see [WithWait]) each member is
+// asked for once, in at most the sum of their Options.Timeout, and the longest of these once more if some have to
+// be given back.
 //
 // Errors are those of Lock, and name the member.
 func LockAll(ctx context.Context, members []Member, opts ...Option) (*MultiLease, error) {
@@ -173,11 +175,15 @@ func (j *MultiLease) attach(parent context.Context) (ctx context.Context, end co
 	}
 }
 
+// errWaitOver: the members before took all the time that there was.
+var errWaitOver = errors.New("the wait was over before it was asked for")
+
 // An assembly is one call of LockAll.
 type assembly struct {
 	parts []*part       // by member
 	order []*part       // no member is waited for while a later one is held
 	until clock.Instant // the end of the wait
+	once  bool          // the wait is 0: each member is asked for once
 	brief bool          // some member's lease is not renewed forever
 }
 
@@ -203,6 +209,7 @@ func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, 
 		if s.wait >= 0 {
 			a.until = min(a.until, l.clock.Now().Add(s.wait))
 		}
+		a.once = a.once || s.wait == 0
 		a.brief = a.brief || s.fixed || s.maxHold > 0
 		p.settings = s
 		a.parts = append(a.parts, p)
@@ -250,6 +257,9 @@ func (a *assembly) lock(ctx context.Context) (*MultiLease, error) {
 		// Others may do just the same, in step.
 		lead = failed
 		signal.Wait(ctx, min(a.until, l.clock.Now().Add(pause(0, tries, firstPause, l.opts.RetryEvery, l.chance()))))
+		if l.clock.Now() >= a.until {
+			return nil, failed.blame(err)
+		}
 	}
 }
 
@@ -268,6 +278,9 @@ func (a *assembly) pass(ctx context.Context, lead *part) (failed *part, err erro
 		}
 		l, lease := p.Locker, p.settings.lease
 		until := l.clock.Now()
+		if until >= a.until && !a.once {
+			return p, l.fail("acquire", p.settings.title(), nil, ErrNoQuorum, errWaitOver)
+		}
 		if waits {
 			until = min(a.until, until.Add(lease+time.Duration(l.chance()*float64(lease))))
 		}

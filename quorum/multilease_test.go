@@ -142,6 +142,19 @@ func TestMultiLease(t *testing.T) {
 			expect(t, errorOf(quorum.LockAll(background, both)), quorum.ErrClosed)
 			equal(t, w.locked("x"), 0, "nodes have the other member")
 		}},
+		{"when the wait is over no further member is asked for, but with a wait of 0 each is asked for once", 3, func(t *testing.T, w *world) {
+			var all []quorum.Member
+			for i := range 20 {
+				all = append(all, quorum.Member{Locker: w.locker(quorum.Options{}), Name: fmt.Sprintf("x%02d", i)})
+			}
+			w.nodes.Delay(240 * time.Millisecond)
+			start := time.Now()
+			_, err := quorum.LockAll(background, all, quorum.WithWait(100*time.Millisecond))
+			within(t, time.Since(start), 240*time.Millisecond, 500*time.Millisecond)
+			matches(t, err, quorum.ErrNoQuorum, begins(`member 2 of 20, "x01" on n1,n2,n3: acquire "x01": no quorum of nodes (the wait was over`))
+			equal(t, w.locked("x00"), 0, "nodes have the first member")
+			unlock(t, lockAll(t, all, atOnce))
+		}},
 		{"a caller that waits long for one member leaves the rest to others, and gets all soon after that member is free", 6, func(t *testing.T, w *world) {
 			both := w.process()
 			other := w.on(0, 3, quorum.Options{})

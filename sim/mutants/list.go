@@ -739,6 +739,8 @@ var mutants = []*Mutant{
 		Edits: edit("node/internal/courier.decodeAcquire", "n[3] > math.MaxInt32 || ", "")},
 	{ID: "M441", Bug: "channels that nobody watches any more stay while a node is down", Expect: Tests, Tests: "./node/internal/courier -run TestNoChannelStays", Reason: atConnections,
 		Edits: edit("node/internal/courier.watcher.remove", "!t.asked && ", "false && ")},
+	{ID: "M442", Bug: "LockAll asks for further members when its wait is over", Expect: Tests, Tests: "./quorum -run TestMultiLease", Reason: "a program of the simulator looks at no bound of LockAll",
+		Edits: edit("quorum.assembly.pass", "until >= a.until && !a.once", "false")},
 	{ID: "M395", Bug: "a caller that has a permit waits on for the other slots", Expect: Tests, Tests: "./semaphore -run TestAPermitEndsTheWait",
 		Edits:  edit("semaphore.Semaphore.Acquire", "defer stop()", "_ = stop"),
 		Reason: "the simulator has no semaphores"},
