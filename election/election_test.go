@@ -357,14 +357,16 @@ func TestObserve(t *testing.T) {
 			break
 		}
 		go func() {
-			for range w.election(c, election.Options{}).Observe(background) {
+			for range w.election(c, election.Options{Every: time.Hour}).Observe(background) {
 				n++
 			}
 			ended <- true
 		}()
 		time.Sleep(time.Second)
+		closes := time.Now()
 		_ = c.Close() // and it ends with the Locker
 		<-ended
+		assert.That(t, time.Since(closes) <= time.Second, "it ended %v after Close began", time.Since(closes))
 		assert.That(t, n == 2, "%d leaders observed", n)
 	})
 }

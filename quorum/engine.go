@@ -30,6 +30,7 @@ type engine struct {
 	releases  *releases
 	labels    *labels
 	others    *others
+	watchings []*watching
 
 	calls   int          // under way
 	closed  bool         // no more of them may begin
@@ -303,6 +304,12 @@ func (e *engine) await(until clock.Instant, holds func() bool) {
 type subscriptions struct {
 	stops []func()
 	ended bool
+}
+
+// A watching is one call of Watch.
+type watching struct {
+	subscriptions
+	changed func()
 }
 
 // subscribe has a subscription made on each node.

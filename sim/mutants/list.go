@@ -741,6 +741,8 @@ var mutants = []*Mutant{
 		Edits: edit("node/internal/courier.watcher.remove", "!t.asked && ", "false && ")},
 	{ID: "M442", Bug: "LockAll asks for further members when its wait is over", Expect: Tests, Tests: "./quorum -run TestMultiLease", Reason: "a program of the simulator looks at no bound of LockAll",
 		Edits: edit("quorum.assembly.pass", "until >= a.until && !a.once", "false")},
+	{ID: "M443", Bug: "an observer does not learn that its Locker is closed", Expect: Tests, Tests: "./election -run TestObserve", Reason: "an observer of the simulator asks again by itself in time",
+		Edits: edit("quorum.engine.serve", "w.changed)", "func() {})\n\t\t\t\t_ = w")},
 	{ID: "M395", Bug: "a caller that has a permit waits on for the other slots", Expect: Tests, Tests: "./semaphore -run TestAPermitEndsTheWait",
 		Edits:  edit("semaphore.Semaphore.Acquire", "defer stop()", "_ = stop"),
 		Reason: "the simulator has no semaphores"},
