@@ -45,7 +45,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// Header has one value for each lease: the token, a space, and the lock's name as in the path of a URL.
+// Header has one value for each lease: the token, a space, and the lock's name as in the path of a URL, with %2C for a
+// comma. A proxy may join several values to one, with commas between.
 const Header = "Redquorum-Token"
 
 // ErrNoToken: a call has no token of the lock that protects what it is about.
@@ -75,8 +76,8 @@ func Values(ctx context.Context) (values []string) {
 // context that it returns has that token. Errors match ErrNoToken, or are a *LateError or the store's.
 func Admit(ctx context.Context, store Store, name string, values []string) (context.Context, error) {
 	token := node.Token(0)
-	for _, v := range values {
-		number, escaped, _ := strings.Cut(v, " ")
+	for v := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		number, escaped, _ := strings.Cut(strings.TrimSpace(v), " ")
 		n, err := strconv.ParseInt(number, 10, 64)
 		if of, bad := url.PathUnescape(escaped); err == nil && bad == nil && of == name && n > 0 && node.Token(n) <= node.MaxToken {
 			token = max(token, node.Token(n))
