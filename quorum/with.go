@@ -46,6 +46,18 @@ func WithWait(d time.Duration) Option {
 	}
 }
 
+// WaitOf returns the wait that options bound by [WithWait], and whether they do. It is for packages that make several
+// acquisitions for one call, such as semaphore.
+func WaitOf(opts ...Option) (d time.Duration, bounded bool) {
+	s := settings{wait: -1}
+	for _, o := range opts {
+		if o != nil {
+			o(&s)
+		}
+	}
+	return s.wait, s.wait >= 0
+}
+
 // WithFair serves waiters first come, first served, among all programs that use it. The order
 // is as exact as the programs' wall clocks, and as the order in which nodes hear of waiters. With
 // TryLock the name is granted only if nobody waits for it.

@@ -47,6 +47,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -100,12 +101,24 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...quorum.Option) (*quo
 }
 
 // Acquire takes a permit, and waits for it until ctx ends, or for the time given by
-// quorum.WithWait. Unlock gives it back. Options are for each slot: not those for several names, for
+// quorum.WithWait and the Locker's Timeout at most. For half of that wait it does what TryAcquire does, and then it
+// waits for all slots at the same time. Unlock gives the permit back. Options are for each slot: not those for several names, for
 // readers and for re-entry. Errors are those of [quorum.Locker.Lock], for one of the slots.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...quorum.Option) (*quorum.Lease, error) {
-	lease, err := s.TryAcquire(ctx, opts...)
-	if err == nil || ctx.Err() != nil || !errors.Is(err, quorum.ErrHeld) && !errors.Is(err, quorum.ErrNoQuorum) {
+	begun, trying := time.Now(), ctx
+	wait, bounded := quorum.WaitOf(opts...)
+	if bounded {
+		half, end := context.WithTimeout(ctx, wait/2)
+		defer end()
+		trying = half
+	}
+	lease, err := s.TryAcquire(trying, opts...)
+	taken := errors.Is(err, quorum.ErrHeld) || errors.Is(err, quorum.ErrNoQuorum) || trying.Err() != nil
+	if err == nil || ctx.Err() != nil || !taken {
 		return lease, err
+	}
+	if bounded {
+		opts = append(slices.Clip(opts), quorum.WithWait(max(0, wait-time.Since(begun))))
 	}
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()

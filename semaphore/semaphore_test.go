@@ -268,6 +268,44 @@ func TestPermitsAreGivenBack(t *testing.T) {
 	})
 }
 
+// However many slots there are, and however slow nodes are, a wait lasts no longer than it may. A free slot is found
+// in that time, whichever it is.
+func TestAWaitForPermitsIsBounded(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s, other := w.semaphore(50), w.semaphore(50)
+		var held []*quorum.Lease
+		for range 50 {
+			permit, err := other.TryAcquire(background)
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, permit)
+		}
+		for _, n := range w.nodes {
+			n.Delay(50 * time.Millisecond)
+		}
+		for _, wait := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond, time.Second} {
+			begun := time.Now()
+			_, err := s.Acquire(background, quorum.WithWait(wait))
+			if d := time.Since(begun); !errors.Is(err, quorum.ErrHeld) || d < wait || d > wait+100*time.Millisecond {
+				t.Errorf("with a wait of %v, after %v: %v", wait, d, err)
+			}
+		}
+		_ = held[17].Unlock(background)
+		for _, wait := range []time.Duration{100 * time.Millisecond, 0} {
+			permit, err := s.Acquire(background, quorum.WithWait(wait))
+			if err != nil {
+				t.Fatalf("with a wait of %v: %v", wait, err)
+			}
+			_ = permit.Unlock(background)
+		}
+		for _, permit := range append(held[:17], held[18:]...) {
+			_ = permit.Unlock(background)
+		}
+		time.Sleep(time.Second)
+	})
+}
+
 // A caller that has got a permit waits for no other slot.
 func TestAPermitEndsTheWait(t *testing.T) {
 	inWorld(t, func(w *world) {
