@@ -17,6 +17,7 @@ import (
 func (l *Locker) Ask(ctx context.Context, name string) error {
 	var owners []string
 	err := l.find(ctx, "ask", name, func(rep *Report) (known bool, err *Error) {
+		owners = nil
 		for _, owner := range rep.Owners {
 			if !node.Foreign(owner) {
 				owners = append(owners, owner)
@@ -25,7 +26,11 @@ func (l *Locker) Ask(ctx context.Context, name string) error {
 		if owners == nil && rep.Owners != nil {
 			return true, &Error{Op: "ask", Name: name, Quorum: rep.Quorum, Err: ErrNotHeld, Cause: errForeign}
 		}
-		return rep.has(rep.Owner, "ask")
+		known, err = rep.has(rep.Owner, "ask")
+		if known && err == nil && rep.Mode == node.Read && rep.pending() {
+			return false, &Error{Op: "ask", Name: name, Quorum: rep.Quorum, Err: ErrNoQuorum} // there may be more readers
+		}
+		return known, err
 	})
 	if err != nil {
 		return err

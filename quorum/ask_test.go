@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -194,5 +195,26 @@ func TestAskSubscriptionEnds(t *testing.T) {
 		_ = leaves.Close()
 		equal(t, w.watched(lease.Owner()), 0, "nodes are still watched after Close")
 		ensure(t, !asked(lease) && !asked(lock(t, other, "close")), "asked after Close")
+	})
+}
+
+// All readers are asked, also one that only a slow node and another tell of.
+func TestAskFindsAllReaders(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		first := lock(t, w.locker(quorum.Options{}), "x", quorum.WithRead())
+		w.nodes[1:2].Down(true)
+		second := lock(t, w.locker(quorum.Options{}), "x", quorum.WithRead())
+		w.nodes[1:2].Down(false)
+		_ = first.Asked()
+		_ = second.Asked()
+		other := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
+			if i == 2 {
+				n.(shared).Delay(100 * time.Millisecond)
+			}
+			return n
+		})
+		ask(t, other, "x")
+		time.Sleep(time.Second)
+		assert.That(t, asked(first) && asked(second), "asked: %v and %v", asked(first), asked(second))
 	})
 }

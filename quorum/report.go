@@ -135,6 +135,11 @@ func (r *Report) has(owner, op string) (known bool, err *Error) {
 	return false, err
 }
 
+// pending reports whether some nodes had not answered yet.
+func (r *Report) pending() bool {
+	return slices.ContainsFunc(r.Nodes, func(n NodeReport) bool { return n.vote("").Vote == VotePending })
+}
+
 // vote is what the node says of whether an owner has the name.
 func (n *NodeReport) vote(owner string) NodeVote {
 	switch {
