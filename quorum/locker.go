@@ -41,15 +41,12 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 	case need < majority(n) || need > n:
 		return nil, fmt.Errorf("quorum: Options.Quorum is %d of %d nodes; it must be more than half of them, at least %d, and at most all", need, n, majority(n))
 	}
-	names, guarded := make(map[string]bool), false
+	names := make(map[string]bool)
 	for _, n := range nodes {
 		if n == nil {
 			return nil, errors.New("quorum: a node is nil")
 		}
-		r, ok := n.(node.Replicated)
-		replicated := ok && r.Replicas() > 0
-		guarded = guarded || replicated
-		if replicated && opts.NoRestartGuard {
+		if hasReplicas(n) && opts.NoRestartGuard {
 			return nil, fmt.Errorf("quorum: node %s is a primary with replicas: it needs the restart guard after a failover, without Options.NoRestartGuard", n.Name())
 		}
 		if names[n.Name()] {
@@ -57,7 +54,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		}
 		names[n.Name()] = true
 	}
-	same := settingsOf(nodes, &opts) // before prefixed hides replicas
+	same, guarded := settingsOf(nodes, &opts), slices.ContainsFunc(nodes, hasReplicas) // before prefixed hides replicas
 	if opts.Prefix != "" {
 		nodes = slices.Clone(nodes)
 		for i, n := range nodes {
@@ -78,6 +75,11 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 	l.config.report()
 	l.clock.Go(l.serve)
 	return l, nil
+}
+
+func hasReplicas(n node.Node) bool {
+	r, ok := n.(node.Replicated)
+	return ok && r.Replicas() > 0
 }
 
 // Lock acquires name. It waits until ctx ends, or for the time given by [WithWait]. The
