@@ -29,7 +29,7 @@ func TestNamesAsOneLock(t *testing.T) {
 			ensure(t, w.locked("a")+w.locked("c") == 0 && w.locked("b") == 3,
 				"a, b, c are on %d, %d, %d nodes", w.locked("a"), w.locked("b"), w.locked("c"))
 		}},
-		{"who gives up behind another waiter for several names leaves queues of which nothing is left", 3, func(t *testing.T, w *world) {
+		{"who gives up behind another waiter for several names may have no queue left", 3, func(t *testing.T, w *world) {
 			l := w.locker(quorum.Options{})
 			for _, frees := range []bool{false, true} {
 				held := lock(t, l, "a")

@@ -273,7 +273,7 @@ func (v *voters) downFor() time.Duration {
 // tooLongDown reports whether they have for longer than Options.MaxDown.
 func (v *voters) tooLongDown() bool { return v.opts.MaxDown > 0 && v.downFor() >= v.opts.MaxDown }
 
-// downAt is when they may have for so long, at the earliest.
+// downAt is when they may have for MaxDown, at the earliest.
 func (v *voters) downAt() clock.Instant {
 	switch {
 	case v.opts.MaxDown == 0:

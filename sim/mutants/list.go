@@ -1015,7 +1015,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.sweep.fire", "\tr := s.e.releases.round(", "\tif s.e.now >= s.expiry {\n\t\ts.e.releases.over()\n\t\treturn\n\t}\n\tr := s.e.releases.round("),
 		Reason: "few servers of these seeds hang for longer than a lease"},
 	{ID: "M383", Bug: "a call waits for its whole time while a majority is known to be down", Expect: Tests, Tests: "./quorum -run TestMaxDown",
-		Edits:  edit("quorum.waiter.queueing", "if err := e.voters.down(s.title(), w.everWaited()); err != nil {", "if err := error(nil); err != nil {"),
+		Edits:  edit("quorum.waiter.queueing", "if err := e.voters.down(s.title(), !turn || w.everWaited()); err != nil {", "if err := error(nil); err != nil {"),
 		Reason: "the clients of these seeds have no bound on that"},
 	{ID: "M384", Bug: "each call asks the nodes while a majority is known to be down", Expect: Tests, Tests: "./quorum -run TestMaxDown",
 		Edits:  edit("quorum.voters.down", "if !v.tooLongDown() ||", "if true ||"),
