@@ -7,14 +7,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 func must[T any](t testing.TB) func(T, error) T {
 	return func(v T, err error) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		return v
 	}
 }
@@ -24,44 +24,32 @@ func errorOf[T any](_ T, err error) error { return err }
 // expect checks that an error is, or wraps, the one that is wanted: nil is none. A remark says what is wrong otherwise.
 func expect(t testing.TB, got, want error, remark ...string) {
 	t.Helper()
-	if !errors.Is(got, want) {
-		t.Errorf("got %v, want %v %q", got, want, remark)
-	}
+	assert.That(t, errors.Is(got, want), "got %v, want %v %q", got, want, remark)
 }
 
 func equal[T comparable](t testing.TB, got, want T, remark ...string) {
 	t.Helper()
-	if got != want {
-		t.Errorf("got %v, want %v %q", got, want, remark)
-	}
+	assert.That(t, got == want, "got %v, want %v %q", got, want, remark)
 }
 
 func atMost[T cmp.Ordered](t testing.TB, got, most T, remark ...string) {
 	t.Helper()
-	if got > most {
-		t.Errorf("got %v, want %v at most %q", got, most, remark)
-	}
+	assert.That(t, got <= most, "got %v, want %v at most %q", got, most, remark)
 }
 
 func atLeast[T cmp.Ordered](t testing.TB, got, least T, remark ...string) {
 	t.Helper()
-	if got < least {
-		t.Errorf("got %v, want %v at least %q", got, least, remark)
-	}
+	assert.That(t, got >= least, "got %v, want %v at least %q", got, least, remark)
 }
 
 func within[T cmp.Ordered](t testing.TB, got, least, most T, remark ...string) {
 	t.Helper()
-	if got < least || got > most {
-		t.Errorf("got %v, want %v to %v %q", got, least, most, remark)
-	}
+	assert.That(t, got >= least && got <= most, "got %v, want %v to %v %q", got, least, most, remark)
 }
 
 func more[T cmp.Ordered](t testing.TB, got, than T, remark ...string) {
 	t.Helper()
-	if got <= than {
-		t.Errorf("got %v, want more than %v %q", got, than, remark)
-	}
+	assert.That(t, got > than, "got %v, want more than %v %q", got, than, remark)
 }
 
 // ensure checks that something is so, and says otherwise what is wrong.
@@ -93,9 +81,7 @@ func matches(t testing.TB, got error, want ...any) {
 		case not:
 			ok = !errors.Is(got, w.is)
 		}
-		if !ok {
-			t.Errorf("got %v, want %T %v", got, w, w)
-		}
+		assert.That(t, ok, "got %v, want %T %v", got, w, w)
 	}
 }
 
@@ -108,9 +94,7 @@ func says(t testing.TB, got error, want string) {
 // succeed ends the test if there is an error.
 func succeed(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 }
 
 // goesOn checks that a lease is neither lost nor over.
@@ -119,7 +103,5 @@ func goesOn(t testing.TB, lease interface {
 	Context() context.Context
 }) {
 	t.Helper()
-	if lease.Remaining() == 0 || lease.Context().Err() != nil {
-		t.Errorf("%v remain: %v", lease.Remaining(), context.Cause(lease.Context()))
-	}
+	assert.That(t, lease.Remaining() != 0 && lease.Context().Err() == nil, "%v remain: %v", lease.Remaining(), context.Cause(lease.Context()))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node/redisserver"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -67,9 +68,7 @@ func BenchmarkReaders(b *testing.B) {
 				busy += spent(b, all) - before
 				start := time.Now()
 				lease, err := l.Lock(background, "bench", quorum.WithWrite())
-				if err != nil {
-					b.Fatal(err)
-				}
+				assert.Succeed(b, err)
 				writer += time.Since(start)
 				_ = lease.Unlock(background)
 				b.StartTimer()

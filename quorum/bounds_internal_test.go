@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 )
@@ -18,16 +19,12 @@ func TestSweepsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nd := model.New(clock.Runtime(), "n1")
 		l, err := New([]node.Node{nd}, Options{Clock: clock.Runtime()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		defer l.Close()
 		for others, want := range map[int]bool{maxSweeps - 1: false, maxSweeps: true} {
 			name := fmt.Sprint(others)
 			lease, err := l.Lock(context.Background(), name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, err)
 			nd.Hang(true)
 			l.mu.Lock()
 			l.releases.open += others
@@ -91,9 +88,8 @@ func TestLimiter(t *testing.T) {
 		}
 		e.closed = row.closed
 		w.run()
-		if w.phase != row.want || e.attempts.underWay != row.left || (e.attempts.outside.first != nil) != (row.want == phaseOutside) {
-			t.Errorf("%s: phase %d, with %d attempts, and a waiter left: %v", row.says, w.phase, e.attempts.underWay, e.attempts.outside.first != nil)
-		}
+		assert.That(t, w.phase == row.want && e.attempts.underWay == row.left && (e.attempts.outside.first != nil) == (row.want == phaseOutside),
+			"%s: phase %d, with %d attempts, and a waiter left: %v", row.says, w.phase, e.attempts.underWay, e.attempts.outside.first != nil)
 	}
 }
 
@@ -101,9 +97,7 @@ func TestLimiter(t *testing.T) {
 func bare(t *testing.T) *engine {
 	t.Helper()
 	opts, err := Options{Clock: clock.Runtime(), Label: NoLabel}.fill()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	var nodes []node.Node
 	for i := range 3 {
 		nodes = append(nodes, model.New(opts.Clock, fmt.Sprint("n", i+1)))
@@ -150,8 +144,6 @@ func TestContentionIsForgotten(t *testing.T) {
 	q := bare(t).queues
 	for i := range 10 * maxContended {
 		q.noteContention(&claim{Claim: node.Claim{Name: fmt.Sprint(i)}}, true)
-		if len(q.contended) > maxContended {
-			t.Fatalf("%d names", len(q.contended))
-		}
+		assert.Must(t, len(q.contended) <= maxContended, "%d names", len(q.contended))
 	}
 }

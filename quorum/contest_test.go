@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -236,9 +237,7 @@ func (c *contest) enter(h held) {
 		default:
 			r.alone = max(r.alone, le.Token())
 		}
-		if le.Token() <= highest {
-			c.t.Errorf("%s: token %d after %d", name, le.Token(), highest)
-		}
+		assert.That(c.t, le.Token() > highest, "%s: token %d after %d", name, le.Token(), highest)
 	})
 	c.mu.Unlock()
 	endNow(c.t, open)
@@ -259,9 +258,7 @@ func (c *contest) wait(most time.Duration) {
 	c.tasks.Wait()
 	each := time.Since(c.began) / time.Duration(c.turns)
 	c.t.Logf("%v for each of %d turns, up to %d readers at once", each, c.turns, c.together)
-	if each > most {
-		c.t.Errorf("each of %d turns took %v", c.turns, each)
-	}
+	assert.That(c.t, each <= most, "each of %d turns took %v", c.turns, each)
 }
 
 // always stays for as long each time.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 )
@@ -50,17 +51,13 @@ func TestEndsComeFirst(t *testing.T) {
 	w := e.waiter(t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: -1, lease: time.Second})
 	w.run()
 	h.lose(ErrLost)
-	if ctx.Err() != nil || w.phase != phaseQueueing {
-		t.Fatalf("within the step: %v, phase %d", ctx.Err(), w.phase)
-	}
+	assert.Must(t, ctx.Err() == nil && w.phase == phaseQueueing, "within the step: %v, phase %d", ctx.Err(), w.phase)
 	if e.goOn(); !errors.Is(context.Cause(ctx), ErrLost) || w.phase != phaseQueueing {
 		t.Errorf("after it: %v, phase %d", context.Cause(ctx), w.phase)
 	}
 	for e.goOn() {
 	}
-	if w.phase != phaseAsking {
-		t.Errorf("at last: phase %d", w.phase)
-	}
+	assert.That(t, w.phase == phaseAsking, "at last: phase %d", w.phase)
 	e.mu.Unlock()
 }
 
@@ -91,9 +88,7 @@ func (p prying) Value(key any) any     { p.look(); return p.Context.Value(key) }
 // No function of a caller's context is called within a step.
 func TestContextsMayCallTheLocker(t *testing.T) {
 	l, err := New([]node.Node{model.New(clock.Runtime(), "n1")}, Options{NoRestartGuard: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 	done := make(chan struct{})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -20,9 +21,7 @@ func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 		{[]ballot{{ahead: 3}, {vote: voteAbstaining}, {ahead: 1}}, 3},
 	} {
 		f := findings{ballots: test.ballots}
-		if got := f.before(2); got != test.want {
-			t.Errorf("of %+v: %d, want %d", test.ballots, got, test.want)
-		}
+		assert.Equal(t, f.before(2), test.want, test.ballots)
 	}
 }
 
@@ -56,9 +55,7 @@ func TestReservationsAreBounded(t *testing.T) {
 // where too few nodes are left that vote and are not.
 func TestTokensFollowFences(t *testing.T) {
 	opts, err := Options{}.fill()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	e := newEngine(&config{clock: opts.Clock, opts: opts, need: 2})
 	e.enter()
 	tokens := e.tokens

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"reflect"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // Whatever is taken for a handle is one: what it says makes the same handle again.
@@ -21,8 +23,6 @@ func FuzzHandle(f *testing.F) {
 			return
 		}
 		again, err := said.handle().parse()
-		if err != nil || !reflect.DeepEqual(again, said) {
-			t.Errorf("%+v became %+v: %v", said, again, err)
-		}
+		assert.That(t, err == nil && reflect.DeepEqual(again, said), "%+v became %+v: %v", said, again, err)
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -27,9 +28,7 @@ import (
 func terms(t *testing.T, h quorum.Handle) (m map[string]any) {
 	t.Helper()
 	body, ok := strings.CutPrefix(string(h), "redquorum1.")
-	if !ok {
-		t.Fatalf("a handle of another version: %s", h)
-	}
+	assert.Must(t, ok, "a handle of another version: %s", h)
 	d := json.NewDecoder(bytes.NewReader(must[[]byte](t)(base64.RawURLEncoding.DecodeString(body))))
 	d.UseNumber()
 	succeed(t, d.Decode(&m))
@@ -390,9 +389,7 @@ func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
 			w.nodes[0].Restart(true)
 			time.Sleep(11 * time.Second)
 			synctest.Wait() // for the race detector
-			if acquires != 2 || late.Claims[0].Token <= lease.Token() {
-				t.Fatalf("the node was sent %d acquires, the last one %v", acquires, late)
-			}
+			assert.Must(t, acquires == 2 && late.Claims[0].Token > lease.Token(), "the node was sent %d acquires, the last one %v", acquires, late)
 			if handedOver {
 				lease = resume(t, w.locker(quorum.Options{}), detach(t, lease))
 			}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
@@ -44,32 +45,25 @@ func TestImportsRunOneWay(t *testing.T) {
 			if strings.HasPrefix(dep, "golang.org/x/sys/") {
 				continue // CLOCK_BOOTTIME
 			}
-			if !slices.Contains(allowed, strings.TrimPrefix(dep, module)) {
-				t.Errorf("%s imports %s", pkg, dep)
-			}
+			assert.That(t, slices.Contains(allowed, strings.TrimPrefix(dep, module)), "%s imports %s", pkg, dep)
 		}
 	}
 	// Nothing that others import imports the benchmark or the command line.
 	for _, pkg := range []string{"/node/redisnode", "/node/redisconn", "/node/embedded", "/node/redisserver", "/sim", "/faults", "/quorum"} {
 		for _, dep := range deps(t, pkg) {
-			if strings.HasPrefix(dep, module+"/bench") || strings.HasPrefix(dep, module+"/cmd") || strings.HasPrefix(dep, "github.com/spf13/") {
-				t.Errorf("%s imports %s", pkg, dep)
-			}
+			assert.That(t, !strings.HasPrefix(dep, module+"/bench") && !strings.HasPrefix(dep, module+"/cmd") && !strings.HasPrefix(dep, "github.com/spf13/"),
+				"%s imports %s", pkg, dep)
 		}
 	}
 	// And the benchmark takes no lock of others with it: bench/peers is a module of its own.
 	for _, dep := range deps(t, "/bench") {
 		for _, never := range []string{"redsync", "rueidis", "redislock", "etcd", module + "/cmd", module + "/bench/peers"} {
-			if strings.Contains(dep, never) {
-				t.Errorf("/bench imports %s", dep)
-			}
+			assert.That(t, !strings.Contains(dep, never), "/bench imports %s", dep)
 		}
 	}
 	for _, dep := range deps(t, "/node/redisnode") {
 		for _, never := range []string{"miniredis", "gopher-lua", "rapid", module + "/cmd", module + "/quorum", module + "/node/redisserver"} {
-			if strings.Contains(dep, never) {
-				t.Errorf("/node/redisnode imports %s", dep)
-			}
+			assert.That(t, !strings.Contains(dep, never), "/node/redisnode imports %s", dep)
 		}
 	}
 }
@@ -89,18 +83,14 @@ func TestMayDo(t *testing.T) {
 	files := 0
 	for _, dir := range []string{".", "../node", "../clock"} {
 		all, err := filepath.Glob(dir + "/*.go")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		for _, name := range all {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
 			files++
 			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, err)
 			allowed := make(map[string][]string) // by the name of the package in this file
 			for _, i := range file.Imports {
 				path, _ := strconv.Unquote(i.Path.Value)
@@ -121,7 +111,5 @@ func TestMayDo(t *testing.T) {
 			})
 		}
 	}
-	if files < 30 {
-		t.Errorf("%d files", files)
-	}
+	assert.That(t, files >= 30, "%d files", files)
 }

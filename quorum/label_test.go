@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -27,9 +28,7 @@ func labelled(w *world) (a, b *quorum.Locker) {
 func holderOf(t *testing.T, err error) string {
 	t.Helper()
 	var e *quorum.Error
-	if !errors.As(err, &e) || !errors.Is(err, quorum.ErrHeld) {
-		t.Fatalf("error %v; it should match ErrHeld", err)
-	}
+	assert.Must(t, errors.As(err, &e) && errors.Is(err, quorum.ErrHeld), "error %v; it should match ErrHeld", err)
 	ensure(t, e.Holder == "" || strings.Contains(err.Error(), "lock is held by another owner ("+e.Holder+")"), "%v does not name the holder", err)
 	return e.Holder
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -261,9 +262,7 @@ func TestNoReentryUnlessAskedFor(t *testing.T) {
 // refused checks that an acquisition was refused because it would wait for itself.
 func refused(t *testing.T, err error) {
 	t.Helper()
-	if !errors.Is(err, quorum.ErrDeadlock) || !permanent(err) {
-		t.Fatalf("got %v", err)
-	}
+	assert.Must(t, errors.Is(err, quorum.ErrDeadlock) && permanent(err), "got %v", err)
 	text := err.Error()
 	ensure(t, strings.Contains(text, "WithReentry") || strings.Contains(text, "nobody can write"), "it says no way out: %v", err)
 }

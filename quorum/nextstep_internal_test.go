@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // Each row is a rule of what a waiter does between two attempts, on five nodes; it needs
@@ -82,11 +83,8 @@ func TestNextStep(t *testing.T) {
 		if p.until == 0 {
 			p.until = second
 		}
-		if got := p.nextStep(row.news); got != row.want {
-			t.Errorf("%s: step %d, not %d", row.says, got, row.want)
-		}
-		if row.until != 0 && p.until != row.until {
-			t.Errorf("%s: the pause ends at %v, not at %v", row.says, time.Duration(p.until), time.Duration(row.until))
-		}
+		assert.Equal(t, p.nextStep(row.news), row.want, row.says)
+		assert.That(t, row.until == 0 || p.until == row.until,
+			"%s: the pause ends at %v, not at %v", row.says, time.Duration(p.until), time.Duration(row.until))
 	}
 }

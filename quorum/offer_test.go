@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
@@ -46,9 +47,7 @@ func handedOver(t *testing.T, w *world, l *quorum.Locker) *quorum.Lease {
 	held, ended := wanted(t, w, l)
 	unlock(t, held)
 	lease := <-ended
-	if !isOffer(lease) {
-		t.Fatal("not handed over")
-	}
+	assert.Must(t, isOffer(lease), "not handed over")
 	return lease
 }
 
@@ -288,9 +287,7 @@ func TestWhatIsNotHandedOver(t *testing.T) {
 				held, ended := wanted(t, w, w.locker(quorum.Options{}), opts...)
 				unlock(t, held)
 				lease := <-ended
-				if lease == nil || isOffer(lease) {
-					t.Fatalf("handed over")
-				}
+				assert.Must(t, lease != nil && !isOffer(lease), "handed over")
 				unlock(t, lease)
 			})
 		})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -125,9 +126,7 @@ func TestPhases(t *testing.T) {
 			}
 			in.do(d)
 			d.settle()
-			if d.w.phase != want[i] {
-				t.Errorf("%v, and %s: %v, want %v", from, in.says, d.w.phase, want[i])
-			}
+			assert.That(t, d.w.phase == want[i], "%v, and %s: %v, want %v", from, in.says, d.w.phase, want[i])
 		}
 	}
 }
@@ -180,15 +179,12 @@ func TestStates(t *testing.T) {
 			case stateOver:
 				h.end(stateOver, ErrClosed)
 			}
-			if h.state != from {
-				t.Fatalf("%v was not reached, but %v", from, h.state)
-			}
+			assert.Must(t, h.state == from, "%v was not reached, but %v", from, h.state)
 			in.do(h)
 			for e.goOn() {
 			}
-			if h.state != want[i] || (h.why == nil) != (h.state == stateHeld) {
-				t.Errorf("%v, and %s: %v (%v), want %v", from, in.says, h.state, h.why, want[i])
-			}
+			assert.That(t, h.state == want[i] && (h.why == nil) == (h.state == stateHeld),
+				"%v, and %s: %v (%v), want %v", from, in.says, h.state, h.why, want[i])
 		}
 	}
 }

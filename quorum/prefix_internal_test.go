@@ -3,6 +3,7 @@ package quorum
 import (
 	"testing"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -28,9 +29,7 @@ func (m mute) Watch(name string, _ node.Mode, wake func()) (stop func()) {
 func TestPrefixedWatch(t *testing.T) {
 	woken := false
 	prefixed{mute{says: node.Turn{Name: "shop/x"}}, "shop/"}.Watch("x", node.Exclusive, func() { woken = true })
-	if !woken {
-		t.Error("a waiter for x does not hear of shop/x")
-	}
+	assert.That(t, woken, "a waiter for x does not hear of shop/x")
 }
 
 // The engine hears names without the prefix: by a name it releases what was handed over to
@@ -38,9 +37,7 @@ func TestPrefixedWatch(t *testing.T) {
 func TestPrefixedTurn(t *testing.T) {
 	for on, want := range map[string]string{"shop/x": "x", "": ""} {
 		prefixed{mute{says: node.Turn{Name: on}}, "shop/"}.Listen("me", func(got node.Turn) {
-			if got.Name != want {
-				t.Errorf("a turn for %q is heard as one for %q", on, got.Name)
-			}
+			assert.That(t, got.Name == want, "a turn for %q is heard as one for %q", on, got.Name)
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -57,9 +58,7 @@ func TestQueueAdmits(t *testing.T) {
 		if row.asks.wait != 0 {
 			q.join(w)
 		}
-		if got := q.at("x").admits(w); got != row.want {
-			t.Errorf("%s: %v", row.says, got)
-		}
+		assert.Equal(t, q.at("x").admits(w), row.want, row.says)
 	}
 }
 
@@ -116,9 +115,7 @@ func TestQueuesForgetNobody(t *testing.T) {
 				q.leave(w)
 				waiting = slices.Delete(waiting, i, i+1)
 			}
-			if len(holding) == 0 && len(waiting) > 0 && !slices.ContainsFunc(waiting, mayAsk) {
-				t.Fatalf("%d wait for nothing", len(waiting))
-			}
+			assert.Must(t, len(holding) != 0 || len(waiting) == 0 || slices.ContainsFunc(waiting, mayAsk), "%d wait for nothing", len(waiting))
 			for _, w := range waiting {
 				if w.ready { // then it looks
 					w.ready, w.admitted = false, mayAsk(w)
@@ -138,8 +135,6 @@ func TestQueuesForgetNobody(t *testing.T) {
 				q.advance(name, at) // mayAsk makes queues
 			}
 		}
-		if len(q.byName) > 0 || len(q.listeners) > 0 {
-			t.Fatalf("%d queues are left", len(q.byName))
-		}
+		assert.Must(t, len(q.byName) == 0 && len(q.listeners) == 0, "%d queues are left", len(q.byName))
 	})
 }

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // The rooms of the package. Each uses only what is in itself and in those below it.
@@ -54,17 +56,13 @@ func TestRooms(t *testing.T) {
 func readSource(t *testing.T) (*token.FileSet, map[*ast.Ident]types.Object) {
 	paths := make(map[string]string)
 	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	for line := range strings.Lines(string(out)) {
 		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
 		paths[path] = file
 	}
 	names, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	fset, info := token.NewFileSet(), &types.Info{Uses: make(map[*ast.Ident]types.Object)}
 	var files []*ast.File
 	for _, name := range names {
@@ -72,9 +70,7 @@ func readSource(t *testing.T) (*token.FileSet, map[*ast.Ident]types.Object) {
 			continue
 		}
 		f, err := parser.ParseFile(fset, name, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		files = append(files, f)
 	}
 	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(paths[path]) })}

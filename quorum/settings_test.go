@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -67,9 +68,7 @@ func TestSettingsThatDiffer(t *testing.T) {
 						ensure(t, len(d.events) == 0 && lines == 0, "equal settings: %v, %d lines", d.events, lines)
 						continue
 					}
-					if len(d.events) != 1 || lines != 1 {
-						t.Fatalf("%s: %d events and %d lines; want one each", other, len(d.events), lines)
-					}
+					assert.Must(t, len(d.events) == 1 && lines == 1, "%s: %d events and %d lines; want one each", other, len(d.events), lines)
 					if e := d.events[0]; !strings.Contains(e.Err.Error(), "other settings: "+of) || e.Node == "" {
 						t.Errorf("the event names %q and says %q; want %q", e.Node, e.Err, of)
 					}

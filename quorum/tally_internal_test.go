@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // verdictByTrying finds the verdict of votes by trying every way in which the
@@ -75,9 +76,7 @@ func TestValidityIsLeaseLessElapsedLessDrift(t *testing.T) {
 		{30 * time.Second, 29698 * time.Millisecond},
 		{100 * time.Millisecond, 97 * time.Millisecond},
 	} {
-		if got := validUntil(start, c.lease, 0.01).Sub(start); got != c.want {
-			t.Errorf("a lease of %v can be relied on for %v, want %v", c.lease, got, c.want)
-		}
+		assert.Equal(t, validUntil(start, c.lease, 0.01).Sub(start), c.want, c.lease)
 	}
 }
 
@@ -88,9 +87,7 @@ func TestDriftCoversClocksThatDisagreeByTheRatio(t *testing.T) {
 		believes := validUntil(0, lease, 0.01).Sub(0)
 		holderTime := time.Duration(float64(believes) * 1.005) // its clock is slow
 		keyTime := time.Duration(float64(lease) * 0.995)       // the node's is fast
-		if holderTime >= keyTime {
-			t.Errorf("lease %v: believed for %v, on the nodes for %v", lease, holderTime, keyTime)
-		}
+		assert.That(t, holderTime < keyTime, "lease %v: believed for %v, on the nodes for %v", lease, holderTime, keyTime)
 	}
 }
 
@@ -103,9 +100,7 @@ func TestGuardOutlastsTheLongestLease(t *testing.T) {
 
 func TestFreeInIsTheSoonestMajority(t *testing.T) {
 	ms := time.Millisecond
-	if got := freeIn([]time.Duration{900 * ms, 0, 30 * ms, 400 * ms, 20 * ms}, 3); got != 30*ms {
-		t.Errorf("got %v, want 30ms", got)
-	}
+	assert.Equal(t, freeIn([]time.Duration{900 * ms, 0, 30 * ms, 400 * ms, 20 * ms}, 3), 30*ms)
 }
 
 func TestPauseIsBounded(t *testing.T) {
@@ -119,8 +114,6 @@ func TestPauseIsBounded(t *testing.T) {
 		if most := max(poll, 8*first); got <= 0 || got > most+most/20+2*expiryMargin {
 			t.Fatalf("pause(%v, %d, %v, %v, %v) = %v", free, tries, first, poll, random, got)
 		}
-		if free > 0 && free < poll && got < free {
-			t.Fatalf("pause(%v, %d, %v, %v, %v) = %v: too early", free, tries, first, poll, random, got)
-		}
+		assert.Must(t, free <= 0 || free >= poll || got >= free, "pause(%v, %d, %v, %v, %v) = %v: too early", free, tries, first, poll, random, got)
 	})
 }

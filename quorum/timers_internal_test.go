@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // The answer to a renewal may end a lease when the Locker is just being closed.
@@ -16,9 +17,7 @@ func TestTimersDropWhatIsGone(t *testing.T) {
 	e.at(h, h.until, h.until)
 	h.end(stateOver, ErrClosed)
 	e.timers.drop(h)
-	if len(e.timers) > 0 {
-		t.Error("it is still there")
-	}
+	assert.That(t, len(e.timers) == 0, "it is still there")
 }
 
 // Timers come out in the order of their instants, whatever was put, moved and dropped.
@@ -47,14 +46,10 @@ func TestTimersComeInOrder(t *testing.T) {
 				break
 			}
 			at, there := want[x]
-			if !there || at != next || at < last {
-				t.Fatalf("one of %v comes after %v, wanted at %v: %v", next, last, at, there)
-			}
+			assert.Must(t, there && at == next && at >= last, "one of %v comes after %v, wanted at %v: %v", next, last, at, there)
 			delete(want, x)
 			last = at
 		}
-		if len(want) > 0 {
-			t.Fatalf("%d are lost", len(want))
-		}
+		assert.Must(t, len(want) == 0, "%d are lost", len(want))
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 )
@@ -17,9 +18,7 @@ import (
 func TestAYoungLifeIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts, err := Options{Clock: clock.Runtime()}.fill()
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		time.Sleep(time.Hour)
 		told := 0
 		opts.Trace = func(e Event) {
@@ -38,14 +37,10 @@ func TestAYoungLifeIsReportedOnce(t *testing.T) {
 			meet("a", time.Second)
 			meet("a", time.Minute)
 		}
-		if told != 1 {
-			t.Errorf("%d reports of one life", told)
-		}
+		assert.That(t, told == 1, "%d reports of one life", told)
 		meet("a", 0)             // it was promoted again
 		meet("b", 2*time.Second) // another server
-		if told != 3 {
-			t.Errorf("%d reports of three", told)
-		}
+		assert.That(t, told == 3, "%d reports of three", told)
 	})
 }
 
@@ -53,9 +48,7 @@ func TestAYoungLifeIsReportedOnce(t *testing.T) {
 func TestJudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		opts, err := Options{Clock: clock.Runtime(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}.fill()
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		time.Sleep(time.Hour)
 		start := opts.Clock.Now()
 		old, young := &node.Life{ID: "a"}, &node.Life{ID: "b", Born: start.Add(-time.Second)}

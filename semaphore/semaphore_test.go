@@ -276,9 +276,7 @@ func TestAWaitForPermitsIsBounded(t *testing.T) {
 		var held []*quorum.Lease
 		for range 50 {
 			permit, err := other.TryAcquire(background)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.Succeed(t, err)
 			held = append(held, permit)
 		}
 		for _, n := range w.nodes {
@@ -294,9 +292,7 @@ func TestAWaitForPermitsIsBounded(t *testing.T) {
 		_ = held[17].Unlock(background)
 		for _, wait := range []time.Duration{100 * time.Millisecond, 0} {
 			permit, err := s.Acquire(background, quorum.WithWait(wait))
-			if err != nil {
-				t.Fatalf("with a wait of %v: %v", wait, err)
-			}
+			assert.Must(t, err == nil, "with a wait of %v: %v", wait, err)
 			_ = permit.Unlock(background)
 		}
 		for _, permit := range append(held[:17], held[18:]...) {

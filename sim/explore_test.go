@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
@@ -18,14 +19,10 @@ import (
 func TestCampaignFindsAndShrinks(t *testing.T) {
 	r := sim.Explore(t.Context(), sim.Campaign{To: 2000, Jobs: 2, Profile: faults.Profile{Nodes: 5, Clients: 3},
 		Adjust: func(p *faults.Plan) { p.Lock.Guard = false }})
-	if len(r.Found) == 0 {
-		t.Fatalf("nothing in %d seeds", r.Seeds)
-	}
+	assert.Must(t, len(r.Found) != 0, "nothing in %d seeds", r.Seeds)
 	f := r.Found[0]
 	p, err := faults.Parse(f.Plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	begun := time.Now()
@@ -35,9 +32,7 @@ func TestCampaignFindsAndShrinks(t *testing.T) {
 	if v := again.Worst(); v == nil || v.Invariant != f.Invariant {
 		t.Errorf("the shrunk plan breaks %v, not %s", v, f.Invariant)
 	}
-	if again.Events > 300 {
-		t.Errorf("%d things happen in its run", again.Events)
-	}
+	assert.That(t, again.Events <= 300, "%d things happen in its run", again.Events)
 	for what, left := range leftOuts(small) {
 		if v := sim.Run(left, nil).Worst(); v != nil && v.Invariant == f.Invariant {
 			t.Errorf("it breaks %v also without %s", v, what)
@@ -133,13 +128,9 @@ func TestCampaignOfAProgram(t *testing.T) {
 		return err // and the lock stays
 	})
 	r := sim.Explore(t.Context(), sim.Campaign{To: 20, Profile: faults.Profile{Nodes: 5, Clients: 3}, Options: []sim.Option{careless}})
-	if len(r.Found) == 0 {
-		t.Fatalf("nothing in %d seeds", r.Seeds)
-	}
+	assert.Must(t, len(r.Found) != 0, "nothing in %d seeds", r.Seeds)
 	p, err := faults.Parse(r.Found[0].Plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	small := sim.Shrink(t.Context(), p, careless)
 	if v := sim.Run(small, nil, careless).Worst(); v == nil || v.Invariant != "I7" || len(small.Events) > 0 || small.Nodes > 1 {
 		t.Errorf("shrunk to\n%s, which breaks %v", small, v)
@@ -159,9 +150,7 @@ func TestVerifyNamesTheFirstDifference(t *testing.T) {
 		}
 		return fmt.Errorf("run %d", runs)
 	}))
-	if err != nil {
-		t.Error("what a program returns is no event:", err)
-	}
+	assert.That(t, err == nil, "what a program returns is no event: %v", err)
 	runs = 0
 	err = sim.Verify(planned(t, "clients 1\nlength 1s\n"), sim.WithProgram(func(c *sim.Client) error {
 		runs++
@@ -176,9 +165,8 @@ func TestVerifyNamesTheFirstDifference(t *testing.T) {
 		}
 		return nil
 	}))
-	if err == nil || !strings.Contains(err.Error(), "acquire x3, and the second time") || !strings.Contains(err.Error(), "acquire x4") {
-		t.Error(err)
-	}
+	assert.That(t, err != nil && strings.Contains(err.Error(), "acquire x3, and the second time") && strings.Contains(err.Error(), "acquire x4"),
+		"%v", err)
 }
 
 // Programs that differ in no more than a name or what they write have other hashes.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -50,9 +51,7 @@ func TestFaultsEndWhatTheyBegan(t *testing.T) {
 				}
 			}
 		}
-		if !strings.Contains(got, c.want) || c.want == "" && got != "" {
-			t.Errorf("%s\nends in %q, want %q", c.events, got, c.want)
-		}
+		assert.That(t, strings.Contains(got, c.want) && (c.want != "" || got == ""), "%s\nends in %q, want %q", c.events, got, c.want)
 	}
 }
 
@@ -73,9 +72,7 @@ func TestHalfOpenSubscribers(t *testing.T) {
 			if e.Kind != sim.KindBelief || e.Client != 2 {
 				continue
 			}
-			if (e.At > 390*time.Millisecond) != late {
-				t.Errorf("with %q c3 has the lock at %v", event, e.At)
-			}
+			assert.That(t, (e.At > 390*time.Millisecond) == late, "with %q c3 has the lock at %v", event, e.At)
 			break
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/browser"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
@@ -73,9 +74,7 @@ func traced(t *testing.T, text string) *sim.Result {
 func page(t *testing.T, r *sim.Result) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := r.WriteHTML(&b); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, r.WriteHTML(&b))
 	return b.String()
 }
 
@@ -110,23 +109,15 @@ func read(t *testing.T, html string) (s shown) {
 
 func TestHTML(t *testing.T) {
 	r := traced(t, forgetful)
-	if r.Verdict != sim.Unsafe {
-		t.Fatal(r.Verdict)
-	}
+	assert.Must(t, r.Verdict == sim.Unsafe, "%v", r.Verdict)
 	html := page(t, r)
-	if at := regexp.MustCompile(`(?i)https?:|\bsrc=|@import|\burl\(`).FindString(html); at != "" {
-		t.Errorf("the page has %q: it may load something", at)
-	}
+	assert.Equal(t, regexp.MustCompile(`(?i)https?:|\bsrc=|@import|\burl\(`).FindString(html), "", "the page has")
 	for _, want := range []string{"unsafe", "exclusion", "c1 and c2 both hold",
 		"An invariant was broken. The cause: the restart guard is off (lock guard=off).", "at 40ms crash n3 empty for 10ms"} {
-		if !strings.Contains(html, want) {
-			t.Errorf("the page lacks %q", want)
-		}
+		assert.That(t, strings.Contains(html, want), "the page lacks %q", want)
 	}
 	s := read(t, html)
-	if s.Nodes != 5 || s.Clients != 2 || !reflect.DeepEqual(s.Entries, r.Trace.Entries) {
-		t.Error("the page has other entries than the trace")
-	}
+	assert.That(t, s.Nodes == 5 && s.Clients == 2 && reflect.DeepEqual(s.Entries, r.Trace.Entries), "the page has other entries than the trace")
 	if v := s.Violations; len(v) != 1 || v[0].Invariant != "I1" || !v[0].Worst {
 		t.Errorf("violations: %v", v)
 	}
@@ -170,9 +161,7 @@ at 140ms promote n2
 		}
 		delete(want, f.Text)
 	}
-	if len(want) > 0 {
-		t.Errorf("not shown: %v", want)
-	}
+	assert.That(t, len(want) == 0, "not shown: %v", want)
 }
 
 func TestHTMLEscapes(t *testing.T) {
@@ -186,9 +175,7 @@ func TestHTMLEscapes(t *testing.T) {
 		}
 	}
 	html := page(t, r)
-	if strings.Contains(html, "<script>alert") || strings.Contains(html, "<!--") {
-		t.Error("the page runs what is in the data")
-	}
+	assert.That(t, !strings.Contains(html, "<script>alert") && !strings.Contains(html, "<!--"), "the page runs what is in the data")
 	if s := read(t, html); s.Entries[1].Text != evil {
 		t.Errorf("the text is now %q", s.Entries[1].Text)
 	}
@@ -208,26 +195,18 @@ func TestHTMLOfScenarios(t *testing.T) {
 		s, _ := sim.FindScenario(c.id)
 		v, _ := sim.FindVariant(c.variant)
 		var b bytes.Buffer
-		if err := s.WriteHTML(&b, sim.Run(s.Plan(v), nil, sim.WithTrace())); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, s.WriteHTML(&b, sim.Run(s.Plan(v), nil, sim.WithTrace())))
 		for _, want := range c.want {
-			if !strings.Contains(b.String(), want) {
-				t.Errorf("%s with %s: the page lacks %q", c.id, c.variant, want)
-			}
+			assert.That(t, strings.Contains(b.String(), want), "%s with %s: the page lacks %q", c.id, c.variant, want)
 		}
-		if strings.Contains(b.String(), ": a bug.") {
-			t.Errorf("%s with %s is called a bug", c.id, c.variant)
-		}
+		assert.That(t, !strings.Contains(b.String(), ": a bug."), "%s with %s is called a bug", c.id, c.variant)
 	}
 }
 
 // Every fault of the scenarios, and of plans that are drawn, has an explanation.
 func TestHTMLExplainsFaults(t *testing.T) {
 	text, err := os.ReadFile("internal/page/run.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	_, words, _ := strings.Cut(string(text), "const verbs = {")
 	words, _, _ = strings.Cut(words, "};")
 	var events []faults.Event
@@ -239,9 +218,7 @@ func TestHTMLExplainsFaults(t *testing.T) {
 	}
 	seen := make(map[faults.Verb]bool)
 	for _, e := range events {
-		if !seen[e.Verb] && !e.Verb.IsStep() && !regexp.MustCompile(`\b`+string(e.Verb)+`: \['`).MatchString(words) {
-			t.Errorf("%s is not explained", e.Verb)
-		}
+		assert.That(t, seen[e.Verb] || e.Verb.IsStep() || regexp.MustCompile(`\b`+string(e.Verb)+`: \['`).MatchString(words), "%s is not explained", e.Verb)
 		seen[e.Verb] = true
 	}
 }
@@ -293,9 +270,7 @@ func TestHTMLInBrowser(t *testing.T) {
 			}
 			b.Eval(inside(try))
 			b.Fits()
-			if t.Failed() {
-				t.Fatalf("so it is in %s, %s", name, look)
-			}
+			assert.Must(t, !t.Failed(), "so it is in %s, %s", name, look)
 		}
 	}
 }

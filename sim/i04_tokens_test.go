@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/sim"
@@ -50,9 +51,7 @@ at 2.9s unlock c2
 		{"it follows first, and no node keeps fences", away + follows + back, []sim.Option{fenceless}, sim.Unsafe},
 	} {
 		p, err := faults.Parse(c.plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		r := sim.Run(p, nil, c.options...)
 		if v := r.Worst(); r.Verdict != c.want || v != nil && v.Invariant != "I4" {
 			t.Errorf("%s: %s: %v", c.what, r.Verdict, v)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/sim"
@@ -76,18 +77,12 @@ func TestSpecificationRefuses(t *testing.T) {
 					continue
 				}
 				for _, want := range c.want {
-					if !strings.Contains(v.What, want) {
-						t.Errorf("%q lacks %q", v.What, want)
-					}
+					assert.That(t, strings.Contains(v.What, want), "%q lacks %q", v.What, want)
 				}
-				if c.want == nil || v.Invariant != "I16" {
-					t.Errorf("seed %d: %s: %s", seed, v.Invariant, v.What)
-				}
+				assert.That(t, c.want != nil && v.Invariant == "I16", "seed %d: %s: %s", seed, v.Invariant, v.What)
 				return
 			}
-			if c.want != nil {
-				t.Error("it is allowed")
-			}
+			assert.That(t, c.want == nil, "it is allowed")
 		})
 	}
 }

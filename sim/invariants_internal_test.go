@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // The answers of a register are explained by some order of what overlaps, and by one
@@ -39,9 +40,7 @@ func TestLinearizable(t *testing.T) {
 		{"both update", []*access{update(0, 1, 0, 3), update(1, 2, 1, 2)}, true},
 		{"an update is lost", []*access{update(0, 1, 0, 3), update(0, 1, 1, 2)}, false},
 	} {
-		if sound := (fence{}).explains(test.history); sound != test.sound {
-			t.Errorf("%s: %v", test.name, sound)
-		}
+		assert.Equal(t, (fence{}).explains(test.history), test.sound, test.name)
 	}
 }
 
@@ -55,9 +54,7 @@ func TestLinearizableInParts(t *testing.T) {
 		r.linearizable()
 		r.history = append(r.history, &access{c: new(Client), token: 1, value: value, sent: 1, back: 2, ok: true})
 		r.linearizable()
-		if (len(w.found) == 0) != sound {
-			t.Errorf("%d is read: %v", value, w.found)
-		}
+		assert.That(t, (len(w.found) == 0) == sound, "%d is read: %v", value, w.found)
 	}
 }
 
@@ -70,9 +67,7 @@ func TestLockHeedsItsContext(t *testing.T) {
 			w := &world{p: faults.New(3, 1), now: int64(time.Second + took), calmed: int64(time.Second)}
 			c := &Client{w: w, name: "c1"}
 			c.endsWithContext(ctx, &request{Wait: true, Ended: &ended}, start{at: 1}, 50*time.Millisecond)
-			if (len(w.found) == 0) != sound {
-				t.Errorf("%v after its context: %v", took, w.found)
-			}
+			assert.That(t, (len(w.found) == 0) == sound, "%v after its context: %v", took, w.found)
 		}
 	}
 }

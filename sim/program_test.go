@@ -14,6 +14,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
@@ -24,9 +25,7 @@ import (
 func planned(t *testing.T, text string) *faults.Plan {
 	t.Helper()
 	p, err := faults.Parse("redquorum plan 1\n" + text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return p
 }
 
@@ -136,9 +135,7 @@ func TestProgramWritesAfterItsLease(t *testing.T) {
 	for _, text := range []string{plan, evicted} {
 		r := sim.Run(planned(t, text), increments(700*time.Millisecond, false))
 		violates(t, r, "I15", "ms after its lease had ended")
-		if r.Verdict != sim.Unsafe {
-			t.Errorf("%s: verdict %s", text, r.Verdict)
-		}
+		assert.That(t, r.Verdict == sim.Unsafe, "%s: verdict %s", text, r.Verdict)
 	}
 	for seed := range uint64(tests.Times(4, 20)) {
 		p := planned(t, plan)
@@ -280,9 +277,8 @@ func TestMoreAttemptsThanGoAtATime(t *testing.T) {
 			}
 			return err
 		}))
-		if served+gaveUp+closed != tasks || gaveUp == 0 || (waiting == 0) != (closes > time.Second) {
-			t.Errorf("closed after %v: %d waited then; %d served, %d gave up, %d got ErrClosed", closes, waiting, served, gaveUp, closed)
-		}
+		assert.That(t, served+gaveUp+closed == tasks && gaveUp != 0 && (waiting == 0) == (closes > time.Second),
+			"closed after %v: %d waited then; %d served, %d gave up, %d got ErrClosed", closes, waiting, served, gaveUp, closed)
 	}
 }
 
@@ -307,9 +303,7 @@ func TestProgramsDrawnFromSeeds(t *testing.T) {
 		early += r.Sometimes[sim.LostEarly]
 		late += r.Sometimes[sim.LostAtDeadline]
 	}
-	if early == 0 || late == 0 {
-		t.Errorf("%d lost early, %d at their deadline", early, late)
-	}
+	assert.That(t, early != 0 && late != 0, "%d lost early, %d at their deadline", early, late)
 }
 
 // The verdict blames a program for its own errors.
@@ -423,14 +417,11 @@ func TestTimeoutsOfPrograms(t *testing.T) {
 			if took := c.Now().Sub(begun); took < 10*time.Second || took > 10*time.Second+time.Microsecond {
 				t.Errorf("with %s it ends after %v", rate, took)
 			}
-			if ctx.Err() != context.DeadlineExceeded || context.Cause(ctx) != context.DeadlineExceeded {
-				t.Errorf("it ends with %v, %v", ctx.Err(), context.Cause(ctx))
-			}
+			assert.That(t, ctx.Err() == context.DeadlineExceeded && context.Cause(ctx) == context.DeadlineExceeded,
+				"it ends with %v, %v", ctx.Err(), context.Cause(ctx))
 			ctx, cancel = c.WithTimeout(context.Background(), time.Second)
 			cancel()
-			if ctx.Err() != context.Canceled {
-				t.Errorf("canceled, it ends with %v", ctx.Err())
-			}
+			assert.That(t, ctx.Err() == context.Canceled, "canceled, it ends with %v", ctx.Err())
 			return nil
 		}))
 	}
@@ -474,9 +465,7 @@ func TestProgramLocksJointly(t *testing.T) {
 		})
 		noBug(t, seed, r)
 	}
-	if held == 0 {
-		t.Error("nobody has held it")
-	}
+	assert.That(t, held != 0, "nobody has held it")
 }
 
 // A program may break what another client holds, and is not blamed for it.
@@ -538,14 +527,10 @@ func TestMinHold(t *testing.T) {
 			if e.Kind != sim.KindBelief || e.Name != "job" {
 				continue
 			}
-			if e.At-last < hold {
-				t.Errorf("seed %d: acquired at %v and at %v; the minimum hold is %v", seed, last, e.At, hold)
-			}
+			assert.That(t, e.At-last >= hold, "seed %d: acquired at %v and at %v; the minimum hold is %v", seed, last, e.At, hold)
 			last = began[e.Owner]
 			gaps++
 		}
 	}
-	if gaps == 0 {
-		t.Error("nobody has held it")
-	}
+	assert.That(t, gaps != 0, "nobody has held it")
 }

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
@@ -77,9 +78,7 @@ func drawPlan(t *rapid.T) *faults.Plan {
 		p.Events = append(p.Events, e)
 	}
 	p, err := faults.Parse(p.String()) // in the order of their times
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return p
 }
 
@@ -128,19 +127,13 @@ func TestRunsAreTheSameEverywhere(t *testing.T) {
 		return b.String()
 	}
 	if *update {
-		if err := os.WriteFile(golden, []byte(hashes()), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, os.WriteFile(golden, []byte(hashes()), 0o666))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	check := func(how string) {
 		t.Helper()
-		if got := hashes(); got != string(want) {
-			t.Errorf("%s: runs differ from %s; if the engine or the simulator was changed, -update writes it again\n%s", how, golden, got)
-		}
+		assert.Equal(t, hashes(), string(want), how, golden)
 	}
 	check("as it is")
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

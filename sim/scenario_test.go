@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -20,9 +21,7 @@ import (
 func golden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, got, 0o666); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, os.WriteFile(path, got, 0o666))
 	}
 	if want, err := os.ReadFile(path); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("it differs from %s (%v); -update writes it again", path, err)
@@ -58,9 +57,7 @@ func differs(lines []string, was, is string) string {
 // recorded is what testdata/scenarios.txt says of each run: by its first two words.
 func recorded(t *testing.T) map[string]string {
 	text, err := os.ReadFile("testdata/scenarios.txt")
-	if err != nil && !*update {
-		t.Fatal(err)
-	}
+	assert.Must(t, err == nil || *update, "%v", err)
 	rows := make(map[string]string)
 	for line := range strings.Lines(string(text)) {
 		if f := strings.Fields(line); len(f) > 2 && line[0] == 'S' {
@@ -74,36 +71,27 @@ func recorded(t *testing.T) map[string]string {
 // went.
 func TestScenarios(t *testing.T) {
 	all := sim.Scenarios()
-	if len(all) != 76 {
-		t.Fatalf("%d scenarios", len(all))
-	}
+	assert.Must(t, len(all) == 76, "%d scenarios", len(all))
 	was := recorded(t)
 	var b bytes.Buffer
 	b.WriteString("# What became of each scenario: the verdict, the invariants that were broken, how many lines its trace has, and a\n" +
 		"# byte for each 16 of them. TestScenarios compares with it, and -update writes it again.\n")
 	for i, s := range all {
-		if s.ID != fmt.Sprintf("S%02d", i+1) || s.Title == "" || len(s.Story) == 0 || s.Protects == "" {
-			t.Errorf("%+v", s)
-		}
+		assert.That(t, s.ID == fmt.Sprintf("S%02d", i+1) && s.Title != "" && len(s.Story) != 0 && s.Protects != "", "%+v", s)
 		for _, v := range sim.Variants {
 			p := s.Plan(v)
 			want, ok := s.Wants[v.Name]
-			if ok != (p != nil && (v.Name == "plain" || v.Name == sim.Mistaken || v.Name == "redquorum")) {
-				t.Errorf("%s wants of %s: %q", s.ID, v.Name, want)
-			}
+			assert.That(t, ok == (p != nil && (v.Name == "plain" || v.Name == sim.Mistaken || v.Name == "redquorum")),
+				"%s wants of %s: %q", s.ID, v.Name, want)
 			if !ok || p == nil {
 				continue
 			}
-			if p.Events == nil || len(p.Events) > 12 {
-				t.Errorf("%s has %d events", s.ID, len(p.Events))
-			}
+			assert.That(t, p.Events != nil && len(p.Events) <= 12, "%s has %d events", s.ID, len(p.Events))
 			r := sim.Run(p, nil, sim.WithTrace())
 			if r.Verdict != want {
 				t.Errorf("%s with %s is %s, not %s: %v", s.ID, v.Name, r.Verdict, want, r.Worst())
 			}
-			if p.Lock.Client == faults.Redquorum && want != sim.Sound && want != sim.Outside {
-				t.Errorf("%s: our own lock may not be %s", s.ID, want)
-			}
+			assert.That(t, p.Lock.Client != faults.Redquorum || want == sim.Sound || want == sim.Outside, "%s: our own lock may not be %s", s.ID, want)
 			lines := traceOf(t, r, p)
 			broken := "-"
 			for i, v := range r.Violations {
@@ -127,9 +115,7 @@ func TestScenarios(t *testing.T) {
 func traceOf(t *testing.T, r *sim.Result, p *faults.Plan) []string {
 	t.Helper()
 	var trace bytes.Buffer
-	if err := r.Trace.WriteText(&trace, p); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, r.Trace.WriteText(&trace, p))
 	return slices.Collect(strings.Lines(trace.String()))
 }
 
@@ -137,19 +123,13 @@ func traceOf(t *testing.T, r *sim.Result, p *faults.Plan) []string {
 // their lines. A line that begins with # is about the next one, and stays with it.
 func TestTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/traces/*.txt")
-	if err != nil || len(files) != 6 {
-		t.Fatalf("%d traces, %v", len(files), err)
-	}
+	assert.Must(t, err == nil && len(files) == 6, "%d traces, %v", len(files), err)
 	for _, path := range files {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		head, was, _ := strings.Cut(string(text), "\n\n")
 		p, err := faults.Parse(head)
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
+		assert.Must(t, err == nil, "%s: %v", path, err)
 		about, said := make(map[string]string), "" // by the line without its time
 		for line := range strings.Lines(was) {
 			if line[0] == '#' {
@@ -192,27 +172,19 @@ func TestStory(t *testing.T) {
 	for i := range got {
 		got[i] = strings.TrimSpace(got[i])
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the story is\n%s", strings.Join(got, "\n"))
-	}
+	assert.That(t, slices.Equal(got, want), "the story is\n%s", strings.Join(got, "\n"))
 }
 
 // The table in the documentation is what the simulator finds.
 func TestMatrix(t *testing.T) {
 	const page, begin, end = "../docs/evidence/failures.md", "<!-- matrix -->\n", "<!-- end -->"
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	before, rest, ok1 := strings.Cut(string(text), begin)
 	_, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatal("no table in ", page)
-	}
+	assert.Must(t, ok1 && ok2, "no table in %v", page)
 	var b bytes.Buffer
-	if err := sim.RunMatrix().WriteMarkdown(&b); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, sim.RunMatrix().WriteMarkdown(&b))
 	golden(t, page, []byte(before+begin+b.String()+end+after))
 }
 
@@ -226,18 +198,12 @@ func TestReplicasPlans(t *testing.T) { areSound(t, "../spec/plans/replicas-*.pla
 func areSound(t *testing.T, pattern string, least int) {
 	t.Helper()
 	plans, err := filepath.Glob(pattern)
-	if err != nil || len(plans) < least {
-		t.Fatalf("%d plans: %v", len(plans), err)
-	}
+	assert.Must(t, err == nil && len(plans) >= least, "%d plans: %v", len(plans), err)
 	for _, path := range plans {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, err)
 		p, err := faults.Parse(string(text))
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
+		assert.Must(t, err == nil, "%s: %v", path, err)
 		if r := sim.Run(p, nil); r.Verdict != sim.Sound {
 			t.Errorf("%s is %s: %v", path, r.Verdict, r.Worst())
 		}
@@ -263,13 +229,9 @@ func TestMatrixFits(t *testing.T) {
 			}
 			return "<" + text + ">"
 		})
-		if err != nil || !strings.Contains(b.String(), want) {
-			t.Errorf("%d columns: %v\n%s", columns, err, &b)
-		}
+		assert.That(t, err == nil && strings.Contains(b.String(), want), "%d columns: %v\n%s", columns, err, &b)
 		for line := range strings.Lines(b.String()) {
-			if len(line) > columns+1 {
-				t.Errorf("%d columns: %s", columns, line)
-			}
+			assert.That(t, len(line) <= columns+1, "%d columns: %s", columns, line)
 		}
 	}
 }

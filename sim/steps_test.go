@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -119,8 +120,7 @@ func TestStepsTakeTime(t *testing.T) {
 				returns = e.At
 			}
 		}
-		if r.Verdict != sim.Sound || acquired != c.acquired || returns != c.returns {
-			t.Errorf("%q: %s; acquired at %v, returned at %v", c.plan, r.Verdict, acquired, returns)
-		}
+		assert.That(t, r.Verdict == sim.Sound && acquired == c.acquired && returns == c.returns,
+			"%q: %s; acquired at %v, returned at %v", c.plan, r.Verdict, acquired, returns)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
@@ -32,9 +33,7 @@ at 25ms try c6 x,y
 at 30ms unlock c1
 `)
 	var b bytes.Buffer
-	if err := r.Trace.WriteText(&b, r.Plan); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, r.Trace.WriteText(&b, r.Plan))
 	before, _, _ := bytes.Cut(b.Bytes(), []byte("      60.000"))
 	golden(t, filepath.Join("testdata", "names.txt"), before)
 }
@@ -47,9 +46,7 @@ func TestTraceOfLinesAndJoints(t *testing.T) {
 			line := ""
 			for _, w := range e.Waiting {
 				line += fmt.Sprint(" c", w.Client+1)
-				if w.Until <= e.At {
-					t.Errorf("at %v c%d waits until %v", e.At, w.Client+1, w.Until)
-				}
+				assert.That(t, w.Until > e.At, "at %v c%d waits until %v", e.At, w.Client+1, w.Until)
 			}
 			if len(lines) == 0 || lines[len(lines)-1] != line {
 				lines = append(lines, line)
@@ -153,13 +150,10 @@ func TestStoryOfAViolation(t *testing.T) {
 		for i := range got {
 			got[i] = strings.TrimSpace(got[i])
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: the story is\n%s", name, strings.Join(got, "\n"))
-		}
+		assert.That(t, slices.Equal(got, c.want), "%s: the story is\n%s", name, strings.Join(got, "\n"))
 		short := c.r.Story(4)
-		if len(short) != 4 || strings.TrimSpace(short[0]) != "..." || !slices.Equal(grantsIn(short), grantsIn(got)) {
-			t.Errorf("%s: the story in four lines is\n%s", name, strings.Join(short, "\n"))
-		}
+		assert.That(t, len(short) == 4 && strings.TrimSpace(short[0]) == "..." && slices.Equal(grantsIn(short), grantsIn(got)),
+			"%s: the story in four lines is\n%s", name, strings.Join(short, "\n"))
 	}
 }
 
@@ -185,21 +179,15 @@ func TestStoryHasBothGrants(t *testing.T) {
 		told++
 		r := sim.Run(p, nil, sim.WithTrace())
 		v, story := r.Worst(), r.Story(10)
-		if len(story) > 10 || !strings.HasSuffix(story[len(story)-1], "VIOLATED I1: "+v.What) {
-			t.Errorf("seed %d: %s", seed, strings.Join(story, "\n"))
-		}
+		assert.That(t, len(story) <= 10 && strings.HasSuffix(story[len(story)-1], "VIOLATED I1: "+v.What), "seed %d: %s", seed, strings.Join(story, "\n"))
 		_, tokens, _ := strings.Cut(v.What, ": tokens ")
 		rest := grantsIn(story)
 		for token := range strings.SplitSeq(tokens, " and ") {
 			before := len(rest)
 			rest = slices.DeleteFunc(rest, func(g string) bool { return strings.Contains(g, "token "+token+";") })
-			if len(rest) == before {
-				t.Errorf("seed %d: the story lacks the grant with token %s:\n%s", seed, token, strings.Join(story, "\n"))
-			}
+			assert.That(t, len(rest) != before, "seed %d: the story lacks the grant with token %s:\n%s", seed, token, strings.Join(story, "\n"))
 		}
-		if len(rest) > 0 {
-			t.Errorf("seed %d: the story has other grants:\n%s", seed, strings.Join(story, "\n"))
-		}
+		assert.That(t, len(rest) == 0, "seed %d: the story has other grants:\n%s", seed, strings.Join(story, "\n"))
 	}
 }
 
@@ -207,9 +195,7 @@ func TestStoryHasBothGrants(t *testing.T) {
 func TestCause(t *testing.T) {
 	p := faults.Generate(13, faults.Profile{Nodes: 5})
 	p.Lock.Guard = false
-	if cause := sim.Run(p, nil).Cause(); cause != "the restart guard is off (lock guard=off)" {
-		t.Errorf("without the guard: %q", cause)
-	}
+	assert.Equal(t, sim.Run(p, nil).Cause(), "the restart guard is off (lock guard=off)", "without the guard")
 	careless := sim.WithProgram(func(c *sim.Client) error {
 		_, err := c.Locker().Lock(c.Context(), "x1")
 		return err // and the lock stays
@@ -226,17 +212,14 @@ func TestCause(t *testing.T) {
 		_, err := c.Locker().Lock(c.Context(), "x1")
 		return err
 	})
-	if r.Worst() == nil || r.Cause() != "" || calls != 1 {
-		t.Errorf("of a program that may not run again: %q, %v, %d calls", r.Cause(), r.Worst(), calls)
-	}
+	assert.That(t, r.Worst() != nil && r.Cause() == "" && calls == 1,
+		"of a program that may not run again: %q, %v, %d calls", r.Cause(), r.Worst(), calls)
 	s07, _ := sim.FindScenario("S07")
 	for name, want := range map[string]string{
 		"plain":    "the clients use textbook Redlock: the steps of the Redis page and nothing else",
 		"no drift": "the lock allows for no drift of clocks, or too little (lock drift=)",
 	} {
 		v, _ := sim.FindVariant(name)
-		if cause := sim.Run(s07.Plan(v), nil).Cause(); cause != want {
-			t.Errorf("S07 with %s: %q", name, cause)
-		}
+		assert.Equal(t, sim.Run(s07.Plan(v), nil).Cause(), want, name)
 	}
 }

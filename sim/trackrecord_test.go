@@ -7,15 +7,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 // evidence returns a page.
 func evidence(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile("../docs/evidence/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, err)
 	return string(content)
 }
 
@@ -37,13 +37,9 @@ func TestTrackRecord(t *testing.T) {
 		}
 	}
 	plans, err := filepath.Glob("testdata/bugs/*.plan")
-	if err != nil || len(plans) == 0 {
-		t.Fatal("no plans: ", err)
-	}
+	assert.Must(t, err == nil && len(plans) != 0, "no plans: %v", err)
 	for _, plan := range plans {
-		if !strings.Contains(page, "(../../sim/"+filepath.ToSlash(plan)+")") {
-			t.Errorf("the page does not name %s", plan)
-		}
+		assert.That(t, strings.Contains(page, "(../../sim/"+filepath.ToSlash(plan)+")"), "the page does not name %s", plan)
 	}
 }
 
@@ -60,9 +56,7 @@ func TestTrackRecordCounts(t *testing.T) {
 		for _, finder := range finders {
 			text += fmt.Sprintf(" %d |", rows[finder])
 		}
-		if !strings.Contains(page, "\n"+text+"\n") {
-			t.Errorf("the page lacks the line\n%s", text)
-		}
+		assert.That(t, strings.Contains(page, "\n"+text+"\n"), "the page lacks the line\n%s", text)
 	}
 	for _, section := range strings.Split(page, "\n## ") {
 		title, text, _ := strings.Cut(section, "\n")

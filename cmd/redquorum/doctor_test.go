@@ -334,9 +334,7 @@ func TestDoctorRights(t *testing.T) {
 				given = f.Do
 			}
 		}
-		if !strings.HasPrefix(given, advice) || advice == "" && given != "" {
-			t.Errorf("%s: %q, want %q", rules, given, advice)
-		}
+		assert.That(t, strings.HasPrefix(given, advice) && (advice != "" || given == ""), "%s: %q, want %q", rules, given, advice)
 	}
 	assert.Equal(t, client.DBSize(t.Context()).Val(), 0)
 }

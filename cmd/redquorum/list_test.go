@@ -114,9 +114,7 @@ func TestListAfterARestart(t *testing.T) {
 	hold(t, newLocker(t, urls), "a")
 	restart := func(i int) {
 		servers[i].Kill()
-		if err := servers[i].Restart(true); err != nil {
-			t.Fatal(err)
-		}
+		assert.Succeed(t, servers[i].Restart(true))
 	}
 	restart(0)
 	tests.Says(t, want(t, exitOK, "1 lock is held\n", "list", "--nodes", urls), "may have lost locks")

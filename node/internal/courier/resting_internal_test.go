@@ -465,9 +465,7 @@ func TestNoChannelStaysWhileANodeIsGone(t *testing.T) {
 		first()
 		defer n.Watch("again", node.Exclusive, func() {})()
 		first() // it has ended, and says nothing of the next
-		if got := channels(); got != 2 {
-			t.Errorf("there are %d channels", got)
-		}
+		assert.Equal(t, channels(), 2, "there are")
 		gone.Store(false)
 		granted(t, n)
 		time.Sleep(time.Minute)
