@@ -107,11 +107,15 @@ var causes = [...]struct {
 //   - "max_hold", "fixed_lease": the lease reached its bound;
 //   - "not_renewed": the lease ended before a renewal was answered, since the process was paused or busy;
 //   - "no_quorum": too few nodes answered, in time, what was asked;
+//   - "ended": the caller's context ended before it was known whether enough would;
 //   - "held", "deadlock", "closed": see the errors of these names;
 //   - "error": any other, such as that of a node.
 func (e Event) Cause() string {
 	if e.Err == nil {
 		return ""
+	}
+	if err, ok := errors.AsType[*Error](e.Err); ok && err.cutOff() {
+		return "ended"
 	}
 	for _, c := range causes {
 		if errors.Is(e.Err, c.err) {

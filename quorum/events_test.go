@@ -314,6 +314,12 @@ func TestEventsOfWaitsBalance(t *testing.T) {
 			_, _ = l.Lock(ctx, "x")
 			_, _ = l.Lock(ctx, "x")
 		}, counts{1, 1, 0, " held"}},
+		"canceled during an attempt": {func(t *testing.T, w *world, l *quorum.Locker) {
+			w.nodes.Delay(time.Second / 10)
+			ctx, cancel := context.WithTimeout(background, time.Second/20)
+			defer cancel()
+			_, _ = l.Lock(ctx, "x")
+		}, counts{0, 0, 0, " ended"}},
 		"closed": {func(t *testing.T, _ *world, l *quorum.Locker) {
 			lock(t, l, "x")
 			time.AfterFunc(time.Second, func() { l.Close() })
