@@ -467,6 +467,7 @@ func TestNoChannelStaysWhileANodeIsGone(t *testing.T) {
 		first() // it has ended, and says nothing of the next
 		assert.Equal(t, channels(), 2, "there are")
 		gone.Store(false)
+		time.Sleep(time.Minute) // whether or not a connection was refused before
 		granted(t, n)
 		time.Sleep(time.Minute)
 		if got := channels(); got != 2 || s.count("subscribe") == 0 {
