@@ -1107,4 +1107,6 @@ var mutants = []*Mutant{
 		Edits: edit("node/internal/courier.server.Listen", "turn.Life != nil && s.replicas > 0", "false")},
 	{ID: "M439", Bug: "a connection leaves out replicas whose connections it cannot tell apart", Mimics: "S73", Expect: Tests, Tests: "./node/internal/courier -run TestAYesIsAsYoungAsWhoConfirmsIt", Reason: atConnections,
 		Edits: edit("node/internal/courier.replication.ages", "!known || found.has[addr]", "len(may) == 0 || !known && found.has[addr]")},
+	{ID: "M446", Bug: "a connection guesses whose connection is whose, of several that it does not know", Mimics: "S73", Expect: Tests, Tests: "./node/internal/courier -run TestConnectionsAreToldApart", Reason: atConnections,
+		Edits: edit("node/internal/courier.replication.tellApart", "len(last) == 1 && len(left) == 1", "len(last) > 0 && len(left) > 0")},
 }

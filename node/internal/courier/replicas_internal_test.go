@@ -3,6 +3,7 @@ package courier
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -321,6 +322,30 @@ func TestAReplicaComesAgain(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Whose a connection is follows only when it is the only one left.
+func TestConnectionsAreToldApart(t *testing.T) {
+	r := new(replication)
+	for _, step := range []struct {
+		addrs, ids string
+		whose      map[string]string
+	}{
+		{"a b", "1 2", map[string]string{}},
+		{"b", "2", map[string]string{"2": "b"}},
+		{"a b", "2 3", map[string]string{"2": "b", "3": "a"}},
+		{"a b b", "2 3 4", map[string]string{"2": "b", "3": "a", "4": "b"}},
+		{"a b", "5 6", map[string]string{}},
+	} {
+		found := round{addrs: strings.Fields(step.addrs), connections: map[string]connection{}}
+		for _, id := range strings.Fields(step.ids) {
+			found.connections[id] = connection{}
+		}
+		r.tellApart(found)
+		if !maps.Equal(r.whose, step.whose) {
+			t.Errorf("%s on %s: %v, want %v", step.ids, step.addrs, r.whose, step.whose)
+		}
 	}
 }
 
