@@ -6,12 +6,15 @@
 //
 // The folder gets index.html and history.jsonl, to which each run appends a line. The page also has the
 // runs that are in it already. --playground is the address of the playground, for the plan of the last find.
+// Both are written after each check, and the same command at the same commit goes on with a run that was
+// interrupted.
 //
-// The exit status is 0 if nothing was found, 1 if a check has failed, 2 if there is no page.
+// The exit status is 0 if nothing was found, 1 if a check has failed, 2 if the page lacks checks or is missing.
 package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -122,30 +125,50 @@ func run(ctx context.Context, args []string) (failed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	now := record{At: time.Now().UTC().Truncate(time.Second), Commit: "unknown", Short: *short}
-	if commit, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=10", "HEAD").Output(); err == nil {
-		now.Commit = strings.TrimSpace(string(commit))
+	commit := "unknown"
+	if said, err := exec.CommandContext(ctx, "git", "rev-parse", "--short=10", "HEAD").Output(); err == nil {
+		commit = strings.TrimSpace(string(said))
 	}
-	for _, c := range checks(*short, strings.Split(*servers, ","), *playground, now.At) {
-		fmt.Fprintln(os.Stderr, c.Command)
-		now.Figures = append(now.Figures, c.run(ctx))
+	plan := func(at time.Time) []check { return checks(*short, strings.Split(*servers, ","), *playground, at) }
+	history, all := begin(history, record{At: time.Now().UTC().Truncate(time.Second), Commit: commit, Short: *short}, plan)
+	now := &history[len(history)-1]
+	for i, c := range all {
+		if f := &now.Figures[i]; f.Missing == interrupted {
+			fmt.Fprintln(os.Stderr, c.Command)
+			if done := c.run(ctx); ctx.Err() == nil {
+				*f = done
+			}
+		}
+		if err := errors.Join(writeHistory(path, history), write(filepath.Join(*out, "index.html"), history)); err != nil {
+			return false, err
+		}
+		if ctx.Err() != nil {
+			return false, errors.New("interrupted; the same command goes on")
+		}
 	}
-	if ctx.Err() != nil {
-		return false, ctx.Err()
+	return now.Failed(), nil
+}
+
+// interrupted is what a figure lacks until its check has run.
+const interrupted = "the run was interrupted before"
+
+// begin adds a run to the history. It goes on with the last one if that was interrupted and has the same checks.
+func begin(history []record, now record, plan func(time.Time) []check) ([]record, []check) {
+	if n := len(history); n > 0 {
+		last := history[n-1]
+		all := plan(last.At)
+		same := slices.EqualFunc(last.Figures, all, func(f figure, c check) bool { return f.Command == c.Command })
+		if same && last.Commit == now.Commit && slices.ContainsFunc(last.Figures, func(f figure) bool { return f.Missing == interrupted }) {
+			return history, all
+		}
 	}
-	line, err := json.Marshal(now)
-	if err != nil {
-		return false, err
+	all := plan(now.At)
+	for _, c := range all {
+		f := c.figure
+		f.Missing = cmp.Or(f.Missing, interrupted)
+		now.Figures = append(now.Figures, f)
 	}
-	file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
-	if err != nil {
-		return false, err
-	}
-	_, err = file.Write(append(line, '\n'))
-	if err = errors.Join(err, file.Close()); err != nil {
-		return false, err
-	}
-	return now.Failed(), write(filepath.Join(*out, "index.html"), append(history, now))
+	return append(history, now), all
 }
 
 // readHistory reads the runs that there were, the first first.
@@ -162,6 +185,22 @@ func readHistory(path string) (all []record, err error) {
 		all = append(all, r)
 	}
 	return all, err
+}
+
+func writeHistory(path string, all []record) error {
+	var b bytes.Buffer
+	for _, r := range all {
+		line, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		b.Write(append(line, '\n'))
+	}
+	// A run that is killed must not cut off what is there.
+	if err := os.WriteFile(path+".new", b.Bytes(), 0o666); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 // write writes the page of the last run, with all of them.

@@ -89,3 +89,43 @@ func TestHistory(t *testing.T) {
 	assert.Succeed(t, os.WriteFile(path, []byte("{\"commit\":\"a\"}\nbroken\n"), 0o666))
 	assert.Says(t, assert.ErrorOf(readHistory(path)), "line 2")
 }
+
+// A run that was interrupted goes on with the checks that it lacks; another commit or other checks begin again.
+func TestRunGoesOn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "history.jsonl")
+	at := time.Date(2026, 11, 26, 17, 0, 0, 0, time.UTC)
+	plan := func(commands ...string) func(time.Time) []check {
+		return func(at time.Time) (all []check) {
+			for _, c := range commands {
+				all = append(all, check{figure: figure{Command: at.Format(time.TimeOnly) + " " + c}})
+			}
+			return all
+		}
+	}
+	history, all := begin(nil, record{At: at, Commit: "a"}, plan("x", "y"))
+	assert.Equal(t, history[0].NotRun(), 2)
+	history[0].Figures[0] = figure{Command: all[0].Command, Text: "done"}
+	assert.Succeed(t, writeHistory(path, history))
+
+	for what, c := range map[string]struct {
+		now          record
+		plan         func(time.Time) []check
+		runs, notRun int
+		first        string
+	}{
+		"goes on":      {record{At: at.Add(time.Hour), Commit: "a"}, plan("x", "y"), 1, 1, "17:00:00 x"},
+		"other commit": {record{At: at.Add(time.Hour), Commit: "b"}, plan("x", "y"), 2, 2, "18:00:00 x"},
+		"other checks": {record{At: at.Add(time.Hour), Commit: "a"}, plan("x", "z"), 2, 2, "18:00:00 x"},
+	} {
+		history, err := readHistory(path)
+		assert.Succeed(t, err)
+		history, all := begin(history, c.now, c.plan)
+		if len(history) != c.runs || history[c.runs-1].NotRun() != c.notRun || all[0].Command != c.first {
+			t.Errorf("%s: %+v, %+v", what, history, all)
+		}
+	}
+	history[0].Figures[1].Missing = ""
+	if history, _ := begin(history, record{At: at, Commit: "a"}, plan("x", "y")); len(history) != 2 {
+		t.Error("a finished run was gone on with")
+	}
+}
