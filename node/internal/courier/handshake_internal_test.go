@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -159,6 +161,21 @@ func TestExchange(t *testing.T) {
 	} {
 		replies, err := newWire(playing(strings.NewReader(said)), nil).exchange(time.Time{}, greeting, first)
 		assert.That(t, errors.Is(connectError(err), want) && (len(replies) == 1) == (want == nil), "of %q: %v, %v, want %v", said, replies, err, want)
+	}
+}
+
+// A server that refuses the connection itself says so first, and ends it. Else what a server has refused is no reason why
+// the rest does not come: it may be slow, or die.
+func TestRefusalOfAConnection(t *testing.T) {
+	for said, want := range map[string][2]error{ // if it ends the connection, and if it is silent
+		"-DENIED by protected mode\r\n":                               {node.ErrAuth, os.ErrDeadlineExceeded},
+		"$1\r\na\r\n-ERR section (replication) is not supported\r\n": {io.EOF, os.ErrDeadlineExceeded},
+	} {
+		for i, then := range []error{io.EOF, os.ErrDeadlineExceeded} {
+			conn := playing(io.MultiReader(strings.NewReader(said), iotest.ErrReader(then)))
+			_, err := newWire(conn, nil).exchange(time.Time{}, nil, introduction)
+			assert.That(t, errors.Is(connectError(err), want[i]), "of %q, then %v: %v, want %v", said, then, err, want[i])
+		}
 	}
 }
 

@@ -286,12 +286,12 @@ func (w *wire) exchange(end time.Time, greeting, first [][]string) ([]result, er
 			return nil, ErrProtocol
 		}
 	}
-	switch last := len(replies) - 1; {
+	switch {
 	case err == nil:
 		w.SetDeadline(time.Time{})
 		return replies[len(greeting):], nil
-	case last >= 0 && replies[last].err != nil: // why it has ended the connection
-		return nil, replies[last].err
+	case len(replies) == 1 && replies[0].err != nil && !neterr.Timeout(err): // why it has ended the connection
+		return nil, replies[0].err
 	}
 	return nil, cmp.Or(unsent, err)
 }
