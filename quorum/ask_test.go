@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -144,6 +145,46 @@ func TestAsking(t *testing.T) {
 			}
 		}},
 	}.hold(t)
+}
+
+// A telling node calls back before Watch returns, as it may.
+type telling struct{ node.Node }
+
+func (n telling) Watch(name string, mode node.Mode, wake func()) (stop func()) {
+	wake()
+	return n.Node.Watch(name, mode, wake)
+}
+
+// A function of Watch may call the Locker, and stop. One that blocks holds up only Close, for Timeout.
+func TestWatchCallsAnything(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return telling{n} })
+		blocked, stop := make(chan bool), make(chan func(), 1)
+		var inspected atomic.Int64
+		l.Watch("x", func() { <-blocked })
+		l.Watch("x", func() {
+			_, _ = l.Inspect(background, "x")
+			inspected.Add(1)
+		})
+		stop <- l.Watch("x", func() {
+			select {
+			case stop := <-stop:
+				stop()
+			default:
+			}
+		})
+		held := lock(t, l, "x")
+		synctest.Wait()
+		before := inspected.Load()
+		held.Announce()
+		synctest.Wait()
+		more(t, inspected.Load(), before, "calls after a notice")
+		unlock(t, held)
+		began := time.Now()
+		succeed(t, l.Close())
+		within(t, time.Since(began), 0, quorum.Defaults().Timeout, "how long Close takes")
+		close(blocked)
+	})
 }
 
 // A leaving node takes its time to end a subscription.

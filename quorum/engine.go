@@ -309,8 +309,10 @@ type subscriptions struct {
 // A watching is one call of Watch.
 type watching struct {
 	subscriptions
-	changed func()
+	calls *backlog[struct{}] // of the function, which is foreign
 }
+
+func (w *watching) tell() { w.calls.add(struct{}{}) }
 
 // subscribe has a subscription made on each node.
 func (e *engine) subscribe(to *subscriptions, begin func(int, node.Node) (stop func())) {

@@ -257,9 +257,9 @@ func (n notCanceled) As(target any) bool { return errors.As(n.err, target) }
 // Close unlocks every lease and ends all waiting with ErrClosed. It waits until earlier releases
 // are confirmed by all nodes that answer. Then it closes the nodes, unless they are shared;
 // commands under way on shared nodes may be answered, and observed, for Options.Timeout more.
-// Close takes about three times Options.Timeout at most, and one more if Options.Observe or the
-// Logger's handler blocks; with tens of thousands of leases also the time to send their releases, about
-// 50 µs each. It leaves no goroutine behind, except in these two, and in a Dialer that
+// Close takes about three times Options.Timeout at most, and one more if Options.Observe, the
+// Logger's handler or a function of Watch blocks; with tens of thousands of leases also the time to send their releases, about
+// 50 µs each. It leaves no goroutine behind, except in these, and in a Dialer that
 // hangs (see package redisnode). Another Close returns nil at once, even while the first is under way.
 func (l *Locker) Close() error {
 	l.enter()
@@ -283,7 +283,14 @@ func (l *Locker) Close() error {
 			}
 		}
 	}
-	l.reported(l.clock.Now().Add(l.opts.Timeout))
+	until := l.clock.Now().Add(l.opts.Timeout)
+	l.reported(until)
+	l.mu.Lock()
+	watchings := slices.Clone(l.watchings)
+	l.mu.Unlock()
+	for _, w := range watchings {
+		w.calls.finish(until)
+	}
 	return errors.Join(errs...)
 }
 

@@ -113,7 +113,7 @@ func (e *engine) serve() {
 			e.serving = false
 			e.set(e.idle)
 			for _, w := range e.watchings {
-				e.then("tell that the Locker is closed", w.changed)
+				e.then("tell that the Locker is closed", w.tell)
 			}
 		}
 		e.leave()

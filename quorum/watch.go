@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -12,17 +13,25 @@ import (
 // closed Locker, and nodes that cannot be reached, send no notices. Close calls changed a last time: Inspect then returns
 // ErrClosed.
 //
-// Several goroutines may call changed at the same time. It must not block, and must not call stop.
+// changed is called in a goroutine of its own, one call at a time; notices that come meanwhile are one. A call may still be
+// under way when stop returns. Close waits for it as for Options.Observe.
 func (l *Locker) Watch(name string, changed func()) (stop func()) {
-	w := &watching{changed: changed}
+	var stopped atomic.Bool
+	calls := newBacklog(l.clock, 1, func(struct{}) {
+		if !stopped.Load() {
+			changed()
+		}
+	}, func(int) {})
+	w := &watching{calls: calls}
 	l.enter()
 	l.watchings = append(l.watchings, w)
 	// Not to releases of name: a release that has listeners leaves the lock to them, and hands nothing over.
 	l.subscribe(&w.subscriptions, func(_ int, n node.Node) (stop func()) {
-		return n.Watch(node.AskName(name), node.Exclusive, changed)
+		return n.Watch(node.AskName(name), node.Exclusive, w.tell)
 	})
 	l.leave()
 	return func() {
+		stopped.Store(true)
 		l.enter()
 		l.watchings = slices.DeleteFunc(l.watchings, func(o *watching) bool { return o == w })
 		l.leave()
