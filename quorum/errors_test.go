@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redquorum/redquorum/quorum"
@@ -101,6 +103,26 @@ func TestErrorAfterABreakMatchesErrLost(t *testing.T) {
 					t.Errorf("%s, %s: %v", what, how, err)
 				}
 			}
+		})
+	}
+}
+
+// After a pause of the process an operation on a lease that is over may come before its timer.
+func TestErrorsAfterAPauseMatchErrLost(t *testing.T) {
+	for what, do := range map[string]func(*quorum.Lease) error{
+		"Extend":  func(le *quorum.Lease) error { return le.Extend(background, time.Second) },
+		"AtRisk":  (*quorum.Lease).AtRisk,
+		"Detach":  func(le *quorum.Lease) error { return errorOf(le.Detach()) },
+		"SetNote": func(le *quorum.Lease) error { return le.SetNote("x") },
+		"Unlock":  func(le *quorum.Lease) error { return le.Unlock(background) },
+	} {
+		inWorld(t, 1, func(w *world) {
+			c := pausing{w.clock, new(atomic.Int64)}
+			lease := lock(t, w.locker(quorum.Options{Clock: c}), "x")
+			synctest.Wait()
+			c.ahead.Store(int64(time.Minute))
+			err := do(lease)
+			ensure(t, errors.Is(err, quorum.ErrNotHeld) && errors.Is(err, quorum.ErrLost), "%s: %v", what, err)
 		})
 	}
 }

@@ -167,15 +167,12 @@ func (h *hold) fire(batch *batch) {
 	h.schedule()
 }
 
-// isOver reports whether the hold has ended, or is about to.
-func (h *hold) isOver() bool { return h.state != stateHeld || h.e.now >= h.until }
-
-// expireIfOver ends the hold if its time is up.
-func (h *hold) expireIfOver() {
-	if h.state != stateHeld || h.e.now < h.until {
-		return
-	}
+// isOver reports whether the hold has ended. It ends now if its time is up, and its timer has not fired yet.
+func (h *hold) isOver() bool {
 	switch {
+	case h.state != stateHeld:
+	case h.e.now < h.until:
+		return false
 	case h.until == h.limit:
 		h.lose(&Error{Op: "hold", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("%w: %v", ErrMaxHold, h.maxHold)})
 	case h.fixed:
@@ -187,6 +184,7 @@ func (h *hold) expireIfOver() {
 	default:
 		h.lose(&Error{Op: "extend", Name: h.claim.title(), Err: ErrLost, Cause: errNotRenewed})
 	}
+	return true
 }
 
 // lose ends the hold before it was unlocked. Its contexts end before anything else happens.
@@ -382,8 +380,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 // the lease has been valid all the while (the Redis page, "Making the algorithm
 // more reliable: Extending the lock").
 func (h *hold) confirm(start clock.Instant, lease time.Duration) error {
-	h.expireIfOver()
-	if h.state != stateHeld {
+	if h.isOver() {
 		return h.notHeld("extend")
 	}
 	h.extended(start, lease)

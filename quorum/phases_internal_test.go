@@ -143,7 +143,7 @@ func TestStates(t *testing.T) {
 		{"the last lease is unlocked", func(h *hold) { h.unlock(node.Exclusive) }},
 		{"it is unlocked after its minimum hold", func(h *hold) { h.e.now = h.keptUntil(); h.unlock(node.Exclusive) }},
 		{"its minimum hold is over", func(h *hold) { h.e.now = h.keptUntil(); h.fire(nil) }},
-		{"its time is over", func(h *hold) { h.e.now = h.until; h.expireIfOver(); h.fire(nil) }},
+		{"its time is over", func(h *hold) { h.e.now = h.until; h.isOver(); h.fire(nil) }},
 		{"a quorum extends it", func(h *hold) { _ = h.confirm(h.e.now, time.Second) }},
 		{"a majority has lost it", func(h *hold) { h.lose(ErrLost) }},
 		{"it is detached", func(h *hold) {

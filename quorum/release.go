@@ -164,8 +164,7 @@ func (h *hold) unlock(mode node.Mode) unlocking {
 		h.writers--
 	}
 	last := h.leases == 0
-	h.expireIfOver() // its timer is due, and did not fire yet
-	u.wasHeld = h.state == stateHeld
+	u.wasHeld = !h.isOver()
 	if !last {
 		if u.wasHeld && h.writers == 0 && h.mode == node.Write {
 			u.round = h.downgrade()

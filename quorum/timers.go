@@ -130,7 +130,7 @@ func (e *engine) serve() {
 func (e *engine) fire(batch *batch) (more bool) {
 	for t := e.timers.due(e.now); t != nil; t = e.timers.due(e.now) {
 		if h, ok := t.(*hold); ok {
-			h.expireIfOver()
+			h.isOver() // and ends with this step
 		}
 		e.due = append(e.due, t)
 		e.input = byTime
