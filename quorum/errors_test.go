@@ -126,3 +126,16 @@ func TestErrorsAfterAPauseMatchErrLost(t *testing.T) {
 		})
 	}
 }
+
+// Close releases what the nodes may have of a lease that was lost, and that nobody has unlocked.
+func TestCloseReleasesLostLeases(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{MaxHold: 12 * time.Second})
+		lease := lock(t, l, "x")
+		<-lease.Context().Done()
+		expect(t, context.Cause(lease.Context()), quorum.ErrMaxHold)
+		equal(t, w.locked("x"), 3, "nodes that have x before")
+		succeed(t, l.Close())
+		equal(t, w.locked("x"), 0, "nodes that have x after Close")
+	})
+}

@@ -204,6 +204,7 @@ func (h *hold) lose(why error) {
 	}
 	e.log(level, "lease lost", "name", h.claim.title(), "owner", h.claim.Owner, "token", h.claim.Token, "label", e.opts.Label, "error", why)
 	e.lost = append(e.lost, h)
+	e.at(h, h.expiry, h.expiry) // until then Close releases what the nodes may have of it
 	if errors.Is(why, errBroken) {
 		h.logNextHolder()
 	}

@@ -305,6 +305,11 @@ func (l *Locker) unlockAll() (unconfirmed []error) {
 			open = append(open, unlocking{h: h, start: l.now, round: h.letGo(), wasHeld: true})
 		}
 	}
+	for _, t := range slices.Clone(l.timers) {
+		if h, ok := t.(*hold); ok && h.state == stateLost { // its Unlock has not come
+			open = append(open, h.unlockLost())
+		}
+	}
 	l.leave()
 	for _, u := range open {
 		if err := u.wait(context.Background()); errors.Is(err, ErrNoQuorum) {

@@ -175,7 +175,7 @@ func (h *hold) unlock(mode node.Mode) unlocking {
 	case stateHeld:
 		h.end(stateOver, ErrNotHeld)
 	case stateLost:
-		h.state = stateOver
+		return h.unlockLost()
 	default: // it was detached, or Close has released it
 		return u
 	}
@@ -184,6 +184,13 @@ func (h *hold) unlock(mode node.Mode) unlocking {
 	// the order in which they were submitted, so the release comes first.
 	h.vacate()
 	return u
+}
+
+// unlockLost releases what the nodes may have of a lease that was lost.
+func (h *hold) unlockLost() unlocking {
+	h.state = stateOver
+	h.e.timers.drop(h)
+	return unlocking{h: h, start: h.e.now, round: h.letGo()}
 }
 
 // wait is called outside a step. It waits for the release, and returns what Unlock returns.
