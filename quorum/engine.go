@@ -2,7 +2,9 @@ package quorum
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -98,8 +100,7 @@ func (e *engine) enter() {
 // their own steps. At last effects are carried out, in their order: by this task, together with those
 // that other steps add meanwhile, or by another task that is at it already.
 func (e *engine) leave() {
-	for e.goOn() {
-	}
+	e.settle()
 	e.write()
 	if e.busy || len(e.effects) == 0 {
 		e.mu.Unlock()
@@ -117,6 +118,26 @@ func (e *engine) leave() {
 	}
 	e.busy = false
 	e.mu.Unlock()
+}
+
+// settle does all that follows from the step so far.
+func (e *engine) settle() {
+	defer e.crash()
+	for e.goOn() {
+	}
+}
+
+// crash is deferred where a goroutine of a caller takes a step. If the step panics, the program ends, as if it had been a
+// goroutine of the Locker. Were the panic recovered, as net/http does, or were there a deferred Close, the step would
+// never end: no lease would be renewed, and no context of one would end.
+func (e *engine) crash() {
+	why := recover()
+	if why == nil {
+		return
+	}
+	stack := debug.Stack()
+	e.clock.Go(func() { panic(fmt.Sprintf("%v, in a step of a Locker:\n%s", why, stack)) })
+	e.clock.NewSignal().Wait(context.Background(), clock.Never)
 }
 
 // goOn does what follows from the step so far, and reports whether there was anything.

@@ -78,6 +78,7 @@ func TestMayDo(t *testing.T) {
 	uses := map[string][]string{
 		"os":                    {"Executable", "Getpid", "Hostname"},
 		"path/filepath":         {"Base"},
+		"runtime/debug":         {"Stack"},
 		"golang.org/x/sys/unix": {"CLOCK_BOOTTIME", "CLOCK_MONOTONIC", "ClockGettime", "Timespec"},
 	}
 	files := 0

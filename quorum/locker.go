@@ -138,6 +138,12 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	l.because("lock", &s.claim)
 	w := l.waiter(ctx, s)
 	w.run()
+	over := false
+	defer func() {
+		if !over { // something of the caller's has panicked
+			l.clock.Go(func() { l.abandon(w) })
+		}
+	}()
 	l.leave()
 	w.await(ctx)
 
@@ -159,9 +165,25 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 	if err != nil {
 		l.tell(Event{Kind: EventNotAcquired, Name: s.title(), Took: l.now.Sub(w.began), Waited: w.everWaited(), Err: err})
 	}
+	over = true
 	w.putBack()
 	l.callEnds()
 	return lease, err
+}
+
+// abandon ends a call that nobody waits for, and unlocks what it gets. It is called outside a step.
+func (l *Locker) abandon(w *waiter) {
+	nobody, cancel := context.WithCancel(context.Background())
+	cancel()
+	w.await(nobody)
+	lease, watching := w.lease, w.watching
+	w.putBack()
+	l.leave()
+	if watching != nil {
+		l.unsubscribe(watching)
+	}
+	_ = lease.Unlock(nobody)
+	l.end()
 }
 
 // await waits until the call is over, and begins a step then. Its caller's context may end it.

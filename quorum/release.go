@@ -158,6 +158,7 @@ type unlocking struct {
 // last, and the downgrade if only readers are left of a writer.
 func (h *hold) unlock(mode node.Mode) unlocking {
 	e := h.e
+	defer e.crash()
 	u := unlocking{h: h, start: e.now}
 	h.leases--
 	if mode != node.Read {

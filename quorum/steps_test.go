@@ -1,11 +1,18 @@
 package quorum_test
 
 import (
+	"context"
+	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -24,6 +31,62 @@ func TestSteps(t *testing.T) {
 			"*n1 answers release x by * with *: released -> wake a caller",
 		}, "\n")
 		equal(t, got, want)
+	})
+}
+
+// A step that panics in a goroutine of a caller ends the program, also if the caller would recover it.
+func TestAPanicInAStepEndsTheProgram(t *testing.T) {
+	if os.Getenv("REDQUORUM_TEST_PANICS") == "" {
+		program := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		program.Env = append(os.Environ(), "REDQUORUM_TEST_PANICS=yes")
+		out, err := program.CombinedOutput()
+		ensure(t, err != nil && strings.Contains(string(out), "no entropy, in a step of a Locker:\n") && strings.Contains(string(out), "steps_test.go"), "%v\n%s", err, out)
+		return
+	}
+	made := false
+	l, err := quorum.New([]node.Node{model.New(clock.System(), "n1")}, quorum.Options{Random: func() uint64 {
+		if made {
+			panic("no entropy")
+		}
+		return 1
+	}})
+	succeed(t, err)
+	made = true
+	defer func() { _ = recover() }()
+	defer func() { _ = l.Close() }()
+	_, _ = l.Lock(background, "x")
+}
+
+// A context of the caller's own may panic.
+type panicking struct{ context.Context }
+
+func (panicking) Done() <-chan struct{} { panic("of the caller") }
+
+// A call that its caller has left by a panic keeps neither the name nor Close.
+func TestACallThatPanicsIsOver(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.delay(time.Millisecond, 0)
+		panics := true
+		l := w.locker(quorum.Options{Trace: func(e quorum.Event) {
+			if panics && e.Kind == quorum.EventWaiting {
+				panics = false
+				panic("of the caller")
+			}
+		}})
+		held := lock(t, l, "held")
+		for name, ctx := range map[string]context.Context{"held": background, "x": panicking{background}} {
+			synctest.Wait() // else another goroutine may carry out the effects of this call
+			func() {
+				defer func() { ensure(t, recover() == "of the caller", "%s: there was no panic", name) }()
+				_, _ = l.Lock(ctx, name)
+			}()
+		}
+		unlock(t, held)
+		time.Sleep(time.Second)
+		for _, name := range []string{"held", "x"} {
+			unlock(t, tryLock(t, l, name))
+		}
+		succeed(t, l.Close())
 	})
 }
 

@@ -142,6 +142,7 @@ func (w *waiter) stir() {
 
 // run takes w through its phases, up to one in which it has to wait.
 func (w *waiter) run() {
+	defer w.e.crash()
 	for {
 		w.until = clock.Never
 		was := w.phase
