@@ -209,7 +209,8 @@ func (w *waiter) await(ctx context.Context) {
 // Do acquires name as Lock does, calls fn, and unlocks, also if fn panics. fn's
 // context is ctx, but it ends as soon as the lease can no longer be relied on: fn must
 // then stop. Its cause is that of [Lease.Context]: an error that matches ErrLost, or
-// ErrClosed if the Locker was closed meanwhile.
+// ErrClosed if the Locker was closed meanwhile. If ctx has a type of your own, its Value and Done must not
+// block: they are called when leases end.
 //
 // When Do returns, fn has returned or was never called:
 //
