@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -99,6 +100,8 @@ var causes = [...]struct {
 	{ErrHeld, "held"},
 	{ErrDeadlock, "deadlock"},
 	{ErrClosed, "closed"},
+	{context.Canceled, "ended"},
+	{context.DeadlineExceeded, "ended"},
 }
 
 // Cause returns Err as one word of a fixed set, for the label of a metric; "" if Err is nil:

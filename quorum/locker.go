@@ -87,7 +87,7 @@ func hasReplicas(n node.Node) bool {
 // (but see [WithFixedLease] and MaxHold).
 //
 // Errors match ErrHeld or ErrNoQuorum, depending on the last complete attempt. If ctx ended
-// the wait, they match ctx's error as well. If ctx had ended before the call, the error is
+// the wait, they match ctx's error as well. If ctx ended before an attempt was complete, the error is
 // ctx's alone. Other errors match ErrDeadlock or ErrClosed. An invalid option, and a name that
 // is empty, too long, reserved or not UTF-8 (see [node.CheckName]), return an error that matches none of
 // these. A permanent error on too many nodes (a key of another type, a refused password) ends
@@ -159,6 +159,9 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 		l.leave()
 		w.nameHolder(ctx, e)
 		l.enter()
+		if e.cutOff() {
+			w.err = fmt.Errorf("acquire %q: %w", s.title(), e.Cause)
+		}
 	}
 	defer l.leave()
 	lease, err := w.lease, w.err
