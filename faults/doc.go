@@ -54,7 +54,10 @@
 //	              force, or inspected; bound= of acquisitions that wait, that do so for
 //	              at most two leases; minhold= of acquisitions to be alone, whose names
 //	              stay taken for a tenth to nine tenths of maxlease=; label= of processes,
-//	              whose Locker has a label (on real servers all have); and of what kind
+//	              whose Locker has a label (on real servers all have); odd= of
+//	              processes, whose Locker has half of timeout= and poll=, and may
+//	              need more nodes (not on real servers), and of calls, such as to ask
+//	              for locks of different kinds as one; and of what kind
 //	              their locks are: read= and write= of all, fair= of the others, down= of
 //	              those to write, that go on to read; several=, of all the names at once,
 //	              joint=, of some names here and the name far, which is on all nodes but

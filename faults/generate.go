@@ -26,7 +26,7 @@ func Generate(seed uint64, profile Profile) *Plan {
 	g := stream(seed)
 	p := New(5, 3)
 	p.Seed = seed
-	p.Nodes = pick(g, 1, 3, 3, 5, 5, 5, 5, 7)
+	p.Nodes = pick(g, 1, 3, 3, 4, 5, 5, 5, 7)
 	if profile.Nodes > 0 {
 		p.Nodes = profile.Nodes
 	}
@@ -586,7 +586,7 @@ func (g *generator) options(p *Plan) {
 	if g.below(8) == 0 {
 		w.MinHold = pick(g, Percent(30), Percent(60))
 	}
-	if g.below(8) == 0 && w.Joint == 0 {
+	if g.below(8) == 0 {
 		l.MaxDown = pick(g, l.Lease/4, l.Lease, 2*l.Lease)
 	}
 	if g.below(8) == 0 {
@@ -594,5 +594,8 @@ func (g *generator) options(p *Plan) {
 	}
 	if g.below(8) == 0 {
 		w.Step = min(pick(g, 100*time.Microsecond, 500*time.Microsecond, 2*time.Millisecond), l.Timeout/50) // else no attempt is in time
+	}
+	if g.below(4) == 0 {
+		w.Odd = pick(g, Percent(30), Percent(60))
 	}
 }

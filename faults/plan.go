@@ -127,6 +127,7 @@ type Work struct {
 	Inspect Ratio // of acquisitions, before which the client asks who holds the name
 	Bound   Ratio // of acquisitions that wait, that do so for at most two leases
 	Label   Ratio // of processes, whose Locker has a label
+	Odd     Ratio // of processes, whose Locker has other options than most; and of calls, that are made as few programs make them
 	MinHold Ratio // of acquisitions to be alone, whose names stay taken for a tenth to nine tenths of the longest lease
 
 	Read    Ratio // of acquisitions, that share their name with other readers
@@ -156,7 +157,7 @@ func (w *Work) habits() []*Ratio {
 
 // verbs are the shares of what else a client asks of the library, which plain clients lack.
 func (w *Work) verbs() []*Ratio {
-	return []*Ratio{&w.Hand, &w.Break, &w.Inspect, &w.Bound, &w.MinHold, &w.Label}
+	return []*Ratio{&w.Hand, &w.Break, &w.Inspect, &w.Bound, &w.MinHold, &w.Label, &w.Odd}
 }
 
 // Kinds returns the shares that say of what kind the locks are.

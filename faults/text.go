@@ -199,7 +199,7 @@ func (p *Plan) blocks() []block {
 			share("try", &w.Try), share("fixed", &w.Fixed), share("long", &w.Long), rare("short", &w.Short), share("extend", &w.Extend),
 			share("cancel", &w.Cancel), share("nest", &w.Nest), share("close", &w.Close), share("drop", &w.Drop),
 			rare("hand", &w.Hand), rare("break", &w.Break),
-			rare("inspect", &w.Inspect), rare("bound", &w.Bound), rare("minhold", &w.MinHold), rare("label", &w.Label),
+			rare("inspect", &w.Inspect), rare("bound", &w.Bound), rare("minhold", &w.MinHold), rare("label", &w.Label), rare("odd", &w.Odd),
 			rare("read", &w.Read), rare("write", &w.Write),
 			rare("down", &w.Down), rare("fair", &w.Fair),
 			rare("several", &w.Several), rare("joint", &w.Joint),

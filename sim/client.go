@@ -49,6 +49,8 @@ type Client struct {
 	random  faults.Random // of its program
 	engine  faults.Random // of its Locker
 	label   string        // of its Locker; "": none
+	odd     bool          // its Locker has other options than most
+	need    int           // how many nodes must grant to it
 	script  script
 
 	workers []*program.Worker
@@ -182,6 +184,10 @@ func (w *world) newClient(number int) *Client {
 	if c.engine.Happens(w.p.Work.Label) {
 		c.label = c.name + "/" + strconv.Itoa(w.starts)
 	}
+	c.need = w.need
+	if c.odd = c.engine.Happens(w.p.Work.Odd); c.odd {
+		c.need += c.engine.Below(w.p.Sites() - w.need + 1)
+	}
 	var before []*link
 	if number < len(w.clients) && w.clients[number] != nil {
 		old := w.clients[number]
@@ -239,7 +245,11 @@ func (c *Client) open() (err error) {
 	for _, n := range c.asked() {
 		nodes = append(nodes, c.node(n))
 	}
-	if c.locker, err = quorum.New(nodes, c.options(len(nodes), p.Lock.Need)); err == nil && p.Work.Joint > 0 {
+	need := p.Lock.Need
+	if c.odd {
+		need = c.need
+	}
+	if c.locker, err = quorum.New(nodes, c.options(len(nodes), need)); err == nil && p.Work.Joint > 0 {
 		err = c.openFar()
 	}
 	return err
@@ -272,6 +282,14 @@ func (c *Client) linksFor(name string) []*link {
 	return c.listed
 }
 
+// needs is how many nodes must grant a name to the client.
+func (c *Client) needs(name string) int {
+	if name == faults.Far {
+		return c.w.p.FarNodes()/2 + 1
+	}
+	return c.need
+}
+
 // openFar makes the client's Locker on fewer nodes.
 func (c *Client) openFar() (err error) {
 	var few []node.Node
@@ -300,6 +318,10 @@ func (c *Client) node(n node.Node) node.Node {
 
 func (c *Client) options(nodes, need int) quorum.Options {
 	p := &c.w.p.Lock
+	timeout, poll := p.Timeout, p.Poll
+	if c.odd {
+		timeout, poll = timeout/2, poll/2
+	}
 	drift := float64(p.Drift) / 1e6
 	if p.Drift == 0 {
 		drift = 1e-9 // none: 0 would be the default
@@ -309,7 +331,7 @@ func (c *Client) options(nodes, need int) quorum.Options {
 		steps = func(line string) { c.w.log(Entry{Kind: KindSteps, Client: c.number, Node: -1, Text: line}) }
 	}
 	return quorum.Options{
-		Steps: steps, Lease: p.Lease, MaxLease: p.MaxLease, Timeout: p.Timeout, RetryEvery: p.Poll, Grace: p.Grace, MaxHold: p.MaxHold, MaxDown: p.MaxDown, Drift: drift,
+		Steps: steps, Lease: p.Lease, MaxLease: p.MaxLease, Timeout: timeout, RetryEvery: poll, Grace: p.Grace, MaxHold: p.MaxHold, MaxDown: p.MaxDown, Drift: drift,
 		NoRestartGuard: !p.Guard, Quorum: cmp.Or(need, nodes/2+1), Prefix: c.prefix(), Label: cmp.Or(c.label, quorum.NoLabel),
 		Clock: c, Random: c.engine.Next, Trace: c.observe,
 	}

@@ -105,12 +105,17 @@ func (c *Client) resumeLease(b *detachedLease) (*lock, error) {
 		length = b.fixedLeft - passed
 	}
 	t.extends = []string{h.owner}
-	lease, err := c.locker.Resume(c.ctx, b.handle)
+	ctx, end := c.hurried(c.ctx)
+	lease, err := c.locker.Resume(ctx, b.handle)
+	hurried := ctx.Err() != nil
+	end()
 	t.extends = nil
 	b.by = nil
 	c.bounded("Resume", start, min(w.p.Lock.Timeout, max(0, length/3)))
 	if err != nil {
-		w.check.resumeFails(c, b, passed+c.Now().Sub(begun), start, err)
+		if !hurried {
+			w.check.resumeFails(c, b, passed+c.Now().Sub(begun), start, err)
+		}
 		return nil, err
 	}
 	until := w.check.promise(begun, length+w.p.Lock.Grace)

@@ -152,9 +152,10 @@ func (k *checker) downgraded(c *Client, e *quorum.Event) {
 	if h == nil {
 		return
 	}
-	for i := range k.w.nodes {
+	nodes, _ := k.w.site(h.name)
+	for i, s := range nodes {
 		if _, told := h.told[i]; !told {
-			k.w.fail("I6", "%s downgrades its lock of %q, and does not tell %s", h.c.name, h.name, k.w.nodes[i].name)
+			k.w.fail("I6", "%s downgrades its lock of %q, and does not tell %s", h.c.name, h.name, s.name)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (c *Client) failed(name, owner string, err error) {
 			w.fail("I11", "%s: the error gives the vote of %s as %s; its answer was %s", c.name, c.links[i].n.name, v.Vote, heard)
 		}
 	}
-	_, need := w.site(name)
+	need := c.needs(name)
 	granted, refused := votes[quorum.VoteGranted], votes[quorum.VoteRefused]
 	held := e.Err == quorum.ErrHeld
 	if held && granted+refused < need {
@@ -87,8 +87,7 @@ func (k *checker) confirmed(c *Client, e *quorum.Event) {
 	if k.kept[e.Owner] {
 		return // its minimum hold may have ended while nodes confirmed that they keep the name
 	}
-	n := g.gone.Len()
-	_, need := k.w.site(g.name)
+	n, need := g.gone.Len(), c.needs(g.name)
 	told := ""
 	switch {
 	case e.Err == nil && (n < need || !g.removed):
@@ -138,7 +137,7 @@ func (k *checker) closedTruly(h *holder) {
 	if g == nil || h.keep > 0 || !h.endedBy(quorum.ErrClosed) {
 		return // or its minimum hold may have ended while nodes confirmed that they keep the name
 	}
-	_, need := k.w.site(g.name)
+	need := h.c.needs(g.name)
 	if len(h.c.listed) < len(h.c.links) {
 		need = len(h.c.listed)/2 + 1
 	}
@@ -214,7 +213,8 @@ func (k *checker) saysDetached(c *Client, name string, err error) {
 // resumeFails checks the error of Resume. passed is how much of the lease's bounds has passed.
 func (k *checker) resumeFails(c *Client, b *detachedLease, passed time.Duration, from start, err error) {
 	w, h := k.w, b.h
-	nodes, need := w.site(h.name)
+	nodes, _ := w.site(h.name)
+	need := c.needs(h.name)
 	over := b.left > 0 && passed+w.p.Lock.Timeout >= b.left || b.fixedLeft > 0 && passed+w.p.Lock.Timeout >= b.fixedLeft
 	var steady faults.Set // nodes that have never forgotten anything, or seemed to
 	for i, s := range nodes {
@@ -252,10 +252,23 @@ func (i *inspection) tells(report *quorum.Report, err error, through []*holder) 
 	if told := i.wrong(report); told != "" {
 		w.fail("I11", "%s inspects %q: %s", c.name, i.name, told)
 	}
-	for _, h := range through {
-		if w.check.holder(h.owner) == h && h.believed() && w.check.broken[h.owner] == nil {
-			i.sees(h, report)
-		}
+	for _, h := range w.check.still(through) {
+		i.sees(h, report)
+	}
+}
+
+// still returns those that have held their lock all the while.
+func (k *checker) still(through []*holder) []*holder {
+	return slices.DeleteFunc(slices.Clone(through), func(h *holder) bool { return k.holder(h.owner) != h || !h.believed() || k.broken[h.owner] != nil })
+}
+
+// asks checks the error of an Ask. through are holders that had the name before.
+func (i *inspection) asks(err error, through []*holder) {
+	k := &i.c.w.check
+	if err == nil {
+		k.w.sometimes(Asked)
+	} else if through = k.still(through); errors.Is(err, quorum.ErrNotHeld) && len(through) > 0 && k.w.broken == "" {
+		k.w.fail("I11", "%s asks the holder of %q, which %s is, to finish: %v", i.c.name, i.name, through[0].c.name, err)
 	}
 }
 

@@ -16,7 +16,7 @@ const i13 = "order: no waiter that enough nodes know is overtaken by a later one
 // keepsItsPlace checks that a waiter uses the same ticket in all attempts, and asks the nodes to keep
 // its place.
 func (k *checker) keepsItsPlace(c *Client, o *call, wait *node.Wait) {
-	_, waits := c.wants(o.names, o.mode, func(q *request) bool { return q.Wait })
+	_, waits := c.wants(o.names, o.mode, func(q *request) bool { return q.Wait && !q.Joint })
 	switch {
 	case o.ticket > 0 && o.ticket != wait.Ticket:
 		k.w.fail("I13", "%s is queued for %q with ticket %d, and had %d before", c.name, o.names[0], wait.Ticket, o.ticket)

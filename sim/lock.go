@@ -123,7 +123,9 @@ func (l *lock) Extend(d time.Duration) {
 		return
 	}
 	start, rounds := c.starts(), time.Duration(1)
-	err := l.lease.Extend(context.Background(), d)
+	ctx, end := c.hurried(context.Background())
+	err := l.lease.Extend(ctx, d)
+	end()
 	if l.wants.Joint {
 		rounds = time.Duration(len(l.parts))
 	}
@@ -183,10 +185,13 @@ func (l *lock) downgrade() *lock {
 	q := l.wants
 	q.Mode, q.Wait, q.Nested, q.Ended = node.Read, false, true, nil
 	inner, err := l.c.acquire(l.Context(), q)
+	l.wants.Joint = l.wants.Joint && err != nil // else it has nothing that the inner one has not
 	_ = l.Unlock()
 	if err != nil {
 		return nil
 	}
-	l.c.w.check.letsReadersIn(l.c, inner.parts[0].owner)
+	for _, p := range inner.parts {
+		l.c.w.check.letsReadersIn(l.c, p.owner)
+	}
 	return inner
 }

@@ -304,7 +304,11 @@ func (w *world) chooseCore() {
 		w.core = 1<<w.p.Nodes - 1
 		return
 	}
-	for need := w.need; need > 0; {
+	need := w.need
+	for _, c := range w.clients {
+		need = max(need, c.need)
+	}
+	for need > 0 {
 		if i := w.healing.Below(w.p.Nodes); !w.core.Has(i) {
 			w.core |= faults.Of(i)
 			need--

@@ -100,6 +100,7 @@ var (
 	BrokenLost        = mark("a holder learned by a renewal that its lock was unlocked by force")
 	ClosedWaiting     = mark("a client closed its Locker while it waited for a lock")
 	Inspected         = mark("a client asked who holds a lock")
+	Asked             = mark("a client asked a holder to finish")
 	WaitedInVain      = mark("a wait reached its bound")
 	KeptName          = mark("a name was granted soon after its minimum hold was over")
 	TooLongDown       = mark("a call did not wait any longer for nodes that did not answer")

@@ -34,7 +34,7 @@ func (l *link) answers(cmd *node.Command, unheard bool, err error) {
 		}
 	}
 	switch {
-	case silent <= len(c.listed)-w.need:
+	case silent <= len(c.listed)-c.need:
 		for _, t := range c.callers {
 			w.check.outlastsDown(c, t)
 		}

@@ -98,7 +98,11 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	if !q.Wait {
 		acquire = c.locker.TryLock
 	}
-	l, err := acquire(ctx, name, q.Options()...)
+	options := q.Options()
+	if c.label != "" && w.p.Work.Odd > 0 {
+		options = append(options, quorum.WithNote("of "+c.label))
+	}
+	l, err := acquire(ctx, name, options...)
 	attempt := min(w.p.Lock.Timeout, length/3)
 	if !q.Wait {
 		c.bounded("TryLock", start, attempt)
@@ -128,6 +132,9 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	}
 	w.check.settled(owner, &q)
 	w.check.holds(owner, l)
+	if w.p.Work.Odd > 0 {
+		l.Asked() // it goes on all the same
+	}
 	k := &lock{c: c, wants: q, lease: l}
 	for _, name := range append(slices.Clone(q.Names[1:]), name) {
 		k.parts = append(k.parts, part{name, owner, l.Token(), c.grantOf(name)})
@@ -189,7 +196,7 @@ func (c *Client) believes(l *textbook.Lease, p *part) {
 // acquireJointly acquires locks of two Lockers as one.
 func (c *Client) acquireJointly(ctx context.Context, q *request) (*lock, error) {
 	w := c.w
-	start, before := c.starts(), w.check.grants
+	start, begun, before := c.starts(), c.Now(), w.check.grants
 	all := []quorum.Member{{Locker: c.locker, Name: q.Names[0]}, {Locker: c.far, Name: faults.Far}}
 	for _, name := range q.Names[1:] {
 		all = append(all, quorum.Member{Locker: c.locker, Name: name})
@@ -207,8 +214,10 @@ func (c *Client) acquireJointly(ctx context.Context, q *request) (*lock, error) 
 		c.bounded("LockAll", start, attempts)
 	}
 	c.endsWithContext(ctx, q, start, attempts)
+	over := c.endsWithItsWait(q, begun, start, attempts)
 	if err != nil {
 		w.check.gaveBack(c, before)
+		c.givesUpInTime(ctx, q, over, err)
 		return nil, err
 	}
 	w.sometimes(HeldJointly)
@@ -222,6 +231,14 @@ func (c *Client) acquireJointly(ctx context.Context, q *request) (*lock, error) 
 	}
 	w.logJoint(c, k.parts)
 	return k, nil
+}
+
+// hurried returns a context for a call, which may end before the answers come.
+func (c *Client) hurried(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.w.p.Work.Odd == 0 || c.w.now&1 == 0 {
+		return ctx, func() {}
+	}
+	return c.WithTimeout(ctx, time.Duration(c.w.now%int64(4*c.w.p.Network.Delay.Max+1)))
 }
 
 // force unlocks a name by force, and checks the result.
@@ -259,9 +276,14 @@ func (c *Client) inspects(name string) string {
 	w.check.inspections = append(w.check.inspections, i)
 	start := c.starts()
 	report, err := c.locker.Inspect(c.ctx, name)
-	w.check.inspections = without(w.check.inspections, slices.Index(w.check.inspections, i))
 	c.bounded("Inspect", start, w.p.Lock.Timeout)
 	i.tells(report, err, through)
+	if start = c.starts(); w.now&1 == 0 && w.p.Work.Odd > 0 {
+		asked := c.locker.Ask(c.ctx, name)
+		c.bounded("Ask", start, 2*w.p.Lock.Timeout)
+		i.asks(asked, through)
+	}
+	w.check.inspections = without(w.check.inspections, slices.Index(w.check.inspections, i))
 	if err != nil {
 		return ""
 	}

@@ -143,7 +143,7 @@ func (k *Worker) round() {
 		w.Lease += time.Duration(r.Below(int(lock.MaxLease-w.Lease) + 1))
 	}
 	k.choose(&w, k.Names)
-	if w.Wait && !w.Joint && r.Happens(work.Bound) {
+	if w.Wait && (!w.Joint || r.Happens(work.Odd)) && r.Happens(work.Bound) {
 		w.Bound = time.Duration(1 + r.Below(int(2*w.Lease)))
 	}
 	if longest := lock.MaxLease; w.Mode == node.Exclusive && !w.Joint && r.Happens(work.MinHold) {
@@ -187,7 +187,8 @@ func (k *Worker) use(l Lock) {
 		until = max(until, k.extend(l, begun, hold))
 	}
 	if ok && r.Happens(work.Nest) && l.Nests() {
-		k.nest(l, hold)
+		l = k.nest(l, hold)
+		w = l.Wants()
 	}
 	if ok && r.Happens(work.Chain) {
 		k.chain(l)
@@ -227,8 +228,9 @@ func (k *Worker) extend(l Lock, begun clock.Instant, hold time.Duration) (until 
 	return until
 }
 
-// nest acquires a lock again under itself.
-func (k *Worker) nest(l Lock, hold time.Duration) {
+// nest acquires a lock again under itself, or some of its names. It returns the lock to go on with: the inner one
+// outlives the other, if that is unlocked first.
+func (k *Worker) nest(l Lock, hold time.Duration) Lock {
 	r := &k.Random
 	k.Rest(l.Context(), k.Now().Add(time.Duration(r.Below(int(hold/2)+1))))
 	inside := *l.Wants()
@@ -238,14 +240,23 @@ func (k *Worker) nest(l Lock, hold time.Duration) {
 	}
 	if l.Wants().Mode == node.Read && r.Below(4) == 0 {
 		l.Upgrade(inside)
-		return
+		return l
+	}
+	odd := !inside.Joint && r.Happens(k.Plan().Work.Odd)
+	if n := len(inside.Names); odd {
+		inside.Names = inside.Names[:1+r.Below(n)]
 	}
 	inner, err := k.Acquire(l.Context(), inside)
 	if err != nil {
-		return
+		return l
 	}
 	k.Rest(k.Context(), k.Now().Add(hold/4))
+	if odd && inside.Mode == l.Wants().Mode {
+		_ = l.Unlock()
+		return inner
+	}
 	l.Unnest(inner)
+	return l
 }
 
 // write writes what the lock protects, or reads it if the lock is a reader's.
@@ -313,7 +324,9 @@ func (k *Worker) choose(w *Want, names []string) {
 		if i := r.Below(2 * len(names)); i < len(names) && names[i] != w.Names[0] {
 			w.Names = append(w.Names, names[i])
 		}
-		return
+		if !r.Happens(work.Odd) {
+			return
+		}
 	case len(names) > 1 && r.Happens(work.Several):
 		out := len(names)
 		if len(names) > 2 {
@@ -348,7 +361,10 @@ func (k *Worker) Last(names []string, scripted bool, acquire func(Want) bool) bo
 		if !scripted {
 			k.choose(&w, names)
 		}
-		if w.Joint = false; !acquire(w) {
+		if w.Joint = false; w.Mode != node.Exclusive || w.Fair {
+			w.Names = w.Names[:1]
+		}
+		if !acquire(w) {
 			return false
 		}
 	}
