@@ -143,6 +143,8 @@ func TestAsking(t *testing.T) {
 			for _, err := range []error{l.Ask(background, "x"), errorOf(l.TryLock(background, "y"))} {
 				ensure(t, strings.HasSuffix(err.Error(), "; see Options.MaxLease"), "%v", err)
 			}
+			w.foreign("x", time.Minute, 0, 1)
+			expect(t, l.Check(background, "x", lease.Owner()), quorum.ErrNoQuorum, "they have granted it to another since then")
 		}},
 	}.hold(t)
 }

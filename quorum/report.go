@@ -149,7 +149,7 @@ func (n *NodeReport) vote(owner string) NodeVote {
 		return NodeVote{Node: n.Node, Vote: VoteUnknown, Err: n.Err}
 	case n.State == NodeError:
 		return NodeVote{Node: n.Node, Vote: VotePending}
-	case n.State == NodeAbstaining && len(n.Owners) == 0: // it may have forgotten the owner
+	case n.State == NodeAbstaining: // it may have forgotten the owner, and granted the name to another since then
 		return NodeVote{Node: n.Node, Vote: VoteAbstaining, For: n.Abstains}
 	}
 	return NodeVote{Node: n.Node, Vote: VoteRefused}
