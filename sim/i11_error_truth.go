@@ -267,7 +267,7 @@ func (i *inspection) asks(err error, through []*holder) {
 	k := &i.c.w.check
 	if err == nil {
 		k.w.sometimes(Asked)
-	} else if through = k.still(through); errors.Is(err, quorum.ErrNotHeld) && len(through) > 0 && k.w.broken == "" {
+	} else if through = k.still(through); errors.Is(err, quorum.ErrNotHeld) && len(through) > 0 && k.w.broken == "" && !slices.ContainsFunc(k.w.nodes, (*server).silent) {
 		k.w.fail("I11", "%s asks the holder of %q, which %s is, to finish: %v", i.c.name, i.name, through[0].c.name, err)
 	}
 }
