@@ -192,7 +192,7 @@ func TestDoctorPrints(t *testing.T) {
 
 func TestDoctorUnfit(t *testing.T) {
 	t.Parallel()
-	master := tests.Server(t)
+	master := tests.Server(t, "--repl-diskless-sync-delay", "0")
 	host, port, _ := strings.Cut(master.Addr(), ":")
 	replica := tests.Server(t, "--replicaof", host, port)
 	evicting := tests.Server(t, "--maxmemory-policy", "volatile-lru")

@@ -13,9 +13,9 @@ import (
 func TestDoctorOfAPrimaryWithReplicas(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
-	primary := tests.Server(t, "--min-replicas-to-write", "2", "--min-replicas-max-lag", "2", "--repl-ping-replica-period", "1")
+	primary := tests.Server(t, "--min-replicas-to-write", "2", "--min-replicas-max-lag", "2", "--repl-ping-replica-period", "1", "--repl-diskless-sync-delay", "0")
 	host, port, _ := net.SplitHostPort(primary.Addr())
-	follows := []string{"--replicaof", host, port, "--repl-diskless-sync-delay", "0"}
+	follows := []string{"--replicaof", host, port}
 	a, b := tests.Server(t, follows...), tests.Server(t, append(follows, "--replica-priority", "0")...)
 	url := primary.URL() + "?replicas=2"
 	var r diagnosis

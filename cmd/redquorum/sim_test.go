@@ -54,7 +54,8 @@ func TestSimUsageErrors(t *testing.T) {
 // With --bugs the search goes on after the first, and each has a plan of its own.
 func TestSimGoesOnAfterABug(t *testing.T) {
 	dir := t.TempDir()
-	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--nodes", "5", "--guard", "off", "--jobs", "1", "--bugs", "2", "--out", dir)
+	// Textbook Redlock goes wrong soon, in runs that are shrunk at once.
+	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--client", "plain", "--jobs", "1", "--bugs", "2", "--out", dir)
 	plans, err := filepath.Glob(filepath.Join(dir, "*.plan"))
 	assert.Must(t, err == nil && len(plans) == 2, "plans %q, %v; want 2", plans, err)
 	tests.Says(t, out, "plan: "+plans[0], "plan: "+plans[1])

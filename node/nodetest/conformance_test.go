@@ -32,14 +32,11 @@ var (
 // ops is how many random operations each differential test makes.
 func ops() int { return cmp.Or(*many, tests.Times(5000, 15_000)) }
 
-func TestModel(t *testing.T) {
-	tests.NeedSeconds(t)
-	nodetest.Run(t, func(*testing.T) nodetest.System { return nodetest.Model(clock.Runtime()) })
-}
-
-// A node that cannot tell its life keeps all rules but those of a hand-over.
+// The model itself plays the rules in its own package. One that cannot tell its life keeps all of them but those of a
+// hand-over.
 func TestModelWithoutLife(t *testing.T) {
 	tests.NeedLong(t)
+	t.Parallel()
 	nodetest.Run(t, func(*testing.T) nodetest.System {
 		s := nodetest.Model(clock.Runtime())
 		s.Node.(*model.Node).SetLife(nil)
@@ -49,6 +46,7 @@ func TestModelWithoutLife(t *testing.T) {
 
 func TestEmbedded(t *testing.T) {
 	tests.NeedLong(t)
+	t.Parallel()
 	server, err := embedded.StartServer()
 	assert.Succeed(t, err)
 	t.Cleanup(server.Close)
@@ -69,15 +67,17 @@ func TestEmbedded(t *testing.T) {
 }
 
 func TestRedis(t *testing.T) {
+	t.Parallel()
 	server := tests.Server(t)
 	nodetest.Run(t, func(t *testing.T) nodetest.System { return keep(t)(systems.Redis(server, 0)) })
 }
 
 // A primary keeps the same rules, though each yes waits for its replica.
 func TestPrimary(t *testing.T) {
-	server := tests.Server(t)
+	t.Parallel()
+	server := tests.Server(t, "--repl-diskless-sync-delay", "0")
 	host, port, _ := net.SplitHostPort(server.Addr())
-	tests.Server(t, "--replicaof", host, port, "--repl-diskless-sync-delay", "0")
+	tests.Server(t, "--replicaof", host, port)
 	client := dial(t, server.Addr())
 	assert.Eventually(t, "a replica follows", func() bool { return client.Wait(t.Context(), 1, 100*time.Millisecond).Val() == 1 })
 	nodetest.Run(t, func(t *testing.T) nodetest.System { return keep(t)(systems.Redis(server, 1)) })
