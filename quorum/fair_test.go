@@ -212,6 +212,7 @@ func TestPlaceIsKeptThroughLongPauses(t *testing.T) {
 // On real servers, with Lockers that are different processes to the nodes: nobody is
 // served twice before a waiter that waited all the while is served once.
 func TestFairOnRealServers(t *testing.T) {
+	t.Parallel()
 	all := servers(t, 5)
 	const lockers, turns = 6, 15
 	c := newContest(t)

@@ -364,6 +364,7 @@ func TestReadersAndWriters(t *testing.T) {
 
 // On real servers a downgrade lets in a reader that waits elsewhere, and is reported.
 func TestRealDowngrade(t *testing.T) {
+	t.Parallel()
 	all := servers(t, 3)
 	a, b := connect(t, all, quorum.Options{}), connect(t, all, quorum.Options{})
 	outer, inner := writesAndReads(t, a)

@@ -238,6 +238,7 @@ func TestRealRestartGuard(t *testing.T) {
 }
 
 func TestRealSameServerTwice(t *testing.T) {
+	t.Parallel()
 	all := servers(t, 2)
 	_, port, _ := strings.Cut(all[0].Addr(), ":")
 	nodes, err := redisnode.Dial(all[0].URL(), all[1].URL(), "redis://localhost:"+port)
@@ -390,6 +391,7 @@ func harass(t *testing.T, all []*redisserver.Server, done <-chan struct{}) (faul
 // The cost of a reader's release on the servers does not grow with the readers that stay,
 // and the cost of a writer's attempt does not either.
 func TestManyReaders(t *testing.T) {
+	t.Parallel()
 	const readers = 4000
 	all := servers(t, 3)
 	// No lease is renewed meanwhile, and no Unlock fails as the machine is slow.

@@ -48,6 +48,7 @@ const muchLess = 15 * time.Second
 // Go wakes when Java unlocks, long before the TTL; and all the same with its subscription cut off, where Redisson is older than
 // 3.2, which publishes on another channel, and after a spin lock, whose release sends no message.
 func TestRedissonWakesGo(t *testing.T) {
+	t.Parallel()
 	all := servers(t, 1)
 	j := newJava(t, all[0], 1)
 	for how, release := range map[string]func(){
@@ -86,6 +87,7 @@ func TestRedissonWakesGo(t *testing.T) {
 
 // Java wakes when Go unlocks: exactly one message, then it is free.
 func TestGoWakesRedisson(t *testing.T) {
+	t.Parallel()
 	l, j, _ := shop(t)
 	lease := lock(t, l, "foo")
 	messages := j.listen("foo")
@@ -98,6 +100,7 @@ func TestGoWakesRedisson(t *testing.T) {
 
 // Re-entry on either side.
 func TestRedissonReentry(t *testing.T) {
+	t.Parallel()
 	l, j, _ := shop(t)
 	messages := j.listen("foo")
 	j.take("foo")
@@ -120,6 +123,7 @@ func TestRedissonReentry(t *testing.T) {
 
 // Unlocking what is another's.
 func TestRedissonNonOwner(t *testing.T) {
+	t.Parallel()
 	l, j, _ := shop(t)
 	lease := lock(t, l, "foo", quorum.WithFixedLease(2*time.Second))
 	before := j.fields("foo")
@@ -146,6 +150,7 @@ func TestRedissonLatchReplay(t *testing.T) {
 
 // Leases that end by themselves.
 func TestRedissonExpiry(t *testing.T) {
+	t.Parallel()
 	l, j, _ := shop(t)
 	start := time.Now()
 	j.acquire("foo", 500*time.Millisecond)
@@ -157,6 +162,7 @@ func TestRedissonExpiry(t *testing.T) {
 
 // Java breaks Go's lock.
 func TestRedissonForce(t *testing.T) {
+	t.Parallel()
 	all := servers(t, 1)
 	l, j := connect(t, all, quorum.Options{Lease: 3 * time.Second}), newJava(t, all[0], 1)
 	lease := lock(t, l, "foo")

@@ -23,6 +23,7 @@ import (
 
 // A node keeps all rules, also at the end of a tunnel.
 func TestRules(t *testing.T) {
+	t.Parallel()
 	server := tests.Server(t)
 	nodetest.Run(t, func(t *testing.T) nodetest.System {
 		s, done, err := systems.Redis(server, 0)
@@ -87,6 +88,7 @@ func TestOptions(t *testing.T) {
 
 // A program that uses this package contains no client of Redis, and can be built for the browser.
 func TestImports(t *testing.T) {
+	t.Parallel()
 	const module = "github.com/redquorum/redquorum/"
 	run := func(env []string, args ...string) string {
 		cmd := exec.Command("go", args...)

@@ -65,6 +65,7 @@ func wrap(t testing.TB, client redis.UniversalClient, opts redisnode.Options) no
 }
 
 func TestUnixSocket(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "rq") // t.TempDir is too long for a socket
 	assert.Succeed(t, err)
 	defer os.RemoveAll(dir)
@@ -96,6 +97,7 @@ func newTLSServer(t *testing.T, args ...string) (p *process, addr string, pool *
 // TestTLS checks the server's certificate, and goes through a hang, as a
 // handshake may block for longer there.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	p, addr, pool := newTLSServer(t, "--tls-auth-clients", "no")
 
 	works(t, wrap(t, redis.NewClient(&redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: pool}}), redisnode.Options{}))

@@ -144,6 +144,7 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 // Whatever right a user lacks, and whenever it shows: together each is answered as it is
 // apart, and as many hear of what was released. A name that a user may not touch keeps nobody from the others.
 func TestLackOfARightTogether(t *testing.T) {
+	t.Parallel()
 	apart, together := newServer(t), newServer(t)
 	for _, rule := range minimalACL {
 		lacks, ok := strings.CutPrefix(rule.(string), "+")

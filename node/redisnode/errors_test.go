@@ -83,6 +83,7 @@ func TestDemotedMasterHasANewLife(t *testing.T) {
 // Answers take their time: the word of the replica comes when the server is a master again,
 // and has said yes to what was asked meanwhile.
 func TestYesAfterTheWordOfAReplica(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	way, err := faults.NewProxy(p.addr, nil)
 	assert.Succeed(t, err)
@@ -251,6 +252,7 @@ func documented(after string) (rules []any) {
 // Two users of one server, each with the documented rules for its own names, have all of
 // the locks of these, and nothing of what belongs to the other's.
 func TestTenants(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	p.needChannelRules()
 	tenants := map[string][]string{
@@ -318,6 +320,7 @@ func hasNothing(t *testing.T, n node.Node, user *redis.Client, name string) {
 
 // A fence that is no token is reported, whether the lock is free or not.
 func TestFenceThatIsNoToken(t *testing.T) {
+	t.Parallel()
 	p, n := serve(t)
 	for mode := node.Exclusive; mode <= node.Write; mode++ {
 		for _, held := range []bool{false, true} {
@@ -429,6 +432,7 @@ func TestBusy(t *testing.T) {
 }
 
 func TestMinimalACL(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	url := p.locker(minimalACL...)
 	n := dial(t, url)

@@ -30,7 +30,7 @@ func TestHungServer(t *testing.T) {
 	p.freeze()
 
 	short := func() node.Reply { return ask(t, n, within(50*time.Millisecond, inspect("a"))) }
-	if r := expectErr(t, "in flight", ask(t, n, within(time.Second, inspect("a"))), node.ErrTimeout); r.Unsent {
+	if r := expectErr(t, "in flight", ask(t, n, within(300*time.Millisecond, inspect("a"))), node.ErrTimeout); r.Unsent {
 		t.Error("in flight, and yet unsent")
 	}
 	assert.Eventually(t, "the node knows that it is down", func() bool {

@@ -95,6 +95,7 @@ func shared(name string, first node.Token) []wanted {
 // TestDeadReadersDoNotPileUp has dead readers among living ones: attempts of a writer, which
 // look at a few readers each, remove the dead and are refused because of the living.
 func TestDeadReadersDoNotPileUp(t *testing.T) {
+	t.Parallel()
 	p, n := serve(t)
 	redis, ctx := p.client(t), t.Context()
 	const living, dead = 100, 900
@@ -197,6 +198,7 @@ func TestImpossibleCommands(t *testing.T) {
 // A new server gets each script as text, once. Later the scripts are flushed under the node's feet, for single
 // commands and for pipelines.
 func TestNoScript(t *testing.T) {
+	t.Parallel()
 	p, n := serve(t)
 	token := node.Token(100)
 	for _, flush := range []bool{false, true} {

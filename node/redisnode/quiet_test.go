@@ -14,6 +14,7 @@ import (
 // A client that cannot connect, as after a test has killed its server, prints nothing next to the
 // failures of tests.
 func TestClientsAreQuiet(t *testing.T) {
+	t.Parallel()
 	const asChild = "REDQUORUM_TEST_DIAL"
 	if os.Getenv(asChild) != "" {
 		c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, MinIdleConns: 5})

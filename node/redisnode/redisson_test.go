@@ -205,6 +205,7 @@ func init() {
 const rwChannel, plainChannel = "redisson_rwlock:{foo}", "redisson_lock__channel:{foo}"
 
 func TestRedisson(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	s, done, err := systems.Reach("redis", p.addr, 0)
 	assert.Succeed(t, err)

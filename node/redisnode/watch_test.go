@@ -76,6 +76,7 @@ func TestUnsubscribe(t *testing.T) {
 
 // TestStopIsFinal stops watches while messages rain. A wake lasts, so that most of them are stopped in the middle of one.
 func TestStopIsFinal(t *testing.T) {
+	t.Parallel()
 	p, n := serve(t)
 	listen(t, n, "a")
 	done := make(chan struct{})
@@ -109,6 +110,7 @@ func TestStopIsFinal(t *testing.T) {
 
 // A channel that is not permitted is missed by those who watch it, and by nobody else.
 func TestForbiddenChannel(t *testing.T) {
+	t.Parallel()
 	p := newServer(t)
 	p.needChannelRules()
 	o, err := redisnode.ParseURL(p.locker("resetchannels", "~*", "+@all", "&redisson_lock__channel:{nightly*"))
