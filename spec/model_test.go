@@ -187,9 +187,11 @@ func (m *small) tick(w *world) {
 
 // next calls f for each state that follows.
 func (m *small) next(w *world, f func(*world)) {
+	o := w.clone()
 	try := func(do func(w *world) error) {
-		if o := w.clone(); do(o) == nil {
+		if do(o) == nil { // else it has changed nothing
 			f(o)
+			o = w.clone()
 		}
 	}
 	try(func(w *world) error { m.tick(w); return nil })
