@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -141,6 +142,9 @@ func TestChaosOnPackets(t *testing.T) {
 		"refused":     {text: "lock mistake=half client=plain", length: "1s", said: "cannot be carried out here", status: exitSimFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.interrupted && signal.Ignored(syscall.SIGINT) {
+				t.Skip("SIGINT is ignored, as under nohup, and the program cannot end by it")
+			}
 			t.Parallel()
 			dir, plan := t.TempDir(), fileOf(t, "redquorum plan 1\nnodes 3\nclients 2\nlength "+c.length+"\nlock guard=off\n"+c.text+"\n")
 			p := start(t, "chaos", "--packets", "--out", dir, plan)
@@ -167,6 +171,7 @@ func TestChaosOnPackets(t *testing.T) {
 
 // The page about scenarios on real servers has what the simulator says of them today.
 func TestChaosPage(t *testing.T) {
+	t.Parallel()
 	text := textOf(t, filepath.Join("..", "..", "docs", "evidence", "chaos.md"))
 	all := make(map[string]string)
 	scenarios := sim.Scenarios()

@@ -18,16 +18,36 @@ import (
 func TestDemo(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
-	var out, missing string
-	for length := 6 * time.Second; length < 30*time.Second; length *= 2 {
-		out = want(t, exitOK, "exact", "demo", "--for", length.String())
-		if missing = demoLacks(out); missing == "" {
-			break
-		} // on a slow machine a worker, or the one that looks at the nodes, may come too late
-	}
-	assert.That(t, missing == "", "%q is missing in:\n%s", missing, out)
+	out := demos(t, 6*time.Second, demoLacks, func(string) []string { return nil })
 	tests.Narrow(t, out, terminal.Page)
 	tests.Says(t, out, "!nobody works", "!free, ", "!\x1b")
+}
+
+// demos has a demo go well that does not lack anything, and returns what it says. Each try is longer than the last one: on a
+// busy machine the workers, or the one that looks at the nodes, come too late. args makes the arguments for a length.
+func demos(t *testing.T, length time.Duration, lacks func(out string) string, args func(length string) []string) string {
+	t.Helper()
+	for ; ; length *= 3 {
+		status, stdout, stderr := redquorum(t, append([]string{"demo", "--for", length.String()}, args(length.String())...)...)
+		out := stdout + stderr
+		missing := lacks(out)
+		if status == exitOK && missing == "" {
+			return out
+		}
+		idle := strings.Contains(out, "\n0 critical sections") || strings.Contains(out, "no quorum")
+		wrong := status != exitOK && !idle
+		assert.Must(t, !wrong && length < patience/3, "--for %v: status %d; %q is missing in:\n%s", length, status, missing, out)
+	}
+}
+
+// notExact is for demos on servers of the test, which show little.
+func notExact(out string) string { return lacksText(out, "exact") }
+
+func lacksText(out, text string) string {
+	if strings.Contains(out, text) {
+		return ""
+	}
+	return text
 }
 
 // demoLacks returns what a demo should show and does not.
@@ -46,16 +66,19 @@ func TestDemoOnServers(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
-	want(t, exitOK, "exact", "demo", "--for", "2s", "--nodes", urls)
+	demos(t, 2*time.Second, notExact, func(string) []string { return []string{"--nodes", urls} })
 
 	servers[0].Kill()
 	servers[1].Kill()
 	want(t, exitError, "no quorum", "demo", "--for", "2s", "--nodes", urls)
 
-	for _, s := range servers[:2] {
-		assert.Succeed(t, s.Restart(true))
-	}
-	want(t, exitOK, "nodes that started recently are ignored", "demo", "--for", "2s", "--max-lease", "2s", "--nodes", urls)
+	const young = "nodes that started recently are ignored"
+	demos(t, 2*time.Second, func(out string) string { return lacksText(out, young) }, func(maxLease string) []string {
+		for _, s := range servers[:2] {
+			assert.Succeed(t, s.Restart(true))
+		}
+		return []string{"--max-lease", maxLease, "--nodes", urls}
+	})
 }
 
 // Ctrl-C ends it at once, also while a node stalls.
@@ -65,15 +88,20 @@ func TestDemoIsInterrupted(t *testing.T) {
 		t.Skip("SIGINT is ignored, as under nohup, and so by the program")
 	}
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector's own
-	p := start(t, "demo", "--for", "20s")
-	p.says("node 4 stalls")
-	asked := time.Now()
-	p.signal(syscall.SIGINT)
-	out := p.exits(-1) // by the signal
-	if took := time.Since(asked); took > 1500*time.Millisecond {
-		t.Errorf("it took %v", took)
+	best := time.Hour
+	for try := 0; try < 3 && best > 1500*time.Millisecond; try++ { // a busy machine may make one slow
+		p := start(t, "demo", "--for", "20s")
+		p.says("node 4 stalls")
+		asked := time.Now()
+		p.signal(syscall.SIGINT)
+		out := p.exits(-1) // by the signal
+		best = min(best, time.Since(asked))
+		if !strings.Contains(out, "\n0 critical sections") {
+			assert.That(t, strings.Contains(out, ": exact\n"), "%v", out)
+		}
+		assert.That(t, strings.HasSuffix(out, "\ninterrupted\n"), "%v", out)
 	}
-	assert.That(t, strings.Contains(out, ": exact\n") && strings.HasSuffix(out, "\ninterrupted\n"), "%v", out)
+	assert.That(t, best <= 1500*time.Millisecond, "it took %v", best)
 }
 
 // A demo that finds a lost count, or a token that did not rise, says so.

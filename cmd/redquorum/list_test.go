@@ -37,6 +37,7 @@ func (l listJSON) names() string {
 }
 
 func TestList(t *testing.T) {
+	t.Parallel()
 	for kind, start := range map[string]func(*testing.T) []string{"embedded": embeddedAddrs, "redis-server": serverAddrs} {
 		t.Run(kind, func(t *testing.T) {
 			addrs := start(t)

@@ -104,6 +104,7 @@ func withTLS(t *testing.T, addr string, config *tls.Config) string {
 }
 
 func TestTLSFlags(t *testing.T) {
+	t.Parallel()
 	pair, cert, key := selfSigned(t)
 	servers, _ := startNodes(t, 3)
 	var urls []string
@@ -113,7 +114,7 @@ func TestTLSFlags(t *testing.T) {
 	nodes := strings.Join(urls, ",")
 	all := []string{"--cacert", cert, "--cert", cert, "--key", key, "--nodes", nodes}
 	want(t, exitOK, "a is free", append([]string{"status", "a"}, all...)...)
-	want(t, exitOK, "exact", append([]string{"demo", "--for", "1s"}, all...)...)
+	demos(t, time.Second, notExact, func(string) []string { return all })
 	ends(t, exitOK, append(append([]string{"run", "--name", "a", "--try"}, all...), "-c", "true")...)
 	tests.Says(t, want(t, exitError, "", append([]string{"doctor", "--nodes", urls[0]}, all[:6]...)...), "!not reachable")
 	want(t, exitError, "unknown authority", "status", "a", "--nodes", nodes)
@@ -146,7 +147,7 @@ func TestFilesAreReplaced(t *testing.T) {
 			holder := start(t, holdOn("rediss://"+addr, flags, "job")...)
 			holder.says("holding job")
 			waiter := start(t, runOn("rediss://"+addr, flags, "echo", "at last")...)
-			waiter.says("waiting: job is held by")
+			waiter.says(": job is held by")
 
 			files := func() {
 				for file, by := range map[string]string{key: nextKey, cert: nextCert, password: fileOf(t, "new")} {

@@ -60,7 +60,9 @@ func startProgram(t *testing.T, path string, args ...string) *program {
 // says waits until the output has text.
 func (p *program) says(text string) {
 	p.t.Helper()
-	assert.Eventually(p.t, fmt.Sprintf("%q said", text), func() bool { return strings.Contains(p.out.String(), text) })
+	for end := time.Now().Add(2 * patience); !strings.Contains(p.out.String(), text); time.Sleep(5 * time.Millisecond) {
+		assert.Must(p.t, time.Now().Before(end), "%q is not said:\n%s", text, p.out.String())
+	}
 }
 
 func (p *program) signal(s syscall.Signal) {
@@ -158,14 +160,15 @@ func TestRunExcludes(t *testing.T) {
 	p.says("begun")
 	verdictIs(t, "job", urls, "held")
 	tests.Says(t, ends(t, exitHeld, runOn(urls, "--try", "echo", "never")...), "lock is held by another owner", "!never")
-	start(t, runOn(urls, "--wait 300ms", "true")...).exits(exitHeld)
+	ends(t, exitHeld, runOn(urls, "--wait 300ms", "true")...)
 	ends(t, 0, runOn(urls, "--try --conflict-exit-code 0", "true")...)
 
-	waiting := start(t, runOn(urls, "--wait 20s", "echo", "at last")...)
-	waiting.says("waiting: job is held by")
+	waiting := start(t, runOn(urls, "--wait 2m", "echo", "at last")...)
+	waiting.says(": job is held by")
 	p.in.Close()
-	p.exits(1)                                                  // of read, at the end of its input
-	if out := waiting.exits(0); strings.Count(out, "\n") != 2 { // what it waits for, and "at last"
+	p.exits(1) // of read, at the end of its input
+	out := waiting.exits(0)
+	if lines := strings.Count(out, "\n") - strings.Count(out, "still waiting after"); lines != 2 { // what it waits for, and "at last"
 		t.Errorf("it says more than a line: %s", out)
 	}
 	verdictIs(t, "job", urls, "free")
@@ -223,11 +226,13 @@ func TestRunTermGrace(t *testing.T) {
 	start(t, runOn(urls, "--max-hold 3s --term-grace 100ms", "sh", "-c", command)...).exits(exitLost, "the command is asked to stop", "!tidy")
 
 	// It holds as well for what the command leaves in the background.
-	begun := time.Now()
-	start(t, runOn(urls, "--term-grace 100ms", "sh", "-c", `sh -c 'trap "" TERM; while :; do sleep 0.02; done' &`)...).exits(0)
-	if took := time.Since(begun); took < timeToEnd || took > timeToEnd+timeToStop {
-		t.Errorf("it took %v", took)
+	best := time.Hour
+	for try := 0; try < 3 && best > timeToEnd+timeToStop; try++ { // a busy machine may make one slow
+		begun := time.Now()
+		start(t, runOn(urls, "--term-grace 100ms", "sh", "-c", `sh -c 'trap "" TERM; while :; do sleep 0.02; done' &`)...).exits(0)
+		best = min(best, time.Since(begun))
 	}
+	assert.That(t, best >= timeToEnd && best <= timeToEnd+timeToStop, "it took %v", best)
 }
 
 func TestRunWithoutQuorum(t *testing.T) {
@@ -516,7 +521,7 @@ func TestRunIsStopped(t *testing.T) {
 	p := start(t, runOn(urls, "--lease 2s", stubborn(ticks)...)...)
 	p.says("begun")
 	p.signal(syscall.SIGSTOP)
-	start(t, runOn(urls, "--wait 10s", "true")...).exits(0)
+	start(t, runOn(urls, "--wait 1m", "true")...).exits(0)
 	still(t, ticks)
 	p.signal(syscall.SIGCONT)
 	p.exits(exitLost, "the command's remaining processes are killed")
@@ -628,33 +633,48 @@ func TestRunOnNewServers(t *testing.T) {
 // Of hosts that run the same job, not at the very same time, one does, though it is done at once.
 func TestRunOnceInAnInterval(t *testing.T) {
 	tests.NeedSeconds(t)
-	urls := parallelNodes(t, 3)
-	const minHold = 5 * time.Second
+	t.Parallel()
+	minHold := 5 * time.Second
+	for !onceIn(t, minHold) { // on a slow machine nothing can be said of so short a time
+		minHold *= 3
+		assert.Must(t, minHold < patience, "four hosts and one that came later took more than %v", minHold/3)
+	}
+}
+
+// onceIn reports whether all came in time, so that one may run.
+func onceIn(t *testing.T, minHold time.Duration) (inTime bool) {
+	t.Helper()
+	_, urls := startNodes(t, 3)
 	begun := time.Now()
 	var hosts []*program
 	for range 4 {
-		hosts = append(hosts, start(t, runOn(urls, "--wait 2s --min-hold 5s --verbose --conflict-exit-code 9", "echo", "it runs")...))
+		hosts = append(hosts, start(t, runOn(urls, "--wait 2s --verbose --conflict-exit-code 9 --min-hold "+minHold.String(), "echo", "it runs")...))
 	}
-	ran := 0
+	ran, slow := 0, false
 	for _, host := range hosts {
 		_ = host.cmd.Wait()
 		out := host.out.String()
 		switch code := host.cmd.ProcessState.ExitCode(); {
+		case strings.Contains(out, node.ErrTimeout.Error()):
+			slow = true
 		case code == 0 && strings.Contains(out, "it runs") && strings.Contains(out, "it stays taken for "):
 			ran++
 		case code != 9 || strings.Contains(out, "it runs"):
 			t.Errorf("exit status %d: %s", code, out)
 		}
 	}
-	late := ends(t, exitHeld, runOn(urls, "--try", "echo", "it runs")...)
-	if took := time.Since(begun); took > minHold { // a slow machine
-		t.Skipf("it took %v", took)
+	later := start(t, runOn(urls, "--try", "echo", "it runs")...)
+	_ = later.cmd.Wait()
+	if slow || time.Since(begun) > minHold || strings.Contains(later.out.String(), node.ErrTimeout.Error()) {
+		return false
 	}
-	assert.That(t, ran == 1 && !strings.Contains(late, "it runs"), "it ran %d times; and later: %s", ran, late)
-	ends(t, 0, runOn(urls, "--wait 20s", "true")...)
+	assert.Equal(t, ran, 1, "it ran")
+	later.exits(exitHeld, "!it runs")
+	ends(t, 0, runOn(urls, "--wait 2m", "true")...)
 	if took := time.Since(begun); took < minHold {
 		t.Errorf("it was free after %v", took)
 	}
+	return true
 }
 
 // A run inside of another one does not wait for its own lock, however far out that is.
@@ -900,14 +920,30 @@ func TestRunAfterHandOver(t *testing.T) {
 	for _, lease := range []string{"5s", "6s", "7s"} {
 		t.Run(lease, func(t *testing.T) {
 			urls := parallelNodes(t, 1)
-			holder := start(t, holdOn(urls, "--lease "+lease, "job")...)
-			holder.says("holding job")
-			waiter := start(t, runOn(urls, "--lease "+lease, "sleep", "2")...)
-			waiter.says("waiting: job is held by")
-			assert.Eventually(t, "in line", func() bool { return len(statusOf(t, exitOK, "job", urls).Waiting) == 1 })
-			holder.signal(syscall.SIGTERM)
-			holder.exits(exitOK)
-			waiter.exits(0, "!asked to stop")
+			for try := 1; ; try++ {
+				said := handedOver(t, urls, lease)
+				if !strings.Contains(said, "asked to stop") {
+					return
+				}
+				assert.Must(t, try < 3, "%s", said) // a busy machine may be too slow to renew, but not each time
+			}
 		})
 	}
+}
+
+// handedOver is what a program says that gets a lock from another one, for two seconds.
+func handedOver(t *testing.T, urls, lease string) (said string) {
+	t.Helper()
+	holder := start(t, holdOn(urls, "--lease "+lease, "job")...)
+	holder.says("holding job")
+	waiter := start(t, runOn(urls, "--lease "+lease, "sleep", "2")...)
+	waiter.says(": job is held by")
+	assert.Eventually(t, "in line", func() bool { return len(statusOf(t, exitOK, "job", urls).Waiting) == 1 })
+	holder.signal(syscall.SIGTERM)
+	holder.exits(exitOK)
+	_ = waiter.cmd.Wait()
+	if said = waiter.out.String(); !strings.Contains(said, "asked to stop") {
+		waiter.exits(0)
+	}
+	return said
 }

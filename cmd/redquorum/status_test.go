@@ -281,7 +281,7 @@ func TestLabelsAndNotes(t *testing.T) {
 	says(exitHeld, "lock is held by another owner (web-1: job-42): ", "run", "--name", "a", "--try", "--nodes", urls, "--", "true")
 
 	p := start(t, holdOn(urls, "--label me", "a")...)
-	p.says("redquorum hold: waiting: a is held by web-1, " + owner + ": job-42")
+	p.says(": a is held by web-1, " + owner + ": job-42")
 	assert.Eventually(t, "labeled", func() bool {
 		s := statusOf(t, exitOK, "a", urls)
 		return len(s.Waiting) == 1 && s.Labels[s.Waiting[0]] == "me"
@@ -349,6 +349,7 @@ func TestPainter(t *testing.T) {
 
 // A name that nobody holds and nobody can get is not just free.
 func TestStatusOfServersThatRefuseWrites(t *testing.T) {
+	t.Parallel()
 	a, b, c := tests.Server(t, "--maxmemory", "1"), tests.Server(t, "--min-replicas-to-write", "1"), tests.Server(t)
 	urls := strings.Join([]string{a.URL(), b.URL(), c.URL()}, ",")
 	out := want(t, exitOK, "job is free; nobody can get it now: only 1 of 3 nodes accept writes, 2 needed", "status", "job", "--no-guard", "--nodes", urls)

@@ -46,7 +46,7 @@ func TestRunEndsTheTree(t *testing.T) {
 	}
 	next := func(t *testing.T, urls string) {
 		t.Helper()
-		start(t, runOn(urls, "--wait 20s", "true")...).exits(0)
+		start(t, runOn(urls, "--wait 1m", "true")...).exits(0)
 	}
 	for end, does := range map[string]func(*testing.T, *program, string){
 		"broken": func(t *testing.T, p *program, urls string) {

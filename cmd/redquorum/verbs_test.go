@@ -300,7 +300,7 @@ func TestNameEitherWay(t *testing.T) {
 		{"run", "a", "--nodes", urls, "-c", "echo $REDQUORUM_NAME"},
 		{"run", "--nodes", urls, "--name=a", "--", "sh", "-c", "echo $REDQUORUM_NAME"},
 	} {
-		if out := start(t, args...).exits(0); !strings.HasSuffix("\n"+out, "\na\n") { // on a busy machine it says that it waits
+		if out := ends(t, 0, args...); !strings.HasSuffix("\n"+out, "\na\n") { // on a busy machine it says that it waits
 			t.Errorf("%q: %s", args, out)
 		}
 	}
