@@ -921,8 +921,8 @@ func TestRunAfterHandOver(t *testing.T) {
 		t.Run(lease, func(t *testing.T) {
 			urls := parallelNodes(t, 1)
 			for try := 1; ; try++ {
-				said := handedOver(t, urls, lease)
-				if !strings.Contains(said, "asked to stop") {
+				said, handed := handedOver(t, urls, lease)
+				if handed && !strings.Contains(said, "asked to stop") {
 					return
 				}
 				assert.Must(t, try < 3, "%s", said) // a busy machine may be too slow to renew, but not each time
@@ -931,19 +931,23 @@ func TestRunAfterHandOver(t *testing.T) {
 	}
 }
 
-// handedOver is what a program says that gets a lock from another one, for two seconds.
-func handedOver(t *testing.T, urls, lease string) (said string) {
+// handedOver is what a program says that gets a lock from another one, for two seconds; and whether it was handed over, and not
+// lost before.
+func handedOver(t *testing.T, urls, lease string) (said string, handed bool) {
 	t.Helper()
 	holder := start(t, holdOn(urls, "--lease "+lease, "job")...)
 	holder.says("holding job")
-	waiter := start(t, runOn(urls, "--lease "+lease, "sleep", "2")...)
+	waiter := start(t, runOn(urls, "--lease "+lease, "sh", "-c", "echo begun; sleep 2")...)
 	waiter.says(": job is held by")
-	assert.Eventually(t, "in line", func() bool { return len(statusOf(t, exitOK, "job", urls).Waiting) == 1 })
+	begun := func() bool { return strings.Contains(waiter.out.String(), "begun\n") }
+	assert.Eventually(t, "in line", func() bool { return begun() || len(statusOf(t, exitOK, "job", urls).Waiting) == 1 })
+	handed = !begun()
 	holder.signal(syscall.SIGTERM)
-	holder.exits(exitOK)
+	_ = holder.cmd.Wait()
 	_ = waiter.cmd.Wait()
-	if said = waiter.out.String(); !strings.Contains(said, "asked to stop") {
+	if said = waiter.out.String(); handed && !strings.Contains(said, "asked to stop") {
+		holder.exits(exitOK)
 		waiter.exits(0)
 	}
-	return said
+	return said, handed
 }
