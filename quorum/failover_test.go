@@ -134,15 +134,18 @@ func has(text any, part string) bool {
 // nobody is where somebody else is, and tokens rise.
 func TestRealFailovers(t *testing.T) {
 	tests.NeedLong(t)
+	t.Parallel()
 	start := func(t *testing.T, args ...string) []*redisserver.Server {
 		args = append(args, "--repl-diskless-sync-delay", "0", "--replica-read-only", "no")
 		return tests.Servers(t, 6, redisserver.Config{Args: args})
 	}
 	t.Run("of masters under their addresses", func(t *testing.T) {
+		t.Parallel()
 		all := start(t)
 		failovers(t, []deployment{&demoted{all[0], all[1]}, &demoted{all[2], all[3]}, &demoted{all[4], all[5]}})
 	})
 	t.Run("in clusters", func(t *testing.T) {
+		t.Parallel()
 		all := start(t, "--cluster-enabled", "yes")
 		failovers(t, []deployment{newCluster(t, all[:2]), newCluster(t, all[2:4]), newCluster(t, all[4:])})
 	})

@@ -95,7 +95,7 @@ func TestPackets(t *testing.T) {
 		return
 	}
 	plans := []string{"loss c*-n* 20%", "halfopen c*-n1,n2", "cut c1>n1,n2", "delay c*-n* 100ms..200ms"}
-	for _, fault := range plans[:tests.Times(2, len(plans))] {
+	for _, fault := range plans[:tests.Times(1, len(plans))] {
 		t.Run(fault, func(t *testing.T) { // not in parallel: the namespace counts for all
 			p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nlock guard=off timeout=500ms\nat 500ms " + fault + " for 1500ms\n")
 			assert.Succeed(t, err)
