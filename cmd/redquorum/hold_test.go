@@ -14,7 +14,6 @@ func holdOn(urls, flags string, names ...string) []string {
 
 // It holds the lock until a signal, and says so when it has it.
 func TestHold(t *testing.T) {
-	t.Parallel()
 	_, urls := startNodes(t, 3)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		if signal.Ignored(s) {

@@ -47,16 +47,18 @@ func redquorum(t *testing.T, args ...string) (status int, stdout, stderr string)
 // patience is how long a test waits for what has to happen. A busy machine takes its time.
 const patience = time.Minute
 
+// timedOut reports whether a text tells of a server that did not answer in time.
+func timedOut(said string) bool {
+	return strings.Contains(said, node.ErrTimeout.Error()) || strings.Contains(said, "i/o timeout")
+}
+
 // unlessLate calls look, and again while what it returns is not good, and it or an earlier one tells of servers that did
 // not answer in time: what those did later is there for as long as a lease.
 func unlessLate(look func() (said string, good bool)) {
 	late := false
 	for end := time.Now().Add(patience); ; {
 		said, good := look()
-		said = strings.Join(strings.Fields(said), " ")
-		for _, sign := range []string{node.ErrTimeout.Error(), "i/o timeout", "nodes are usable"} {
-			late = late || strings.Contains(said, sign)
-		}
+		late = late || timedOut(said) || strings.Contains(strings.Join(strings.Fields(said), " "), "nodes are usable")
 		if good || !late || time.Now().After(end) {
 			return
 		}

@@ -53,7 +53,6 @@ func TestSimUsageErrors(t *testing.T) {
 
 // With --bugs the search goes on after the first, and each has a plan of its own.
 func TestSimGoesOnAfterABug(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	// Textbook Redlock goes wrong soon, in runs that are shrunk at once.
 	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--client", "plain", "--jobs", "1", "--bugs", "2", "--out", dir)
@@ -65,7 +64,6 @@ func TestSimGoesOnAfterABug(t *testing.T) {
 // A run without the guard goes wrong; it is reported and written to a file, and the
 // file plays it again.
 func TestSimFindsShrinksAndReplays(t *testing.T) {
-	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new", "plans")
 	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--nodes", "5", "--guard", "off", "--out", dir)
 	const cause = "cause: the restart guard is off (lock guard=off)\n"
@@ -126,7 +124,6 @@ func TestSimCannotWrite(t *testing.T) {
 }
 
 func TestSimScenarios(t *testing.T) {
-	t.Parallel()
 	want(t, exitOK, "S24  A ghost lock\n", "sim", "scenario", "list")
 	want(t, exitOK, "what protects: a fresh owner", "sim", "scenario", "s28")
 	page := filepath.Join(t.TempDir(), "S28.html")
@@ -204,7 +201,6 @@ func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
 // A failure to write is an error of every subcommand.
 func TestSimOutputIsFull(t *testing.T) {
-	t.Parallel()
 	plan := fileOf(t, "redquorum plan 1\nlength 1s\n")
 	for _, args := range []string{"sim manual", "sim scenario list", "sim run --brief", "sim shrink " + plan, "sim explore --seeds 1-1", "sim --seeds 1-1"} {
 		var stderr bytes.Buffer

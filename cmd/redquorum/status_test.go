@@ -25,7 +25,7 @@ func statusOf(t *testing.T, exit int, name, urls string) (s statusJSON) {
 	var stdout, stderr string
 	unlessLate(func() (string, bool) {
 		got, stdout, stderr = redquorum(t, "status", name, "--json", "--nodes", urls)
-		return stdout + stderr, false
+		return stdout + stderr, !timedOut(stdout + stderr)
 	})
 	assert.That(t, got == exit, "exit status %d, want %d: %s", got, exit, stderr)
 	decode(t, stdout, &s)
