@@ -494,21 +494,24 @@ func TestSameServerTwiceIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-// A node that refuses one command and executes the next is reported once.
+// A node that refuses one command and executes the next is reported once. An acquire of a held name needs neither memory,
+// nor rights, nor replicas.
 func TestNodeThatRefusesSomeCommandsIsReportedOnce(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := new(observer)
 		var refuses atomic.Bool
 		l := w.through(quorum.Options{Trace: o.observe}, func(i int, n node.Node, cmd node.Command, reply func(node.Reply)) {
-			if i == 0 && cmd.Kind == node.Acquire && refuses.Load() {
+			if i == 0 && cmd.Kind == node.Acquire && cmd.Claims[0].Name == "x" && refuses.Load() {
 				reply(node.Reply{Err: node.ErrOutOfMemory})
 				return
 			}
 			n.Submit(cmd, reply)
 		})
 		refuses.Store(true)
+		w.foreign("held", time.Hour, 0, 1, 2)
 		for range 20 {
 			use(t, l, "x", func(*quorum.Lease) {})
+			expect(t, errorOf(l.TryLock(background, "held")), quorum.ErrHeld)
 		}
 		n := o.count(quorum.EventNodeFailed)
 		ensure(t, n == 1 && o.count(quorum.EventNodeRecovered) == 0, "failed %d times, recovered %d times", n, o.count(quorum.EventNodeRecovered))

@@ -50,8 +50,8 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 		v.unknown(i, kind, reply, &b)
 		return b
 	}
-	v.answered(i, kind)
-	if reply.Status == node.Refused || reply.Status == node.Stale {
+	refused := reply.Status == node.Refused || reply.Status == node.Stale
+	if v.answered(i, kind, !refused); refused {
 		b.at = v.now
 	}
 	if err := v.meet(i, reply.Life); err != nil {
@@ -93,7 +93,7 @@ func (v *voters) unknown(i int, kind node.Kind, reply node.Reply, b *ballot) {
 		v.failed(i, kind, reply.Err)
 		return
 	}
-	v.answered(i, kind) // it is well; the key is not
+	v.answered(i, kind, true) // it is well; the key is not
 	b.may = kind != node.Acquire
 	if kind == node.Release || kind == node.Downgrade {
 		b.vote = voteRefused // whatever is at the key, it is not the lease
@@ -231,10 +231,15 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 	v.log(slog.LevelWarn, text, "node", v.nodes[i].Name(), "error", err)
 }
 
-func (v *voters) answered(i int, kind node.Kind) {
+// answered notes that a node has answered, and whether it has carried the command out: to say that a name is held takes
+// no memory, no right and no replica.
+func (v *voters) answered(i int, kind node.Kind, did bool) {
 	n := &v.known[i]
-	recovered := n.heard == silent || n.refuses>>kind&1 == 1
-	n.refuses &^= 1 << kind
+	recovered := n.heard == silent
+	if did && n.refuses>>kind&1 == 1 {
+		n.refuses &^= 1 << kind
+		recovered = true
+	}
 	v.hear(i, answers)
 	if recovered {
 		v.recovered(i)
