@@ -45,7 +45,8 @@ type Options struct {
 	MaxLease time.Duration
 
 	// MaxHold bounds how long one acquisition is renewed, counted from the
-	// acquisition; after it the lease ends with ErrMaxHold. 0 means no bound.
+	// acquisition; after it the lease ends with ErrMaxHold. Unlock it nevertheless: until then the name stays taken
+	// for what the nodes have left of Lease. 0 means no bound.
 	MaxHold time.Duration
 
 	// Grace is how much longer the nodes keep a key than its holder relies on

@@ -74,7 +74,7 @@ func WithFair() Option { return func(s *settings) { s.fair = true } }
 
 // WithReentry lets the acquisition share the lease that the context belongs to, if that is one
 // of the name: it is granted at once and counted, and the name is released by the Unlock of
-// the last of them. Nested leases share token, length and bounds of the outermost one. A lease
+// the last of them, also if the outermost one is that of Do. Nested leases share token, length and bounds of the outermost one. A lease
 // of several names can nest some or all of them, and a writer's lease can nest readers.
 //
 // The context is the one of a lease, or what Do gives its function, or made from either.

@@ -197,15 +197,15 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 		}
 		return p
 	}
-	if o.Replicas > 0 { // the name of the node stays after a failover
-		p.add(fine, "the primary is now "+*primary.Load(), "", "")
-	}
 	if noGuard {
 		maxLease = 0
 	}
 	p.identity(ctx, client, maxLease)
 	if p.Role == "sentinel" {
 		return p
+	}
+	if o.Replicas > 0 && p.info["role"] == "master" { // the name of the node stays after a failover
+		p.add(fine, "the primary is now "+*primary.Load(), "", "")
 	}
 	if p.info != nil {
 		p.role(ctx, client, o, maxLease)
