@@ -26,10 +26,11 @@ import (
 
 const runManual = `Takes the lock NAME, runs COMMAND, and releases the lock when COMMAND has ended.
 The lock is renewed for as long as COMMAND runs, or until --max-hold. With
-several names it takes all of them or none. With --read it shares the lock with
-other readers. With --write it has the lock alone, and readers wait for it as
-well. A NAME is text in UTF-8. It must not begin with redquorum_ or redisson_,
-nor contain :rwlock_timeout:, because other locks have keys under such names.
+several names, as in "run a b -- job", it takes all of them or none; a,b is one
+name. With --read it shares the lock with other readers. With --write it has the
+lock alone, and readers wait for it as well. A NAME is text in UTF-8. It must
+not begin with redquorum_ or redisson_, nor contain :rwlock_timeout:, because
+other locks have keys under such names.
 
 While it waits, it says on standard error what it waits for, and why its last
 attempt failed: after 1 s, after 10 s, and then every minute. With
