@@ -48,7 +48,8 @@ type Node interface {
 }
 
 // A Replicated node is one primary with replicas, and may lead to another of these after a failover. It needs
-// the restart guard, for the locks that the promoted server does not have.
+// the restart guard, for the locks that the promoted server does not have. It is the only optional interface of a
+// Node. A type that wraps a Node has to implement it, too: a Locker cannot see the replicas of the Node within.
 type Replicated interface {
 	Node
 	// Replicas is how many replicas there are.

@@ -81,6 +81,7 @@ func Test(t *testing.T, open New) {
 	t.Run("events", func(t *testing.T) { events(t, open) })
 	t.Run("rounds that were not sent", func(t *testing.T) { unsentRounds(t, open) })
 	t.Run("one round at a time", func(t *testing.T) { oneRoundAtATime(t, open) })
+	t.Run("replicas", func(t *testing.T) { replicas(t, open) })
 }
 
 // twoPrograms share a lock: one waits for the other, gets the lock from it, and loses it as two of three
@@ -260,6 +261,27 @@ func (waiting) Name() string { return "waiting" }
 func (w waiting) Submit(_ node.Command, reply func(node.Reply)) {
 	*w.replies = append(*w.replies, reply)
 }
+
+// A node has as many replicas with metrics as without, so a Locker requires the restart guard.
+func replicas(t *testing.T, open New) {
+	m, _ := open(t, nil)
+	nodes := m.Nodes([]node.Node{replicated{}, instant{}})
+	for i, want := range []int{2, 0} {
+		if r, ok := nodes[i].(node.Replicated); !ok && want > 0 || ok && r.Replicas() != want {
+			t.Errorf("%s does not have its %d replicas with metrics", nodes[i].Name(), want)
+		}
+	}
+	l, err := quorum.New(nodes[:1], quorum.Options{NoRestartGuard: true, SharedNodes: true})
+	if err == nil {
+		l.Close()
+		t.Error("with metrics, a primary with replicas needs no restart guard")
+	}
+}
+
+// A replicated node is a primary with two replicas.
+type replicated struct{ instant }
+
+func (replicated) Replicas() int { return 2 }
 
 // BenchmarkPair measures lock and unlock on five nodes, with and without metrics, in turns.
 func BenchmarkPair(b *testing.B, open New) {

@@ -23,6 +23,14 @@ type timed struct {
 	closed func()
 }
 
+// Replicas implements node.Replicated: without it the node would look like one that needs no restart guard.
+func (t *timed) Replicas() int {
+	if r, ok := t.Node.(node.Replicated); ok {
+		return r.Replicas()
+	}
+	return 0
+}
+
 func (t *timed) Close() error {
 	defer t.closed()
 	return t.Node.Close()
