@@ -62,6 +62,18 @@ func TestNamesAsOneLock(t *testing.T) {
 			more(t, again.Token(), lease.Token(), "tokens rise")
 			equal(t, w.locked("x")+w.locked("y"), 0, "nodes keep one")
 		}},
+		{"5,000 names are one lock, and duplicates count once; more are refused", 1, func(t *testing.T, w *world) {
+			l := w.locker(quorum.Options{})
+			names := make([]string, 5000)
+			for i := range names {
+				names[i] = fmt.Sprint(i)
+			}
+			unlock(t, lock(t, l, names[0], quorum.WithNames(names...), quorum.WithNames(names...)))
+			w.sent[0].Store(0)
+			_, err := l.TryLock(background, "one more", quorum.WithNames(names...))
+			says(t, err, "one lock has 5001 names, at most 5000 are supported")
+			equal(t, w.sent[0].Load(), 0, "commands were sent")
+		}},
 		{"the one token is above those of all earlier holders of each of the names", 5, func(t *testing.T, w *world) {
 			l := w.locker(quorum.Options{})
 			var highest node.Token

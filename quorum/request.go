@@ -40,6 +40,9 @@ func (s *settings) setNames(first string, check func(string) error) error {
 	if s.names != nil && s.mode != node.Exclusive {
 		return errors.New("quorum: WithNames cannot be combined with WithRead or WithWrite: readers and writers have one name")
 	}
+	if n := len(s.names); n > maxNames {
+		return fmt.Errorf("quorum: one lock has %d names, at most %d are supported", n, maxNames)
+	}
 	sum := 0
 	for name := range s.each() {
 		if err := check(name); err != nil {
@@ -47,14 +50,18 @@ func (s *settings) setNames(first string, check func(string) error) error {
 		}
 		sum += len(name)
 	}
-	if sum > maxNames {
-		return fmt.Errorf("quorum: the names of one lock have %d bytes together, at most %d are supported", sum, maxNames)
+	if sum > maxNamesBytes {
+		return fmt.Errorf("quorum: the names of one lock have %d bytes together, at most %d are supported", sum, maxNamesBytes)
 	}
 	return nil
 }
 
-// maxNames bounds the names of one lock, in bytes: a node takes no other commands meanwhile.
-const maxNames = 1 << 20
+// These bound the names of one lock: a server executes no other command meanwhile. Redis 7.0 takes 60 ms for 5,000 names
+// that are free, and 80 to 100 ms if there are waiters; for twice as many about three times as long.
+const (
+	maxNames      = 5000
+	maxNamesBytes = 1 << 20
+)
 
 // setKeep decides how long nodes keep the name at least, whatever the pace of their clocks.
 func (s *settings) setKeep(o *Options) error {

@@ -88,7 +88,8 @@ func WithReentry() Option { return func(s *settings) { s.reentry = true } }
 // WithNames makes one lock of several names: the given one and more. It is all or nothing on
 // every node, in one round trip, with one lease and one fencing token, which is above those of
 // all earlier holders of each name. It excludes all others that have or want any of them.
-// Duplicates count once, and the order does not matter. All names together have at most 1 MiB.
+// Duplicates count once, and the order does not matter. There may be 5,000 names, of 1 MiB together.
+// While a server locks so many, up to a tenth of a second, it executes no other command.
 //
 // A waiter is queued on each of its names, and is served when it is first for each and all are
 // free. While one name stays locked, callers behind it may take the others. If the names come
