@@ -107,6 +107,20 @@ func bare(t *testing.T) *engine {
 	return e
 }
 
+// A waiter for as many names as there may be reserves them, however long it has waited.
+func TestReservationOfTheLongestWait(t *testing.T) {
+	e := bare(t)
+	w := &waiter{e: e, calledFirstFor: make([]nodeSet, maxNames)}
+	for waited := time.Second; waited < longest; waited += waited / 2 {
+		for i := range w.calledFirstFor {
+			w.calledFirstFor[i] = allNodes(len(e.nodes))
+		}
+		w.began = e.now - clock.Instant(waited)
+		assert.That(t, w.mayReserve(), "they are not reserved after %v", waited)
+		assert.That(t, w.reserved.Sub(e.now).Round(time.Millisecond) == 2*e.opts.RetryEvery, "they are for %v", w.reserved.Sub(e.now))
+	}
+}
+
 // Each row is what becomes of a lock that a node has handed over.
 func TestTake(t *testing.T) {
 	w := &waiter{e: new(engine)}

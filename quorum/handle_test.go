@@ -402,22 +402,6 @@ func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
 	}
 }
 
-// "Forever" is refused, or lasts; it does not overflow.
-func TestVeryLongTimes(t *testing.T) {
-	const forever = time.Duration(1<<63 - 1)
-	ms := node.Milliseconds(forever)
-	ensure(t, ms >= 0, "a TTL of %v is %d ms", forever, ms)
-	equal(t, clock.Instant(1).Add(forever), clock.Never, "an instant at the end of time")
-	inWorld(t, 1, func(w *world) {
-		ensure(t, errorOf(quorum.New([]node.Node{w.nodes[0]}, quorum.Options{Clock: w.clock, MaxLease: forever, FenceRetention: forever})) != nil,
-			"a MaxLease of centuries is accepted, and would be no guard")
-		l := w.locker(quorum.Options{})
-		lease := lock(t, l, "x", quorum.WithMaxHold(forever))
-		time.AfterFunc(time.Second, func() { unlock(t, lease) })
-		expect(t, errorOf(l.Lock(background, "x", quorum.WithWait(forever))), nil)
-	})
-}
-
 // Nested leases that are taken and given back at the same time are whole: none
 // is over when it is granted, and none is said to have been lost.
 func TestNestingRaces(t *testing.T) {

@@ -140,7 +140,10 @@ func pause(free time.Duration, fruitless int, first, poll time.Duration, random 
 	spread := free / 20
 	if free <= 0 {
 		poll = max(poll, 8*first)
-		free = min(first<<min(fruitless, 16), poll) / 2
+		free = poll / 2
+		if doubled := min(fruitless, 16); first <= poll>>doubled {
+			free = (first << doubled) / 2
+		}
 		spread = free
 	}
 	if free > poll {

@@ -103,6 +103,14 @@ func TestFreeInIsTheSoonestMajority(t *testing.T) {
 	assert.Equal(t, freeIn([]time.Duration{900 * ms, 0, 30 * ms, 400 * ms, 20 * ms}, 3), 30*ms)
 }
 
+// However long attempts take, the doubled pauses after them do not overflow.
+func TestPauseOfLongAttempts(t *testing.T) {
+	for first := firstPause; first < longest; first += first / 2 {
+		got := pause(0, 16, first, longest, 0)
+		assert.That(t, got >= first/2, "after attempts of %v a waiter sleeps for %v", first, got)
+	}
+}
+
 func TestPauseIsBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		poll := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(10*time.Second)).Draw(t, "poll"))

@@ -564,7 +564,8 @@ func (w *waiter) mayReserve() bool {
 	few := func(told nodeSet) bool { return told.len() < e.need }
 	if !slices.ContainsFunc(first, few) {
 		clear(first)
-		w.reserved = e.now.Add(min(e.now.Sub(w.began)*time.Duration(len(first)-1), 2*max(e.opts.RetryEvery, e.opts.Timeout)))
+		most, others := 2*max(e.opts.RetryEvery, e.opts.Timeout), time.Duration(len(first)-1)
+		w.reserved = e.now.Add(min(e.now.Sub(w.began), most/others) * others)
 	}
 	return e.now < w.reserved
 }

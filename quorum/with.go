@@ -126,8 +126,8 @@ func WithNames(more ...string) Option {
 func WithMinHold(d time.Duration) Option {
 	return func(s *settings) {
 		s.minHold = max(s.minHold, d)
-		if d <= 0 {
-			s.err = fmt.Errorf("quorum: MinHold is %v; it must be more than 0", d)
+		if d <= 0 || d > longest {
+			s.err = fmt.Errorf("quorum: MinHold is %v; it must be more than 0, and at most %v", d, longest)
 		}
 	}
 }

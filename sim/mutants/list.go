@@ -465,7 +465,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.waiter.handedWith", "v.meet(h.by, h.Life) == nil && ", ""),
 		Reason: "a process that releases meets the same server twice as well, and so has no majority that it could hand over; seeds do not come to where it has"},
 	{ID: "M162", Bug: "a waiter for several names reserves them for as long as it waits",
-		Edits: edit("quorum.waiter.mayReserve", "e.now.Add(min(e.now.Sub(w.began)*time.Duration(len(first)-1), 2*max(e.opts.RetryEvery, e.opts.Timeout)))", "e.now.Add(24 * time.Hour)")},
+		Edits: edit("quorum.waiter.mayReserve", "most/others) * others)", "most/others)*others + 24*time.Hour)")},
 	{ID: "M163", Bug: "a waiter for several names reserves them though one of them is never free",
 		Edits: edit("quorum.waiter.mayReserve", "return told.len() < e.need }", "return told.len() < 0 }")},
 	{ID: "M164", Bug: "a waiter for several names never reserves them", Expect: Tests, Tests: "./quorum -run TestNamesHaveTheirTurns",
