@@ -43,11 +43,16 @@ type driver struct {
 
 func (d *driver) Lock() error {
 	lease, err := d.locker.Lock(context.Background(), d.name, d.opts...)
-	if errors.Is(err, quorum.ErrHeld) {
+	switch {
+	case errors.Is(err, quorum.ErrHeld):
 		return fmt.Errorf("%w: %w", database.ErrLocked, err)
+	case err != nil:
+		return err
+	case !d.lease.CompareAndSwap(nil, lease): // the one before was lost; its Unlock is still to come, and must not find this one
+		return errors.Join(fmt.Errorf("%w: migratelock: this program has lost the lock, and not unlocked yet", database.ErrLocked),
+			lease.Unlock(context.Background()))
 	}
-	d.lease.Store(lease)
-	return err
+	return nil
 }
 
 func (d *driver) Unlock() error {

@@ -101,6 +101,30 @@ func TestLostLock(t *testing.T) {
 	}
 }
 
+// A Lock that fails leaves the lock alone that another migration has by the same driver.
+func TestFailedLock(t *testing.T) {
+	l, _ := lockers.Two(t)
+	d := migratelock.New(newStub(), l, "name", quorum.WithWait(0))
+	assert.Succeed(t, d.Lock())
+	assert.Is(t, d.Lock(), database.ErrLocked, "a second Lock")
+	assert.Succeed(t, l.Close())
+	assert.Is(t, d.Lock(), quorum.ErrClosed, "a Lock of a closed Locker")
+	assert.Is(t, d.Unlock(), quorum.ErrNotHeld, "the Unlock of the first")
+}
+
+// A migration that has lost the lock does not unlock that of the next one by the same driver.
+func TestUnlockAfterALoss(t *testing.T) {
+	l, other := lockers.Two(t)
+	d := migratelock.New(newStub(), l, "name", quorum.WithLease(3*time.Second))
+	assert.Succeed(t, d.Lock())
+	_, err := other.Break(t.Context(), "name")
+	assert.Succeed(t, err)
+	assert.Is(t, d.Lock(), database.ErrLocked, "a Lock before the Unlock of the first") // it waits until the loss is known
+	assert.Is(t, d.Unlock(), quorum.ErrLost, "the Unlock of the first")
+	assert.Succeed(t, d.Lock())
+	assert.Succeed(t, d.Unlock())
+}
+
 // Unlock without a lock is an error, as with other drivers.
 func TestNotLocked(t *testing.T) {
 	a, _ := lockers.Two(t)
