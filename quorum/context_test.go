@@ -39,6 +39,46 @@ func TestFromContext(t *testing.T) {
 	})
 }
 
+// An error does not match how another lease ended, though the context that ended the wait is that of this other lease.
+func TestCauseOfAnotherLease(t *testing.T) {
+	type ending func(w *world, l, other *quorum.Locker, outer *quorum.Lease) error
+	for what, end := range map[string]ending{
+		"unlocked": func(_ *world, _, _ *quorum.Locker, outer *quorum.Lease) error { return outer.Unlock(background) },
+		"closed":   func(_ *world, l, _ *quorum.Locker, _ *quorum.Lease) error { return l.Close() },
+		"detached": func(_ *world, _, _ *quorum.Locker, outer *quorum.Lease) error { return errorOf(outer.Detach()) },
+		"broken": func(_ *world, _, other *quorum.Locker, _ *quorum.Lease) error {
+			return errorOf(other.Break(background, "outer"))
+		},
+		"not renewed": func(w *world, l, _ *quorum.Locker, _ *quorum.Lease) error {
+			w.cut[l].Store(true)
+			return nil
+		},
+	} {
+		inWorld(t, 3, func(w *world) {
+			l, inner, other := w.cuttable(quorum.Options{}), w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			held, lease := lock(t, other, "x"), lock(t, inner, "y")
+			outer := lock(t, l, "outer")
+			check := func(err error, held ...any) {
+				t.Helper()
+				matches(t, err, append(held, context.Canceled, context.Cause(outer.Context()).Error())...)
+				for _, of := range []error{quorum.ErrLost, quorum.ErrNotHeld, quorum.ErrClosed, quorum.ErrMaxHold, quorum.ErrNoQuorum} {
+					matches(t, err, not{of})
+				}
+			}
+			time.AfterFunc(time.Second, func() { expect(t, end(w, l, other, outer), nil, what) })
+			fn := func(context.Context, *quorum.Lease) error { t.Error("the function ran"); return nil }
+			check(inner.Do(outer.Context(), "x", fn), quorum.ErrHeld)
+			check(inner.Do(outer.Context(), "x", fn))
+			check(lease.Extend(outer.Context(), time.Second))
+			var e *quorum.Error
+			err := inner.Do(outer.Context(), "x", fn)
+			ensure(t, !errors.As(err, &e), "%s: the error has the details of another lease: %v", what, e)
+			goesOn(t, lease)
+			unlock(t, held)
+		})
+	}
+}
+
 // A holder learns that its renewals fail while some of its lease is left, and that they do no longer.
 func TestAtRisk(t *testing.T) {
 	inWorld(t, 3, func(w *world) {

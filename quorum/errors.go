@@ -44,6 +44,9 @@ var (
 	ErrSameServer = errors.New("two nodes are the same server")
 )
 
+// sentinels are all of them.
+var sentinels = []error{ErrHeld, ErrNoQuorum, ErrLost, ErrMaxHold, ErrNotHeld, ErrDeadlock, ErrClosed, ErrSameServer}
+
 // errLate: a majority granted, but so slowly that nothing of the lease was left.
 var errLate = errors.New("granted too late, the lease has no validity left")
 
@@ -72,7 +75,8 @@ type Error struct {
 	// Err is the sentinel: ErrHeld, ErrNoQuorum, ErrLost, ErrMaxHold, ErrNotHeld or ErrDeadlock.
 	Err error
 	// Cause is what else there is to say: the context's cause when the caller
-	// stopped waiting, how a lease ended; or nil.
+	// stopped waiting, how a lease ended; or nil. If the context's cause is how another lease ended, it
+	// matches none of this package's errors.
 	Cause error
 	// Waited is how long Lock waited; 0 for all else.
 	Waited time.Duration

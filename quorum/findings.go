@@ -186,7 +186,20 @@ func stopped(ctx context.Context) error {
 	if err == nil || err == cause {
 		return err
 	}
-	return fmt.Errorf("%w: %w", err, cause)
+	return fmt.Errorf("%w: %w", err, elsewhere{cause})
+}
+
+// An elsewhere is the cause with which a context has ended, perhaps that of another lease. It matches all that the cause
+// does but for the errors of this package: they would say how that lease ended, and not what came of this call.
+type elsewhere struct{ err error }
+
+func (e elsewhere) Error() string { return e.err.Error() }
+func (e elsewhere) Is(target error) bool {
+	return !slices.Contains(sentinels, target) && errors.Is(e.err, target)
+}
+func (e elsewhere) As(target any) bool {
+	_, details := target.(**Error)
+	return !details && errors.As(e.err, target)
 }
 
 // A holder is the label and the note of the one that has a name.

@@ -87,11 +87,11 @@ func hasReplicas(n node.Node) bool {
 // (but see [WithFixedLease] and MaxHold).
 //
 // Errors match ErrHeld or ErrNoQuorum, depending on the last complete attempt. If ctx ended
-// the wait, they match ctx's error as well. If ctx ended before an attempt was complete, the error is
-// ctx's alone. Other errors match ErrDeadlock or ErrClosed. An invalid option, and a name that
-// is empty, too long, reserved or not UTF-8 (see [node.CheckName]), return an error that matches none of
-// these. A permanent error on too many nodes (a key of another type, a refused password) ends
-// the wait at once. An [*Error] has the details.
+// the wait, they match ctx's error as well, but not how another lease ended, if that ended ctx. If ctx
+// ended before an attempt was complete, the error is ctx's alone. Other errors match ErrDeadlock or
+// ErrClosed. An invalid option, and a name that is empty, too long, reserved or not UTF-8 (see
+// [node.CheckName]), return an error that matches none of these. A permanent error on too many nodes (a
+// key of another type, a refused password) ends the wait at once. An [*Error] has the details.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s, err := l.settings(ctx, name, opts)
 	if err != nil {
