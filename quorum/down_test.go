@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -140,6 +142,38 @@ func TestMaxDownBehindAHolder(t *testing.T) {
 		expect(t, err, quorum.ErrNoQuorum)
 		within(t, time.Since(began), 2*time.Second, 13*time.Second, "a call that waited was refused")
 	})
+}
+
+// However short MaxDown is, a call that waits for a holder in its own process sleeps for RetryEvery, and is refused in time.
+func TestShortMaxDown(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		steps := &stepCounter{Clock: w.clock}
+		l := w.locker(quorum.Options{MaxDown: time.Microsecond, Clock: steps})
+		lock(t, l, "x")
+		steps.n.Store(0)
+		_, err := l.Lock(background, "x", quorum.WithWait(5*time.Millisecond))
+		expect(t, err, quorum.ErrHeld)
+		if n := steps.n.Load(); n > 20 {
+			t.Errorf("%d steps in 5 ms", n)
+			return
+		}
+		w.nodes[1:].Down(true)
+		began := time.Now()
+		_, err = l.Lock(background, "x")
+		expect(t, err, quorum.ErrNoQuorum)
+		within(t, time.Since(began), 5*time.Second, 12*time.Second, "a call that waited was refused") // after a renewal
+	})
+}
+
+// A stepCounter counts the steps of a Locker: each reads the clock once.
+type stepCounter struct {
+	clock.Clock
+	n atomic.Int64
+}
+
+func (s *stepCounter) Now() clock.Instant {
+	s.n.Add(1)
+	return s.Clock.Now()
 }
 
 // A deferred Unlock of a call that failed does nothing.

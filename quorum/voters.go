@@ -278,13 +278,14 @@ func (v *voters) downFor() time.Duration {
 // tooLongDown reports whether they have for longer than Options.MaxDown.
 func (v *voters) tooLongDown() bool { return v.opts.MaxDown > 0 && v.downFor() >= v.opts.MaxDown }
 
-// downAt is when they may have for MaxDown, at the earliest.
+// downAt is when a call that waits has to see whether they have for MaxDown: as long as enough nodes answer, no more often than
+// each Options.RetryEvery.
 func (v *voters) downAt() clock.Instant {
 	switch {
 	case v.opts.MaxDown == 0:
 		return clock.Never
 	case v.downSince == 0:
-		return v.now.Add(v.opts.MaxDown)
+		return v.now.Add(max(v.opts.MaxDown, v.opts.RetryEvery))
 	}
 	return v.downSince.Add(v.opts.MaxDown)
 }
