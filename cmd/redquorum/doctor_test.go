@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -38,12 +39,23 @@ func (d diagnosis) lines() string {
 	return b.String() + "verdict: " + d.Verdict
 }
 
-// doctor runs it, and checks that status and verdict fit together.
+// doctor runs it, and checks that status and verdict fit together. It asks again while a node that answers at all answers too late, as on a busy machine.
 func doctor(t *testing.T, flags string, urls ...string) (r diagnosis) {
 	t.Helper()
 	args := append([]string{"doctor", "--json", "--nodes", strings.Join(urls, ",")}, strings.Fields(flags)...)
-	status, stdout, stderr := redquorum(t, args...)
-	decode(t, stdout, &r)
+	var status int
+	var stderr string
+	for end := time.Now().Add(2 * time.Minute); ; {
+		var stdout string
+		status, stdout, stderr = redquorum(t, args...)
+		r = diagnosis{}
+		decode(t, stdout, &r)
+		slow := slices.ContainsFunc(r.Nodes, func(p *patient) bool { return p.Error == "" && p.RTT != nil && *p.RTT > 100 })
+		slow = slow || slices.ContainsFunc(r.Findings, func(f finding) bool { return strings.Contains(f.Finding, context.DeadlineExceeded.Error()) })
+		if !slow || time.Now().After(end) {
+			break
+		}
+	}
 	if want := map[string]int{"sound": 0, "warnings": 1, "unsafe": 3, "not ready": 4}[r.Verdict]; status != want || stderr != "" {
 		t.Errorf("verdict %q, status %d, %s", r.Verdict, status, stderr)
 	}
@@ -77,8 +89,7 @@ func TestDoctorSound(t *testing.T) {
 	if tests.Says(t, r.lines(), "not ready "+a.Addr()+": started", "not ready usable nodes: 0 of 3", "verdict: not ready"); r.Nodes[0].Abstains < 20_000 {
 		t.Errorf("just started: %+v", r.Nodes[0])
 	}
-	assert.Eventually(t, "sound", func() bool { return doctor(t, grownUp, urls...).Verdict == "sound" })
-	r = doctor(t, grownUp, urls...)
+	assert.Eventually(t, "sound", func() bool { r = doctor(t, grownUp, urls...); return r.Verdict == "sound" })
 	n := r.Nodes[0]
 	if n.Node != a.Addr() || *n.RTT <= 0 || n.Version == "" || n.Role != "master" || len(n.RunID) != 40 || *n.Uptime < 1 || *n.Offset > 1000 || *n.Offset < -1000 {
 		t.Errorf("node %+v", n)

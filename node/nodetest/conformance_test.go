@@ -32,8 +32,13 @@ var (
 // ops is how many random operations each differential test makes.
 func ops() int { return cmp.Or(*many, tests.Times(5000, 15_000)) }
 
-// The model itself plays the rules in its own package. One that cannot tell its life keeps all of them but those of a
-// hand-over.
+func TestModel(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	nodetest.Run(t, func(*testing.T) nodetest.System { return nodetest.Model(clock.Runtime()) })
+}
+
+// A node that cannot tell its life keeps all rules but those of a hand-over.
 func TestModelWithoutLife(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()

@@ -1109,4 +1109,10 @@ var mutants = []*Mutant{
 		Edits: edit("node/internal/courier.replication.ages", "!known || found.has[addr]", "len(may) == 0 || !known && found.has[addr]")},
 	{ID: "M446", Bug: "a connection guesses whose connection is whose, of several that it does not know", Mimics: "S73", Expect: Tests, Tests: "./node/internal/courier -run TestConnectionsAreToldApart", Reason: atConnections,
 		Edits: edit("node/internal/courier.replication.tellApart", "len(last) == 1 && len(left) == 1", "len(last) > 0 && len(left) > 0")},
+	{ID: "M447", Bug: "Close leaves what the nodes have of leases that were lost", Expect: Tests, Tests: "./quorum -run TestCloseReleasesLostLeases", Reason: "the run ends with Close",
+		Edits: edit("quorum.Locker.unlockAll", "ok && h.state == stateLost", "ok && h == nil")},
+	{ID: "M448", Bug: "that a name is held ends the refusals of a node", Expect: Tests, Tests: "./quorum -run TestNodeThatRefusesSome", Reason: "reports of nodes have no invariant",
+		Edits: edit("quorum.voters.judge", "v.answered(i, kind, !refused)", "v.answered(i, kind, true)")},
+	{ID: "M449", Bug: "a step that panics in a goroutine of the caller leaves the engine locked", Expect: Tests, Tests: "./quorum -run TestAPanicInAStep -timeout 20s", Reason: "no step panics",
+		Edits: edit("quorum.waiter.run", "\tdefer w.e.crash()\n", "")},
 }

@@ -168,7 +168,7 @@ func TestExchange(t *testing.T) {
 // the rest does not come: it may be slow, or die.
 func TestRefusalOfAConnection(t *testing.T) {
 	for said, want := range map[string][2]error{ // if it ends the connection, and if it is silent
-		"-DENIED by protected mode\r\n":                               {node.ErrAuth, os.ErrDeadlineExceeded},
+		"-DENIED by protected mode\r\n":                              {node.ErrAuth, os.ErrDeadlineExceeded},
 		"$1\r\na\r\n-ERR section (replication) is not supported\r\n": {io.EOF, os.ErrDeadlineExceeded},
 	} {
 		for i, then := range []error{io.EOF, os.ErrDeadlineExceeded} {
