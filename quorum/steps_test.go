@@ -37,7 +37,7 @@ func TestSteps(t *testing.T) {
 // A step that panics in a goroutine of a caller ends the program, also if the caller would recover it.
 func TestAPanicInAStepEndsTheProgram(t *testing.T) {
 	if os.Getenv("REDQUORUM_TEST_PANICS") == "" {
-		program := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+		program := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=30s")
 		program.Env = append(os.Environ(), "REDQUORUM_TEST_PANICS=yes")
 		out, err := program.CombinedOutput()
 		ensure(t, err != nil && strings.Contains(string(out), "no entropy, in a step of a Locker:\n") && strings.Contains(string(out), "steps_test.go"), "%v\n%s", err, out)
