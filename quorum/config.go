@@ -1,11 +1,11 @@
 package quorum
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -23,39 +23,20 @@ type config struct {
 	deployment string // the nodes' names, sorted
 	settings   string // see settingsOf
 
-	events *backlog[Event] // for Options.Observe; nil if that is
-	lines  *backlog[entry] // for Options.Logger; nil if that is
+	events *backlog.Backlog[Event]       // for Options.Observe; nil if that is
+	lines  *backlog.Backlog[slog.Record] // for Options.Logger; nil if that is
 }
 
-// Bounds of what waits for code that may be slow. The rest is left out, and counted.
-const (
-	maxUnobserved = 1 << 16
-	maxUnlogged   = 1 << 12
-)
-
-// An entry is a line of the log.
-type entry struct {
-	at    time.Time
-	level slog.Level
-	text  string
-	args  []any
-}
+// maxUnobserved is how many events wait at most for Options.Observe.
+const maxUnobserved = 1 << 16
 
 // report begins to report what happens.
 func (c *config) report() {
 	if logger := c.opts.Logger; logger != nil {
-		c.lines = newBacklog(c.clock, maxUnlogged, func(l entry) {
-			if h, ctx := logger.Handler(), context.Background(); h.Enabled(ctx, l.level) {
-				record := slog.NewRecord(l.at, l.level, l.text, 0)
-				record.Add(l.args...)
-				_ = h.Handle(ctx, record)
-			}
-		}, func(n int) {
-			c.warn("lines were left out: the log's handler is too slow", "lines", n)
-		})
+		c.lines = backlog.Lines(c.clock, logger)
 	}
 	if observe := c.opts.Observe; observe != nil {
-		c.events = newBacklog(c.clock, maxUnobserved, observe, func(n int) {
+		c.events = backlog.New(c.clock, maxUnobserved, observe, func(n int) {
 			c.warn("events were left out: Options.Observe is too slow", "events", n)
 			observe(Event{Kind: EventsLeftOut, Count: n})
 		})
@@ -65,17 +46,17 @@ func (c *config) report() {
 // reported waits until everything was reported, or until an instant.
 func (c *config) reported(until clock.Instant) {
 	if c.events != nil {
-		c.events.finish(until)
+		c.events.Finish(until)
 	}
 	if c.lines != nil {
-		c.lines.finish(until)
+		c.lines.Finish(until)
 	}
 }
 
 // warn adds a warning to the log.
 func (c *config) warn(text string, args ...any) {
 	if c.lines != nil {
-		c.lines.add(entry{c.clock.Wall(), slog.LevelWarn, text, args})
+		c.lines.Add(backlog.Line(c.clock.Wall(), slog.LevelWarn, text, args...))
 	}
 }
 
@@ -107,7 +88,7 @@ func (c *config) observe(e Event) {
 		c.opts.Trace(e)
 	}
 	if c.events != nil {
-		c.events.add(e)
+		c.events.Add(e)
 	}
 }
 

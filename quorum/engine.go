@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -262,8 +263,8 @@ func (e *engine) tell(event Event) {
 // log adds a line to the log.
 func (e *engine) log(level slog.Level, text string, args ...any) {
 	if e.lines != nil {
-		line := entry{e.wall(), level, text, args}
-		e.then("log", func() { e.lines.add(line) })
+		line := backlog.Line(e.wall(), level, text, args...)
+		e.then("log", func() { e.lines.Add(line) })
 	}
 }
 
@@ -330,10 +331,10 @@ type subscriptions struct {
 // A watching is one call of Watch.
 type watching struct {
 	subscriptions
-	calls *backlog[struct{}] // of the function, which is foreign
+	calls *backlog.Backlog[struct{}] // of the function, which is foreign
 }
 
-func (w *watching) tell() { w.calls.add(struct{}{}) }
+func (w *watching) tell() { w.calls.Add(struct{}{}) }
 
 // subscribe has a subscription made on each node.
 func (e *engine) subscribe(to *subscriptions, begin func(int, node.Node) (stop func())) {

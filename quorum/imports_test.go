@@ -35,11 +35,11 @@ func TestImportsRunOneWay(t *testing.T) {
 		"/clock":      {"/clock"},
 		"/node":       {"/clock", "/node"},
 		"/node/model": {"/clock", "/node", "/node/model"},
-		"/quorum":     {"/clock", "/node", "/quorum"},
-		"/election":   {"/clock", "/node", "/quorum", "/election"},
+		"/quorum":     {"/clock", "/internal/backlog", "/node", "/quorum"},
+		"/election":   {"/clock", "/internal/backlog", "/node", "/quorum", "/election"},
 		"/faults":     {"/faults"},
 		"/spec":       {"/spec"},
-		"/sim":        {"/clock", "/node", "/node/model", "/quorum", "/faults", "/spec", "/internal/lives", "/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook", "github.com/anishathalye/porcupine"},
+		"/sim":        {"/clock", "/node", "/node/model", "/quorum", "/faults", "/spec", "/internal/backlog", "/internal/lives", "/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook", "github.com/anishathalye/porcupine"},
 	} {
 		for _, dep := range deps(t, pkg) {
 			if strings.HasPrefix(dep, "golang.org/x/sys/") {
@@ -74,7 +74,7 @@ func TestImportsRunOneWay(t *testing.T) {
 func TestMayDo(t *testing.T) {
 	computes := strings.Fields(`bytes cmp container/heap context crypto/rand encoding/base64 encoding/binary encoding/json errors fmt
 		iter log/slog maps math math/bits slices strconv strings sync sync/atomic time unicode unicode/utf8
-		` + module + "/clock " + module + "/node")
+		` + module + "/clock " + module + "/internal/backlog " + module + "/node")
 	uses := map[string][]string{
 		"os":                    {"Executable", "Getpid", "Hostname"},
 		"path/filepath":         {"Base"},
@@ -82,7 +82,7 @@ func TestMayDo(t *testing.T) {
 		"golang.org/x/sys/unix": {"CLOCK_BOOTTIME", "CLOCK_MONOTONIC", "ClockGettime", "Timespec"},
 	}
 	files := 0
-	for _, dir := range []string{".", "../node", "../clock"} {
+	for _, dir := range []string{".", "../node", "../clock", "../internal/backlog"} {
 		all, err := filepath.Glob(dir + "/*.go")
 		assert.Succeed(t, err)
 		for _, name := range all {

@@ -283,9 +283,10 @@ func (n notCanceled) As(target any) bool { return errors.As(n.err, target) }
 // Close unlocks every lease and ends all waiting with ErrClosed. It waits until earlier releases
 // are confirmed by all nodes that answer. Then it closes the nodes, unless they are shared;
 // commands under way on shared nodes may be answered, and observed, for Options.Timeout more.
-// Close takes about three times Options.Timeout at most, and one more if Options.Observe, the
-// Logger's handler or a function of Watch blocks; with tens of thousands of leases also the time to send their releases, about
-// 50 µs each. It leaves no goroutine behind, except in these, and in a Dialer that
+// Close takes about three times Options.Timeout at most, one more if Options.Observe, the Logger's
+// handler or a function of Watch blocks, and 0.1 s for each node whose own Logger's handler does; with tens
+// of thousands of leases also the time to send their releases, about 50 µs each. It leaves no
+// goroutine behind, except in these, and in a Dialer that
 // hangs (see package redisnode). Another Close returns nil at once, even while the first is under way.
 func (l *Locker) Close() error {
 	l.enter()
@@ -315,7 +316,7 @@ func (l *Locker) Close() error {
 	watchings := slices.Clone(l.watchings)
 	l.mu.Unlock()
 	for _, w := range watchings {
-		w.calls.finish(until)
+		w.calls.Finish(until)
 	}
 	return errors.Join(errs...)
 }

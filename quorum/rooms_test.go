@@ -21,7 +21,7 @@ var rooms = []struct {
 	name  string
 	files []string
 }{
-	{"words: what users read", []string{"doc", "errors", "event", "backlog"}},
+	{"words: what users read", []string{"doc", "errors", "event"}},
 	{"what decides", []string{"options", "config", "claim", "ballot", "tally", "nextstep", "findings", "tokens", "voters", "report"}},
 	{"the engine", []string{"engine", "timers", "request", "line", "limiter", "queue", "round", "waiter", "handover", "hold", "minhold", "readwrite", "renew", "release", "label", "settings", "asking", "steps"}},
 	{"what users call", []string{"locker", "with", "prefix", "lease", "inspect", "ask", "watch", "handle", "resume", "multilease"}},

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -17,7 +18,7 @@ import (
 // under way when stop returns. Close waits for it as for Options.Observe.
 func (l *Locker) Watch(name string, changed func()) (stop func()) {
 	var stopped atomic.Bool
-	calls := newBacklog(l.clock, 1, func(struct{}) {
+	calls := backlog.New(l.clock, 1, func(struct{}) {
 		if !stopped.Load() {
 			changed()
 		}

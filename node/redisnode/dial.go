@@ -39,7 +39,8 @@ type Options struct {
 	Queue int
 
 	// Logger gets a line when a node goes down, comes up, or begins a new life. By default
-	// nothing is logged.
+	// nothing is logged. If its handler blocks, the node works on: 4096 lines wait for it, and Close
+	// waits for a tenth of a second.
 	Logger *slog.Logger
 
 	// Replicas is how many replicas the server has, all of them counted. With it the node is one primary

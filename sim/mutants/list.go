@@ -994,10 +994,10 @@ var mutants = []*Mutant{
 
 	// Ends of leases, and crowds.
 	{ID: "M376", Bug: "the observer is called in the goroutine that has something to report", Expect: Tests, Tests: "./quorum -run TestNothingWaitsForForeignCode",
-		Edits:  edit("quorum.config.observe", "\t\tc.events.add(e)\n", "\t\tc.events.do(e)\n"),
+		Edits:  edit("quorum.config.observe", "\t\tc.events.Add(e)\n", "\t\tc.opts.Observe(e)\n"),
 		Reason: "the simulator's observers do not block"},
 	{ID: "M377", Bug: "a lease's end waits for the log", Expect: Tests, Tests: "./quorum -run TestNothingWaitsForForeignCode",
-		Edits:  edit("quorum.engine.log", "e.lines.add(", "e.lines.do("),
+		Edits:  edit("quorum.engine.log", "e.lines.Add(line)", "e.opts.Logger.Enabled(context.Background(), level); e.lines.Add(line)"),
 		Reason: "as M376"},
 	{ID: "M378", Bug: "a lost lease of several names wakes the waiters of the first alone", Expect: Tests, Tests: "./quorum -run TestQueuesForgetNobody",
 		Edits:  edit("quorum.queues.vacate", "\t\t\tq.advance(name, at)\n", "\t\t\tq.advance(name, at)\n\t\t\tbreak\n"),

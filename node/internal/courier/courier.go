@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/internal/lives"
 	"github.com/redquorum/redquorum/node"
 )
@@ -48,6 +49,9 @@ const (
 
 	// lasting is how long a link has to last for the next to follow at once.
 	lasting = time.Second
+
+	// logFor is for how long Close waits for the log.
+	logFor = 100 * time.Millisecond
 )
 
 // A server is one node.Node. Its courier, the goroutine of run, makes one link after the
@@ -56,7 +60,7 @@ const (
 type server struct {
 	name  string
 	clock clock.Clock
-	log   *slog.Logger
+	lines *backlog.Backlog[slog.Record] // of the log; nil if there is none
 	route route
 	limit int // of open calls
 
@@ -117,13 +121,15 @@ func start(r route, o Options) *server {
 	s := &server{
 		name:     o.Name,
 		clock:    cmp.Or(o.Clock, clock.System()),
-		log:      cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("node", o.Name),
 		route:    r,
 		limit:    cmp.Or(max(0, o.Queue), 4096),
 		replicas: o.Replicas,
 		wake:     make(chan struct{}, 1),
 		armed:    clock.Never,
 		names:    make(map[string]struct{}),
+	}
+	if o.Logger != nil {
+		s.lines = backlog.Lines(s.clock, o.Logger.With("node", o.Name))
 	}
 	if r.oneServer() {
 		s.least = eachLeast
@@ -248,7 +254,17 @@ func (s *server) Close() error {
 	s.route.close() // ends all that waits for the network
 	tell(open)
 	s.tasks.Wait()
+	if s.lines != nil {
+		s.lines.Finish(s.clock.Now().Add(logFor))
+	}
 	return nil
+}
+
+// note adds a line to the log, whose handler may block. Nobody waits for that, but Close for a moment.
+func (s *server) note(level slog.Level, text string, args ...any) {
+	if s.lines != nil {
+		s.lines.Add(backlog.Line(s.clock.Wall(), level, text, args...))
+	}
 }
 
 // An unanswered is a reply to be called when no lock is held.
@@ -344,10 +360,10 @@ func (s *server) fail(err error) (quiet bool) {
 	}
 	s.queue = fifo{}
 	s.mu.Unlock()
-	if first {
-		s.log.Warn("node is down", "err", err)
-	}
 	tell(open)
+	if first {
+		s.note(slog.LevelWarn, "node is down", "err", err)
+	}
 	return false
 }
 
@@ -359,7 +375,7 @@ func (s *server) restore(l link, r *replication) {
 	s.mu.Unlock()
 	poke(s.watch.kick)
 	if failed {
-		s.log.Info("node is up again")
+		s.note(slog.LevelInfo, "node is up again")
 	}
 }
 

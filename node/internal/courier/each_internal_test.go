@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ import (
 )
 
 func gatherer(c clock.Clock) *server {
-	return &server{clock: c, log: slog.New(slog.DiscardHandler), limit: 1000, armed: clock.Never, timer: time.NewTimer(time.Hour), least: 2, names: make(map[string]struct{})}
+	return &server{clock: c, limit: 1000, armed: clock.Never, timer: time.NewTimer(time.Hour), least: 2, names: make(map[string]struct{})}
 }
 
 // submits has a server that is not connected take commands, and returns the list to which their answers come.

@@ -3,6 +3,7 @@ package courier
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,9 +59,9 @@ func (s *server) handshake(texts []string) (*node.Life, error) {
 	s.demoted = false
 	switch {
 	case life == nil:
-		s.log.Warn("server reports no run_id or uptime; its restarts cannot be detected")
+		s.note(slog.LevelWarn, "server reports no run_id or uptime; its restarts cannot be detected")
 	case before != nil && *before != *life:
-		s.log.Warn("server restarted, was a replica for a while, or was replaced",
+		s.note(slog.LevelWarn, "server restarted, was a replica for a while, or was replaced",
 			"age", s.clock.Now().Sub(life.Born).Round(time.Millisecond))
 	}
 	return life, nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"slices"
 	"strconv"
@@ -238,9 +239,9 @@ func (r *replication) conclude(found round, want int, took time.Duration, of fun
 	tell(open)
 	switch {
 	case away && !was:
-		s.log.Warn("too few replicas follow the server", "follow", found.present, "needed", r.need)
+		s.note(slog.LevelWarn, "too few replicas follow the server", "follow", found.present, "needed", r.need)
 	case was && !away:
-		s.log.Info("enough replicas follow the server again")
+		s.note(slog.LevelInfo, "enough replicas follow the server again")
 	}
 	if leave {
 		r.link.leave(s) // the address may lead to another server by now
@@ -373,7 +374,7 @@ func (r *replication) during(carry func() error) error {
 		case <-r.server.ctx.Done():
 			err = nil
 		default:
-			r.server.log.Warn("replicas cannot be asked for", "err", show(err))
+			r.server.note(slog.LevelWarn, "replicas cannot be asked for", "err", show(err))
 			r.link.abort()
 		}
 		done <- err

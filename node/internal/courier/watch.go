@@ -2,6 +2,7 @@ package courier
 
 import (
 	"errors"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -234,7 +235,7 @@ func (w *watcher) steward() {
 		err := w.session()
 		w.lost()
 		if err != nil && s.ctx.Err() == nil {
-			s.log.Debug("subscription connection ended", "err", show(err))
+			s.note(slog.LevelDebug, "subscription connection ended", "err", show(err))
 		}
 		if time.Since(began) > lasting {
 			pause = minPause
@@ -393,18 +394,21 @@ func (w *watcher) refused(err error) bool {
 		return false
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	if !w.apart || len(w.asked) == 0 {
 		w.apart = true
+		w.mu.Unlock()
 		return false
 	}
 	channel := w.asked[0]
 	w.asked = w.asked[1:]
-	if t := w.topics[channel]; t != nil {
-		if t.refused.IsZero() {
-			w.server.log.Warn("pub/sub channel not permitted by ACL; falling back to polling", "channel", channel, "err", serverError(err))
-		}
+	t := w.topics[channel]
+	first := t != nil && t.refused.IsZero()
+	if t != nil {
 		t.refused = time.Now()
+	}
+	w.mu.Unlock()
+	if first {
+		w.server.note(slog.LevelWarn, "pub/sub channel not permitted by ACL; falling back to polling", "channel", channel, "err", serverError(err))
 	}
 	return true
 }

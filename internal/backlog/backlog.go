@@ -1,0 +1,112 @@
+// Package backlog calls foreign code, such as a log's handler, so that nothing waits for it.
+package backlog
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// A Backlog hands things to a function, one after the other, in a goroutine that exists while there
+// are any. So a caller of Add waits neither for the function nor for anything that the function waits
+// for.
+type Backlog[T any] struct {
+	clock clock.Clock
+	do    func(T)
+	most  int          // how many wait at most; the others are left out
+	tell  func(n int)  // how many were left out
+	idle  clock.Signal // set when nothing is left to do
+
+	mu      sync.Mutex
+	waiting []T
+	working bool
+	missed  int // how many were left out
+}
+
+// New returns a backlog for do. If most wait already, the next is left out. tell is called with how many
+// were, when there is room again.
+func New[T any](c clock.Clock, most int, do func(T), tell func(int)) *Backlog[T] {
+	return &Backlog[T]{clock: c, do: do, most: most, tell: tell, idle: c.NewSignal()}
+}
+
+// Add never blocks.
+func (b *Backlog[T]) Add(x T) {
+	b.mu.Lock()
+	if len(b.waiting) == b.most {
+		b.missed++
+		b.mu.Unlock()
+		return
+	}
+	b.waiting = append(b.waiting, x)
+	start := !b.working
+	b.working = true
+	b.mu.Unlock()
+	if start {
+		b.clock.Go(b.work)
+	}
+}
+
+// work is the goroutine.
+func (b *Backlog[T]) work() {
+	for all, missed := b.take(nil); all != nil; all, missed = b.take(all) {
+		for _, x := range all {
+			b.do(x)
+		}
+		clear(all)
+		if missed > 0 {
+			b.tell(missed)
+		}
+	}
+	b.idle.Set()
+}
+
+// take returns all that waits, or nil when there is nothing and the goroutine ends. It reuses spare.
+func (b *Backlog[T]) take(spare []T) (all []T, missed int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) == 0 {
+		b.working = false
+		return nil, 0
+	}
+	all, missed = b.waiting, b.missed
+	b.waiting, b.missed = spare[:0], 0
+	return all, missed
+}
+
+// Finish returns when nothing is left to do, or at an instant. One goroutine at a time may call it.
+func (b *Backlog[T]) Finish(until clock.Instant) {
+	for b.busy() && b.idle.Wait(context.Background(), until) == clock.WakeSet {
+	}
+}
+
+func (b *Backlog[T]) busy() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.working
+}
+
+// maxLines is how many lines of a log wait at most.
+const maxLines = 1 << 12
+
+// Lines returns a backlog for the lines of a log.
+func Lines(c clock.Clock, log *slog.Logger) *Backlog[slog.Record] {
+	h, ctx := log.Handler(), context.Background()
+	write := func(line slog.Record) {
+		if h.Enabled(ctx, line.Level) {
+			_ = h.Handle(ctx, line)
+		}
+	}
+	return New(c, maxLines, write, func(n int) {
+		write(Line(c.Wall(), slog.LevelWarn, "lines were left out: the log's handler is too slow", "lines", n))
+	})
+}
+
+// Line makes a line of a log, for Lines.
+func Line(at time.Time, level slog.Level, text string, args ...any) slog.Record {
+	line := slog.NewRecord(at, level, text, 0)
+	line.Add(args...)
+	return line
+}

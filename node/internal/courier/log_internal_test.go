@@ -1,0 +1,93 @@
+package courier
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A stuck handler is a log whose reader has stopped.
+type stuck struct {
+	slog.Handler
+	came  chan string
+	until chan bool
+}
+
+func (h stuck) WithAttrs([]slog.Attr) slog.Handler           { return h }
+func (h stuck) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+func (h stuck) Handle(_ context.Context, line slog.Record) error {
+	h.came <- line.Message
+	<-h.until
+	return nil
+}
+
+// soon ends the test if f takes longer than any sound run. It returns how long f took.
+func soon(t *testing.T, what string, f func()) time.Duration {
+	t.Helper()
+	began, done := time.Now(), make(chan bool)
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Fatal(what, "has not returned")
+	}
+	return time.Since(began)
+}
+
+// Nothing of a node waits for its log: neither callers, nor watchers, nor the next connection, and Close not for long.
+// This runs in real time: virtual time stands still while anything waits for a mutex.
+func TestNothingWaitsForTheLog(t *testing.T) {
+	for _, line := range []string{"node is down", "pub/sub channel not permitted"} {
+		t.Run(line, func(t *testing.T) {
+			t.Parallel()
+			s := wireServer{heard: make(map[string]int)}
+			var down atomic.Bool
+			down.Store(line == "node is down")
+			dial := func(ctx context.Context) (net.Conn, error) {
+				if down.Load() {
+					return nil, errors.New("nobody listens there")
+				}
+				return s.dial(ctx)
+			}
+			s.answers(func(command string, _ []string) string {
+				if command == "subscribe" {
+					return "-NOPERM this user has no permissions to access one of the channels used as arguments\r\n"
+				}
+				return ""
+			})
+			log := stuck{slog.DiscardHandler, make(chan string, 100), make(chan bool)}
+			defer close(log.until)
+			n := ToServer(target(dial, ""), Options{Name: "n", Logger: slog.New(log)})
+			if down.Load() {
+				soon(t, "an answer", func() { assert.Is(t, acquires(n).Err, node.ErrUnreachable) })
+			} else {
+				soon(t, "a lock", func() { granted(t, n) })
+				n.Watch("a", node.Exclusive, func() {})
+			}
+			soon(t, "the line", func() {
+				if text := <-log.came; !strings.Contains(text, line) {
+					t.Errorf("the log has %q", text)
+				}
+			})
+			down.Store(false)
+			soon(t, "to watch", func() { n.Watch("b", node.Exclusive, func() {})() })
+			soon(t, "a lock", func() {
+				for end := time.Now().Add(5 * time.Second); acquires(n).Err != nil && time.Now().Before(end); {
+					time.Sleep(10 * time.Millisecond)
+				}
+				granted(t, n)
+			})
+			if took := soon(t, "Close", func() { n.Close() }); took < logFor || took > 30*logFor {
+				t.Errorf("Close took %v", took)
+			}
+		})
+	}
+}
