@@ -74,9 +74,9 @@ const timeout = time.Second
 // does not connect: if the server is down, its node is down.
 //
 // A node has a connection for commands, and another from the first Watch on. It makes new ones when
-// they break, and closes all of them. dial, Credentials and the server's first answers have a second
-// together, and the context ends then. If dial or Credentials ignores that, nobody waits for it, and
-// at most two calls run at a time.
+// they break, and closes all of them. They may be without deadlines, as those of an SSH tunnel are.
+// dial, Credentials and the server's first answers have a second together, and the context ends then.
+// If dial or Credentials ignores that, nobody waits for it, and at most two calls run at a time.
 func New(dial func(context.Context) (net.Conn, error), o Options) (node.Node, error) {
 	switch {
 	case dial == nil:

@@ -19,7 +19,7 @@ type checked struct {
 
 // Checked returns conn for go-redis. It passes on whole replies only, none of them longer than one to
 // an Inspect.
-func Checked(conn net.Conn) net.Conn { return newChecked(conn, maxInspect) }
+func Checked(conn net.Conn) net.Conn { return newChecked(dated(conn), maxInspect) }
 
 func newChecked(conn net.Conn, most int) net.Conn {
 	c := &checked{Conn: conn, most: most}

@@ -92,7 +92,7 @@ type wire struct {
 }
 
 func newWire(conn net.Conn, d *direct) *wire {
-	return &wire{Conn: conn, route: d, buf: make([]byte, readAtOnce)}
+	return &wire{Conn: dated(conn), route: d, buf: make([]byte, readAtOnce)}
 }
 
 // Close closes the connection, which is no longer in use.
