@@ -249,10 +249,10 @@ func (s *server) Close() error {
 	}
 	s.mu.Unlock()
 
+	tell(open)
 	s.cancel()
 	s.watch.close()
 	s.route.close() // ends all that waits for the network
-	tell(open)
 	s.tasks.Wait()
 	if s.lines != nil {
 		s.lines.Finish(s.clock.Now().Add(logFor))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"strconv"
@@ -298,9 +299,10 @@ func (w *wire) exchange(end time.Time, greeting, first [][]string) ([]result, er
 
 func (d *direct) close() {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.closed = true
-	for w := range d.wires {
+	open := slices.Collect(maps.Keys(d.wires))
+	d.mu.Unlock()
+	for _, w := range open {
 		w.Conn.Close()
 	}
 }

@@ -91,3 +91,37 @@ func TestNothingWaitsForTheLog(t *testing.T) {
 		})
 	}
 }
+
+// A slow connection takes a while to close, as one does that says goodbye by TLS to a server that hangs.
+type slow struct {
+	net.Conn
+	until chan bool
+}
+
+func (s slow) Close() error { <-s.until; return s.Conn.Close() }
+
+// A caller of a node that is closed is answered before the connection has ended.
+func TestAnswersDoNotWaitForTheEndOfAConnection(t *testing.T) {
+	s := wireServer{heard: make(map[string]int)}
+	until := make(chan bool)
+	n := ToServer(target(func(ctx context.Context) (net.Conn, error) {
+		conn, err := s.dial(ctx)
+		return slow{conn, until}, err
+	}, ""), Options{})
+	granted(t, n)
+	s.answers(func(string, []string) string { return silence })
+	var answer node.Reply
+	answered, closed := make(chan bool), make(chan bool)
+	go func() {
+		answer = asks(n, time.Hour, plain(node.Acquire, "you", 2))
+		close(answered)
+	}()
+	for n.(*server).inFlight() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	go func() { n.Close(); close(closed) }()
+	soon(t, "the answer", func() { <-answered })
+	assert.Is(t, answer.Err, node.ErrClosed)
+	close(until)
+	soon(t, "Close", func() { <-closed })
+}
