@@ -177,12 +177,12 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 		var said redis.Error
 		switch {
 		case errors.As(err, &said) && strings.Contains(err.Error(), "DB index"):
-			p.add(warning, "not usable: "+err.Error(), "", "correct the number of the database at the end of its URL")
+			p.add(warning, "not usable: "+p.Error, "", "correct the number of the database at the end of its URL")
 		case errors.As(err, &said):
-			p.add(warning, "not usable: "+err.Error(), "",
+			p.add(warning, "not usable: "+p.Error, "",
 				cmp.Or(remedy(err.Error()), "check the user and password, in its URL or --password-file, and the user's rights"))
 		case strings.HasPrefix(err.Error(), "redis: invalid reply"), strings.HasPrefix(err.Error(), "redis: can't parse"):
-			p.add(warning, "it answers, but not as Redis does: "+err.Error(), "it is not usable", "check the port in its URL")
+			p.add(warning, "it answers, but not as Redis does: "+p.Error, "it is not usable", "check the port in its URL")
 		case strings.HasPrefix(greeting, "-DENIED"):
 			p.add(warning, "not usable: "+strings.TrimSpace(greeting[1:]), "", remedy(greeting))
 		case strings.HasPrefix(greeting, "-ERR max number of clients"):

@@ -8,15 +8,19 @@ import (
 	"io"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 )
 
-// Text returns the text of err with the cause in place of a network error.
+// arguments are what a server repeats of a command that it does not know. Of AUTH that is a password.
+var arguments = regexp.MustCompile(", with args beginning with.*")
+
+// Text returns the text of err with the cause in place of a network error, and without arguments.
 func Text(err error) string {
 	if Timeout(err) {
 		return "no answer in time"
 	}
-	text := err.Error()
+	text := arguments.ReplaceAllString(err.Error(), "")
 	if text == io.EOF.Error() {
 		return "the server closed the connection"
 	}

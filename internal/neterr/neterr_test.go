@@ -31,6 +31,8 @@ func TestText(t *testing.T) {
 		{&net.OpError{Op: "remote error", Err: tls.AlertError(42)}, "remote error: tls: bad certificate"},
 		{io.EOF, "the server closed the connection"},
 		{errors.New("WRONGPASS no"), "WRONGPASS no"},
+		{fmt.Errorf("a: %w", errors.Join(errors.New("ERR unknown command `AUTH`, with args beginning with: `s3cret`, "), refused)),
+			"a: ERR unknown command `AUTH`\nconnection refused"},
 	} {
 		assert.Equal(t, Text(tt.err), tt.want, tt.err)
 	}

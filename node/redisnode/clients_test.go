@@ -476,6 +476,26 @@ func TestARefusedHandshakeIsPermanent(t *testing.T) {
 	}
 }
 
+// A server that does not know AUTH repeats the password. No error does, be it of the server or of a Sentinel.
+func TestNoErrorHasAPassword(t *testing.T) {
+	t.Parallel()
+	p := newServer(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "")
+	sentinel := redis.FailoverOptions{MasterName: "main", SentinelAddrs: []string{p.addr}, SentinelUsername: "u", SentinelPassword: "s3cret"}
+	for what, n := range map[string]node.Node{
+		"a server":                     dial(t, "redis://u:s3cret@"+p.addr),
+		"a cluster":                    wrap(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{p.addr}, Username: "u", Password: "s3cret"}), redisnode.Options{}),
+		"Sentinels":                    dial(t, "sentinel://"+p.addr+",127.0.0.1:1/main?replicas=2&sentinel_username=u&sentinel_password=s3cret"),
+		"Sentinels, by go-redis alone": wrap(t, redis.NewFailoverClient(&sentinel), redisnode.Options{Replicas: 2}),
+	} {
+		r := ask(t, n, inspect("a"))
+		assert.Says(t, r.Err, "unknown command", what)
+		assert.That(t, !strings.Contains(fmt.Sprint(r.Err), "s3cret"), "%s: a password in %v", what, r.Err)
+		if what == "Sentinels" {
+			assert.Says(t, r.Err, "connection refused", "what the others say is left out")
+		}
+	}
+}
+
 func TestARefusedTLSHandshakeIsPermanent(t *testing.T) {
 	t.Parallel()
 	_, addr, pool := newTLSServer(t)

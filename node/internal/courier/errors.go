@@ -109,8 +109,7 @@ func serverError(err error) error {
 	if errors.As(err, &known) && known.means != nil {
 		return known.means
 	}
-	text := inScript.ReplaceAllString(clip(err.Error()), "")
-	text, _, _ = strings.Cut(text, ", with args beginning with") // a password, where AUTH is unknown
+	text := inScript.ReplaceAllString(clip(neterr.Text(err)), "")
 	if noNumber.MatchString(text) {
 		return errNoToken
 	}
