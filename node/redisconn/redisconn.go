@@ -83,6 +83,8 @@ func New(dial func(context.Context) (net.Conn, error), o Options) (node.Node, er
 		return nil, errors.New("redisconn: no dialer")
 	case o.Name == "":
 		return nil, errors.New("redisconn: Options.Name is needed, such as the server's address")
+	case o.DB < 0:
+		return nil, fmt.Errorf("redisconn: Options.DB is %d; it must not be below 0", o.DB)
 	case o.Replicas < 0:
 		return nil, fmt.Errorf("redisconn: Options.Replicas is %d; it must not be below 0", o.Replicas)
 	}

@@ -84,6 +84,7 @@ func TestOptions(t *testing.T) {
 	if _, err := redisconn.New(nil, redisconn.Options{Name: "a"}); err == nil {
 		t.Error("a node without a dialer")
 	}
+	assert.Says(t, assert.ErrorOf(redisconn.New(dial, redisconn.Options{Name: "a", DB: -1})), "Options.DB is -1")
 }
 
 // A program that uses this package contains no client of Redis, and can be built for the browser.

@@ -404,6 +404,25 @@ func TestDialErrors(t *testing.T) {
 	}
 }
 
+// Options that make no sense are refused, and not taken for others.
+func TestImpossibleOptions(t *testing.T) {
+	good := redisnode.Server{Options: &redis.Options{Addr: "127.0.0.1:1"}}
+	for _, c := range []struct {
+		server redisnode.Server
+		want   string
+	}{
+		{redisnode.Server{}, "redisnode: server 2 of 2: no options"},
+		{redisnode.Server{Options: good.Options, Replicas: -1}, "redisnode: server 2 of 2: its Replicas are -1"},
+		{redisnode.Server{Options: &redis.Options{Addr: "127.0.0.1:1", DB: -1}}, "redisnode: server 2 of 2: DB is -1"},
+	} {
+		assert.Says(t, assert.ErrorOf(redisnode.DialServers(good, c.server)), c.want)
+	}
+	assert.Says(t, assert.ErrorOf(redisnode.DialOptions(nil)), "redisnode: server 1 of 1: no options")
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DB: -1})
+	defer client.Close()
+	refuses(t, client, "redisnode: DB is -1")
+}
+
 // A safeBuffer may be written and read at the same time.
 type safeBuffer struct {
 	mu  sync.Mutex

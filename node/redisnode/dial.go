@@ -118,8 +118,15 @@ type Server struct {
 }
 
 func (s Server) dial() (node.Node, error) {
+	if s.Options == nil {
+		return nil, errors.New("no options")
+	}
 	o := *s.Options
 	switch {
+	case s.Replicas < 0:
+		return nil, fmt.Errorf("its Replicas are %d; they must not be below 0", s.Replicas)
+	case o.DB < 0:
+		return nil, noDB(o.DB)
 	case o.OnConnect != nil:
 		return nil, errOnConnect
 	case o.Network == ofSentinel && s.Replicas == 0:
@@ -135,6 +142,8 @@ func (s Server) dial() (node.Node, error) {
 	}
 	return courier.ToServer(directly(&o), courier.Options{Name: nameOf(&o), Replicas: s.Replicas}), nil
 }
+
+func noDB(db int) error { return fmt.Errorf("DB is %d; it must not be below 0", db) }
 
 var errOnConnect = errors.New("OnConnect needs a connection of go-redis, and a node's are its own: leave it out, or do the same in the Dialer")
 
@@ -233,6 +242,9 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 		}
 		if o.OnConnect != nil {
 			return nil, fmt.Errorf("redisnode: %w", errOnConnect)
+		}
+		if o.DB < 0 {
+			return nil, fmt.Errorf("redisnode: %w", noDB(o.DB))
 		}
 		opts.Name = cmp.Or(opts.Name, nameOf(&o))
 		return courier.ToServer(directly(&o), courier.Options(opts)), nil
