@@ -367,6 +367,8 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	switch {
 	case verdict == won:
 		return h.confirm(r.start, d)
+	case h.isOver():
+		return h.notHeld("extend")
 	case why != nil:
 		return r.fail("extend", ErrNoQuorum, why)
 	case stillWriter == 0 && r.missing(majority(len(e.nodes))) && h.mode == r.claim.mode:

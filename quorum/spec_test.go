@@ -326,6 +326,16 @@ func TestExtendHeedsItsContext(t *testing.T) {
 	})
 }
 
+// A lease that ends while Extend waits for answers is not held, also where that ends the context of Extend.
+func TestExtendOutlivesItsLease(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		lease := lock(t, w.locker(quorum.Options{}), "x", quorum.WithFixedLease(time.Second))
+		time.Sleep(800 * time.Millisecond)
+		w.nodes.Hang(true)
+		matches(t, lease.Extend(lease.Context(), time.Second), quorum.ErrNotHeld, quorum.ErrLost)
+	})
+}
+
 func TestHealing(t *testing.T) {
 	rules{
 		{"a node that lost the key while a majority kept it gets it back", 5, func(t *testing.T, w *world) {
