@@ -214,10 +214,10 @@ func scan(ctx context.Context, o redisnode.Server, prefix, pattern string) (name
 	client := redis.NewClient(o.Options)
 	defer client.Close()
 	for cursor := uint64(0); ; {
-		var keys []string
-		keys, cursor, err = client.ScanType(ctx, cursor, globEscape.Replace(prefix)+pattern, scanStep, "hash").Result()
-		if err == nil {
-			keys, err = onlyLocks(ctx, client, keys)
+		var found, keys []string
+		found, cursor, err = client.ScanType(ctx, cursor, globEscape.Replace(prefix)+pattern, scanStep, "hash").Result()
+		if err == nil { // else empty strings may be in found
+			keys, err = onlyLocks(ctx, client, found)
 		}
 		for _, key := range keys {
 			names = append(names, strings.TrimPrefix(key, prefix))

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -91,6 +94,27 @@ func TestList(t *testing.T) {
 			<-waited
 		})
 	}
+}
+
+// What a reply has that did not come to its end is no name.
+func TestScanIsCutShort(t *testing.T) {
+	o := redisnode.Server{Options: &redis.Options{Protocol: 2, MaxRetries: -1, DisableIdentity: true}}
+	o.Options.Dialer = func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		go func() {
+			defer far.Close()
+			b := make([]byte, 1<<10)
+			for n, err := 0, error(nil); err == nil && !strings.Contains(string(b[:n]), "scan"); {
+				if n, err = far.Read(b); !strings.Contains(string(b[:n]), "scan") {
+					_, _ = far.Write([]byte("-ERR unknown command\r\n"))
+				}
+			}
+			_, _ = far.Write([]byte("*2\r\n$1\r\n0\r\n*3\r\n$1\r\na\r\n"))
+		}()
+		return near, nil
+	}
+	names, err := scan(t.Context(), o, "", "*")
+	assert.That(t, len(names) == 0 && err != nil, "%q, %v", names, err)
 }
 
 // Nodes that are not read are named. A majority is enough to find every lock.
