@@ -96,7 +96,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// What a reply has that did not come to its end is no name.
+// A reply that did not come to its end has no names.
 func TestScanIsCutShort(t *testing.T) {
 	o := redisnode.Server{Options: &redis.Options{Protocol: 2, MaxRetries: -1, DisableIdentity: true}}
 	o.Options.Dialer = func(context.Context, string, string) (net.Conn, error) {

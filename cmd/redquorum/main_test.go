@@ -32,7 +32,11 @@ func TestMain(m *testing.M) {
 	}
 	os.Unsetenv("REDQUORUM_NODES")
 	os.Unsetenv("REDQUORUM_MAX_LEASE")
-	tests.Parallel(16)
+	atOnce := 16
+	if tests.Race { // servers in this process would answer too late
+		atOnce = 5
+	}
+	tests.Parallel(atOnce)
 	os.Exit(m.Run())
 }
 
