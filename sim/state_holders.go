@@ -180,7 +180,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		h.first, h.since, h.won = a.start, c.Now(), c.Now()
 		h.length, h.until = a.ttl-k.w.p.Lock.Grace, k.promise(a.start, a.ttl)
 		if owner == node.Offer(a.owner) {
-			h.stood = min(a.ttl, placeTTL(w.p)) - w.p.Lock.Grace
+			h.stood = min(a.ttl, c.placeTTL()) - w.p.Lock.Grace
 			h.until = k.promise(a.start, h.stood+w.p.Lock.Grace)
 			k.handedOverByEnough(c, a, name, token)
 		} else {

@@ -135,5 +135,13 @@ func (k *checker) backInLine(h *holder) {
 	}
 }
 
-// placeTTL is for how long a node keeps a place, unless its waiter asks again.
+// placeTTL is for how long a node keeps a place, unless its waiter asks again: of a client with the plan's options.
 func placeTTL(p *faults.Plan) time.Duration { return p.Lock.Poll + 3*p.Lock.Timeout }
+
+// placeTTL is that of the client's own places.
+func (c *Client) placeTTL() time.Duration {
+	if c.odd {
+		return placeTTL(c.w.p) / 2
+	}
+	return placeTTL(c.w.p)
+}
