@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -285,17 +284,3 @@ var (
 var errDetached = fmt.Errorf("%w: it was detached", ErrNotHeld)
 
 var errForced = fmt.Errorf("this program broke it")
-
-// cutOff reports whether the caller's context ended while so many nodes could still answer that all would have been well.
-func (e *Error) cutOff() bool {
-	if !errors.Is(e.Cause, context.Canceled) && !errors.Is(e.Cause, context.DeadlineExceeded) {
-		return false
-	}
-	could := 0
-	for _, n := range e.Nodes {
-		if n.Vote == VoteGranted || n.Vote == VotePending {
-			could++
-		}
-	}
-	return e.Nodes != nil && could >= e.Quorum
-}

@@ -117,9 +117,6 @@ func (e Event) Cause() string {
 	if e.Err == nil {
 		return ""
 	}
-	if err, ok := errors.AsType[*Error](e.Err); ok && err.cutOff() {
-		return "ended"
-	}
 	for _, c := range causes {
 		if errors.Is(e.Err, c.err) {
 			return c.word

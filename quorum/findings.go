@@ -159,12 +159,15 @@ func (f *findings) foreign() bool {
 	return slices.ContainsFunc(f.ballots, func(b ballot) bool { return b.foreign })
 }
 
-// failed builds the error with which a wait ends that has asked the nodes. why is not nil if the caller
-// has ended it.
-func (f *findings) failed(c *config, title string, why error) *Error {
-	var t tally
+// failed builds the error of an attempt, and of a wait that ends with it. why is not nil if the caller has ended it: that is all
+// there is to say if the answers until then do not explain why it failed.
+func (f *findings) failed(c *config, title string, why error) error {
+	t := tally{nodes: len(f.ballots), need: c.need}
 	for _, b := range f.ballots {
 		t.add(b.vote)
+	}
+	if why != nil && !t.explained() {
+		return fmt.Errorf("acquire %q: %w", title, why)
 	}
 	sentinel := ErrNoQuorum
 	if t.votes[voteGranted]+t.votes[voteRefused] >= c.need && t.votes[voteGranted] < c.need && !f.late && !f.spent {

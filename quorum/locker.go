@@ -159,9 +159,6 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 		l.leave()
 		w.nameHolder(ctx, e)
 		l.enter()
-		if e.cutOff() {
-			w.err = fmt.Errorf("acquire %q: %w", s.title(), e.Cause)
-		}
 	}
 	defer l.leave()
 	lease, err := w.lease, w.err

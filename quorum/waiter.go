@@ -471,7 +471,7 @@ func (w *waiter) observeWait() {
 }
 
 // failed builds the error with which a wait ends that has asked the nodes.
-func (w *waiter) failed() *Error { return w.found.failed(w.e.config, w.request.title(), w.stopped) }
+func (w *waiter) failed() error { return w.found.failed(w.e.config, w.request.title(), w.stopped) }
 
 // heldHere builds the error of a wait that ends before the nodes were asked.
 func (w *waiter) heldHere() error {
