@@ -145,43 +145,43 @@ func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
 		}
 	}()
 	l.leave()
-	w.await(ctx)
-
-	if w.watching != nil {
-		l.leave()
-		l.unsubscribe(w.watching)
-		l.enter()
-	}
-	if e, ok := w.err.(*Error); ok {
-		if s.wait != 0 && e.Err != ErrDeadlock {
-			e.Waited = l.now.Sub(w.began)
-		}
-		l.leave()
-		w.nameHolder(ctx, e)
-		l.enter()
-	}
+	lease, err := l.finish(ctx, w)
 	defer l.leave()
-	lease, err := w.lease, w.err
-	if err != nil {
-		l.tell(Event{Kind: EventNotAcquired, Name: s.title(), Took: l.now.Sub(w.began), Waited: w.everWaited(), Err: err})
-	}
 	over = true
 	w.putBack()
 	l.callEnds()
 	return lease, err
 }
 
+// finish waits until a call is over, and begins a step then. It tells of a failure.
+func (l *Locker) finish(ctx context.Context, w *waiter) (*Lease, error) {
+	w.await(ctx)
+	if w.watching != nil {
+		l.leave()
+		l.unsubscribe(w.watching)
+		l.enter()
+	}
+	if e, ok := w.err.(*Error); ok {
+		if w.request.wait != 0 && e.Err != ErrDeadlock {
+			e.Waited = l.now.Sub(w.began)
+		}
+		l.leave()
+		w.nameHolder(ctx, e)
+		l.enter()
+	}
+	if w.err != nil {
+		l.tell(Event{Kind: EventNotAcquired, Name: w.request.title(), Took: l.now.Sub(w.began), Waited: w.everWaited(), Err: w.err})
+	}
+	return w.lease, w.err
+}
+
 // abandon ends a call that nobody waits for, and unlocks what it gets. It is called outside a step.
 func (l *Locker) abandon(w *waiter) {
 	nobody, cancel := context.WithCancel(context.Background())
 	cancel()
-	w.await(nobody)
-	lease, watching := w.lease, w.watching
+	lease, _ := l.finish(nobody, w)
 	w.putBack()
 	l.leave()
-	if watching != nil {
-		l.unsubscribe(watching)
-	}
 	_ = lease.Unlock(nobody)
 	l.end()
 }

@@ -66,8 +66,9 @@ func (panicking) Done() <-chan struct{} { panic("of the caller") }
 func TestACallThatPanicsIsOver(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(time.Millisecond, 0)
-		panics := true
+		panics, o := true, new(observer)
 		l := w.locker(quorum.Options{Trace: func(e quorum.Event) {
+			o.observe(e)
 			if panics && e.Kind == quorum.EventWaiting {
 				panics = false
 				panic("of the caller")
@@ -83,6 +84,7 @@ func TestACallThatPanicsIsOver(t *testing.T) {
 		}
 		unlock(t, held)
 		time.Sleep(time.Second)
+		equal(t, o.count(quorum.EventNotAcquired)+o.count(quorum.EventAcquired), 3, "calls that have an end")
 		for _, name := range []string{"held", "x"} {
 			unlock(t, tryLock(t, l, name))
 		}
