@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -107,7 +108,7 @@ func listVerb() *cobra.Command {
 		}
 		defer done()
 		names, errs := scanAll(ctx, servers, nodes.prefix, pattern)
-		locks, err := inspectAll(ctx, l, names)
+		locks, err := inspectAll(ctx, l, names, errs)
 		if err == nil {
 			err = findForgetful(ctx, l, pattern, errs)
 		}
@@ -200,11 +201,19 @@ func findForgetful(ctx context.Context, l *quorum.Locker, pattern string, errs [
 	for i, n := range r.Nodes {
 		if errs[i] == nil && n.Abstains > 0 {
 			errs[i] = fmt.Errorf("it restarted recently, or was a replica, and may have lost locks: it is ignored for %v", n.Abstains.Round(time.Second))
-		} else if errs[i] == nil {
+		}
+	}
+	noteSilent(r, errs)
+	return nil
+}
+
+// noteSilent adds to errs the nodes that did not answer. A key of another type is an answer.
+func noteSilent(r *quorum.Report, errs []error) {
+	for i, n := range r.Nodes {
+		if errs[i] == nil && !errors.Is(n.Err, node.ErrWrongType) {
 			errs[i] = n.Err
 		}
 	}
-	return nil
 }
 
 // scan reads the names of the locks on one node. They are in no order, and some may be there twice.
@@ -282,18 +291,25 @@ func isLock(fields []string) bool {
 	return owners > 0
 }
 
-// inspectAll asks who holds each name, and returns those that somebody does.
-func inspectAll(ctx context.Context, l *quorum.Locker, names []string) ([]lockJSON, error) {
+// inspectAll asks who holds each name, and returns those that somebody does. It adds to errs the nodes that did not answer.
+func inspectAll(ctx context.Context, l *quorum.Locker, names []string, errs []error) ([]lockJSON, error) {
 	found := make([]*lockJSON, len(names))
+	var mu sync.Mutex // guards errs
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(inspections)
 	for i, name := range names {
 		g.Go(func() error {
 			r, err := l.Inspect(ctx, name)
-			if err == nil && r.HeldBy > 0 {
+			if err != nil {
+				return err
+			}
+			if r.HeldBy > 0 {
 				found[i] = newLock(r)
 			}
-			return err
+			mu.Lock()
+			defer mu.Unlock()
+			noteSilent(r, errs)
+			return nil
 		})
 	}
 	err := g.Wait()
