@@ -187,7 +187,7 @@ func (c *conn) read(life context.Context) {
 			return
 		}
 		cmd := c.l.w.commands.Read(words)
-		c.l.w.record.Sends(time.Since(c.l.w.begun), c.l.client, c.l.node, &cmd)
+		c.l.w.record.Sends(c.l.w.now(), c.l.client, c.l.node, &cmd)
 		c.up.put(parcel{words: words, cmd: &cmd, kind: cmd.Kind, message: c.l.w.message(cmd.Kind)})
 	}
 }
@@ -200,7 +200,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		deaf := c.l.Deaf
 		c.l.mu.Unlock()
 		_, words, _ := live.ReadMessage(bufio.NewReader(bytes.NewReader(b)))
-		c.l.w.record.Notifies(time.Since(c.l.w.begun), c.born, c.l.node, words)
+		c.l.w.record.Notifies(c.l.w.now(), c.born, c.l.node, words)
 		if deaf {
 			return len(b), nil
 		}
@@ -369,7 +369,7 @@ func (q *pipe) deliver(p *parcel) bool {
 	}
 	if p.kind == "" {
 		cmd := l.w.commands.Read(p.words) // a script that somebody has sent meanwhile
-		l.w.record.Sends(time.Since(l.w.begun), l.client, l.node, &cmd)
+		l.w.record.Sends(l.w.now(), l.client, l.node, &cmd)
 		p.cmd, p.kind = &cmd, cmd.Kind
 	}
 	q.duplicate(p)

@@ -264,18 +264,10 @@ func TestOursOnTheSystemClock(t *testing.T) {
 	for _, p := range plans {
 		t.Run(fmt.Sprint("seed ", p.Seed), func(t *testing.T) {
 			t.Parallel()
-			for range 3 { // a vote may be recorded after what follows from it: each is by a goroutine of its own
-				r, _ := pipes.Run(p, &lock)
-				v := r.Worst()
-				if v == nil || v.Invariant == "I7" { // on a busy machine all commands may be too late
-					return
-				}
-				t.Logf("%s: %v\n%s", r.Verdict, r.Violations, p)
-				if v.Invariant != "I16" {
-					break
-				}
+			r, _ := pipes.Run(p, &lock)
+			if v := r.Worst(); v != nil && v.Invariant != "I7" { // on a busy machine all commands may be too late
+				t.Errorf("%s: %v\n%s", r.Verdict, r.Violations, p)
 			}
-			t.Error("it is not sound")
 		})
 	}
 }

@@ -82,7 +82,7 @@ func (s *redis) clock() time.Time {
 
 // tick brings the keys to the present. s.mu is held.
 func (s *redis) tick() {
-	s.now = time.Since(s.w.begun)
+	s.now = s.w.now()
 	now := s.clock()
 	if d := now.Sub(s.last); d != 0 {
 		s.last = now
@@ -240,7 +240,7 @@ func (s *redis) holds(e *sim.Entry, db int) {
 		return
 	}
 	if e.Until = forever; data.TTL(key) != 0 {
-		e.Until = time.Since(s.w.begun) + data.TTL(key)
+		e.Until = s.w.now() + data.TTL(key)
 	}
 }
 
@@ -364,7 +364,7 @@ func (s *redis) crash() {
 
 // restart begins a life with what there was, or less.
 func (s *redis) restart() {
-	s.begun, s.grown = time.Now(), false
+	s.begun, s.grown = s.w.begun.Add(s.now), false
 	s.name()
 	s.forgetScripts()
 	switch s.Mode {

@@ -24,7 +24,7 @@ type world struct {
 	lock     *live.Lock
 	clock    clock.Clock
 	zero     clock.Instant // when the plan begins, by clock
-	begun    time.Time     // and by the machine's
+	begun    time.Time     // and about then by the machine's
 	commands live.Commands
 	record   live.Record
 
@@ -69,7 +69,7 @@ func Run(p *faults.Plan, lock *live.Lock) (r *sim.Result, lacks []string) {
 			}
 		}
 	})
-	live.Calm(p, w.report, func() time.Duration { return time.Since(w.begun) }, w.heal)
+	live.Calm(p, w.report, w.now, w.heal)
 	w.playing.Wait()
 	time.Sleep(live.Expiry(p))
 	for _, s := range w.servers() {
@@ -86,6 +86,10 @@ func Run(p *faults.Plan, lock *live.Lock) (r *sim.Result, lacks []string) {
 	judge := live.Judge{Lock: lock.Title, Slack: lock.Slack, Promised: lock.Promised, Record: &w.record}
 	return judge.Result(p, w.entries), w.lacks
 }
+
+// now is how long ago the plan has begun. All that is recorded has its time from here: on a busy machine two
+// clocks that are read one after the other can be a millisecond apart, and a vote would come after what follows from it.
+func (w *world) now() time.Duration { return w.clock.Now().Sub(w.zero) }
 
 func (w *world) build() {
 	for n := range w.p.Nodes {
@@ -227,7 +231,7 @@ func (w *world) report(e sim.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if e.At == 0 {
-		e.At = time.Since(w.begun)
+		e.At = w.now()
 	}
 	w.entries = append(w.entries, e)
 }
