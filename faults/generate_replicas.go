@@ -24,6 +24,10 @@ func (g *generator) replicas(p *Plan) {
 			e.Procs.Nodes = p.Members(e.Procs.Nodes.First())
 		}
 	}
+	// A replica acknowledges after up to four delays more, as it may be at an earlier command, and a node waits for half of the time
+	// that is left.
+	p.Network.Delay.Max = min(p.Network.Delay.Max, min(p.Lock.Timeout, p.Lock.Lease/3)/16)
+	p.Network.Delay.Min = min(p.Network.Delay.Min, p.Network.Delay.Max)
 	if g.half() { // everybody wants one name, and keeps it
 		w, lease := &p.Work, p.Lock.Lease
 		p.Lock.Renew, w.Names, w.Fixed, w.Several, w.Chain = true, 1, 0, 0, 0
