@@ -636,7 +636,7 @@ func (l *link) hear(t *turn) {
 
 // notify wakes the watchers of a topic.
 func (l *link) notify(topic string, t node.Turn) {
-	for _, v := range l.watchers {
+	for _, v := range slices.Clone(l.watchers) { // a site may go to another server
 		if v.topic == topic {
 			v.wake(t)
 		}

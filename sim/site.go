@@ -83,7 +83,6 @@ func (s *site) Submit(cmd node.Command, reply func(node.Reply)) { s.Ask(textbook
 
 // Ask implements textbook.Node.
 func (s *site) Ask(op textbook.Op, cmd node.Command, reply func(node.Reply)) {
-	cmd.HandOver = 0 // a turn would have to wait for the replicas as well
 	kind, deadline, waits := cmd.Kind, cmd.Deadline, op == textbook.None || s.c.w.p.Lock.Mistake == faults.Connected
 	l := s.at
 	l.submit(cmd, op, func(r node.Reply) {
@@ -300,9 +299,22 @@ func (s *site) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 	return s.attend(topic(name, mode), func(node.Turn) { wake() })
 }
 
-// Listen implements node.Node.
+// turnWait is for how long a hand-over waits for replicas.
+const turnWait = 500 * time.Millisecond
+
+// Listen implements node.Node. A hand-over is a yes, and without a Life it is none.
 func (s *site) Listen(process string, hear func(node.Turn)) (stop func()) {
-	return s.attend(s.c.w.channel(process), hear)
+	return s.attend(s.c.w.channel(process), func(t node.Turn) {
+		tell := func(r node.Reply) {
+			t.Life = r.Life
+			hear(t)
+		}
+		if t.Life == nil || t.Life != s.at.lives.Life() {
+			tell(node.Reply{})
+			return
+		}
+		s.hold(heldYes{link: s.at, conn: s.at.conn, deadline: s.c.Now().Add(turnWait), reply: tell})
+	})
 }
 
 func (s *site) attend(topic string, wake func(node.Turn)) (stop func()) {

@@ -1084,6 +1084,8 @@ var mutants = []*Mutant{
 			edit("sim.site.verdict", "case s.need() == s.replicas:", "default:"))},
 	{ID: "M428", Bug: "an extension counts a replica that came a moment ago", Expect: Tests, Tests: replicated, Reason: noReplicas,
 		Edits: edit("sim.site.letGo", "h.answer.Life = life", "if h.answer.Status == node.Granted {\n\t\t\t\th.answer.Life = life\n\t\t\t}")},
+	{ID: "M450", Bug: "a lock that is handed over waits for no replica", Mimics: "S70", Expect: Tests, Tests: replicated, Reason: noReplicas,
+		Edits: edit("sim.site.Listen", "t.Life == nil || t.Life != s.at.lives.Life() {\n\t\t\ttell(node.Reply{})", "true {\n\t\t\ttell(node.Reply{Life: t.Life})")},
 
 	// The same in the connections of production.
 	{ID: "M430", Bug: "a connection takes an extension for good that no replica has", Mimics: "S70", Expect: Tests, Tests: "./node/internal/courier -run TestAYesNeedsAMajority", Reason: atConnections,
