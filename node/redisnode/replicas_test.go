@@ -144,6 +144,57 @@ func TestANodeFollowsItsPrimary(t *testing.T) {
 	t.Logf("followed after %v", took)
 }
 
+// A replica passes on what its primary publishes. So who listens to a former primary hears of hand-overs that the new one has taken
+// back, as nobody has heard of them there. They must not count, and soon the node has to listen to the new one.
+func TestAHandOverCountsWhereItIsHeard(t *testing.T) {
+	t.Parallel()
+	p, replicas := newPrimary(t, 1)
+	var addr atomic.Value
+	addr.Store(p.addr)
+	client := redis.NewClient(&redis.Options{Addr: "primary", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr.Load().(string))
+	}})
+	n := wrap(t, client, redisnode.Options{Replicas: 1})
+	counts(t, "before", n)
+	process, turns := node.NewProcess(1, 2), make(chan node.Turn, 1000)
+	defer n.Listen(process, func(turn node.Turn) { turns <- turn })()
+	<-turns // it has begun
+
+	replicas[0].do("replicaof", "no", "one")
+	follow(p, replicas[0])
+	addr.Store(replicas[0].addr) // nobody closes the connections to the old one
+	counts(t, "after", n)
+	heard := func(offer string) bool {
+		for late := time.After(300 * time.Millisecond); ; {
+			select {
+			case turn := <-turns:
+				if turn.Owner == offer && turn.Life != nil {
+					return true
+				}
+			case <-late:
+				return false
+			}
+		}
+	}
+	assert.Eventually(t, "a hand-over", func() bool {
+		token := node.Token(tokens.Add(10))
+		owner := fmt.Sprintf("you:%d", token)
+		waits, frees := acquire("a", owner, token+1), release("a", "me:1", token)
+		waits.Wait = &node.Wait{Waiter: node.NewWaiter(process, uint64(token), node.Exclusive), PlaceTTL: 5 * time.Second, Ticket: token + 1, Offer: token + 2}
+		frees.HandOver = token + 3
+		for _, cmd := range []node.Command{acquire("a", "me:1", token), waits, frees} {
+			r := ask(t, n, within(5*time.Second, cmd))
+			assert.Must(t, r.Err == nil, "%v: %v", cmd.Kind, r.Err)
+		}
+		counted := heard(node.Offer(owner))
+		state := ask(t, n, within(5*time.Second, inspect("a"))).State
+		has := state != nil && len(state.Fields) == 1 && state.Fields[0].Name == node.Offer(owner)
+		assert.Must(t, has || !counted, "it counts that %s has the lock, and there is %+v", node.Offer(owner), state)
+		ask(t, n, within(5*time.Second, breakLock("a", token+4)))
+		return counted
+	})
+}
+
 // A sentinel answers who the primary is, to those with the password "secret".
 type sentinel struct {
 	addr    string

@@ -22,8 +22,9 @@ type route interface {
 	// ctx ends.
 	open(ctx context.Context) (l link, texts []string, err error)
 
-	// subscribe subscribes to one channel or more, over a connection of its own.
-	subscribe(ctx context.Context, channels []string) (Subscription, error)
+	// subscribe subscribes to one channel or more, over a connection of its own. life is the ID of its
+	// server's, or "" if it cannot be asked.
+	subscribe(ctx context.Context, channels []string) (sub Subscription, life string, err error)
 
 	// oneServer reports whether a link leads to one server, so that a script can
 	// touch any of its keys.
@@ -320,14 +321,15 @@ func (d *direct) open(ctx context.Context) (link, []string, error) {
 	return &stream{wire: w, given: make(map[*script]bool)}, []string{text}, nil
 }
 
-func (d *direct) subscribe(ctx context.Context, channels []string) (Subscription, error) {
-	w, _, err := d.begin(ctx)
+func (d *direct) subscribe(ctx context.Context, channels []string) (sub Subscription, life string, err error) {
+	w, answers, err := d.begin(ctx, introduction[0])
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if err := w.Subscribe(channels...); err != nil {
 		w.Close()
-		return nil, err
+		return nil, "", err
 	}
-	return w, nil
+	said, _ := answers[0].val.(string)
+	return w, cmp.Or(field(said, "run_id"), "none"), nil
 }

@@ -66,8 +66,8 @@ func (r *shared) open(ctx context.Context) (link, []string, error) {
 	return r, texts, nil
 }
 
-func (r *shared) subscribe(_ context.Context, channels []string) (Subscription, error) {
-	return r.Subscribe(channels), nil
+func (r *shared) subscribe(_ context.Context, channels []string) (sub Subscription, life string, err error) {
+	return r.Subscribe(channels), "", nil
 }
 
 func (r *shared) carry(s *server, life *node.Life) error {

@@ -45,6 +45,7 @@ type watcher struct {
 	topics  map[string]*topic // by channel
 	started bool
 	closed  bool
+	life    string // the ID of that of the server that is listened to; "": it is not known
 
 	// A server refuses all channels of a command if one is forbidden. After the first
 	// refusal each channel has a command of its own.
@@ -132,7 +133,8 @@ func (s *server) holdTurn(turn node.Turn, hear func(*node.Life), to *watch) {
 }
 
 // turn reads a message to a process. A hand-over has a Life only if its run_id is the one that
-// INFO has reported.
+// INFO has reported, also over the connection that it comes from: a replica passes on what its primary
+// publishes, and that takes a hand-over back which none of its own connections has heard of.
 func (s *server) turn(message string) (t node.Turn, ok bool) {
 	what, rest, _ := strings.Cut(message, " ")
 	switch what {
@@ -151,10 +153,23 @@ func (s *server) turn(message string) (t node.Turn, ok bool) {
 		return t, false
 	}
 	t = node.Turn{Name: parts[3], Owner: parts[0], Token: node.Token(token)}
-	if life := s.life.Load(); life != nil && life.ID == parts[2] {
+	if life := s.life.Load(); life != nil && life.ID == parts[2] && !s.watch.elsewhere(life) {
 		t.Life = life
 	}
 	return t, true
+}
+
+// elsewhere reports whether another server is listened to than that of this life.
+func (w *watcher) elsewhere(life *node.Life) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.life != "" && w.life != life.ID
+}
+
+// moved reports whether the node leads to another server than the one that is listened to.
+func (w *watcher) moved() bool {
+	life := w.server.life.Load()
+	return life != nil && w.elsewhere(life)
 }
 
 func (w *watcher) add(channel string, one *watch) (stop func()) {
@@ -285,10 +300,13 @@ func (w *watcher) session() error {
 		w.asked = append(w.asked, first...)
 	}
 	w.mu.Unlock()
-	sub, err := w.server.route.subscribe(w.server.ctx, first)
+	sub, life, err := w.server.route.subscribe(w.server.ctx, first)
 	if err != nil {
 		return err
 	}
+	w.mu.Lock()
+	w.life = life
+	w.mu.Unlock()
 	broken := make(chan error, 1)
 	go func() { broken <- w.read(sub) }()
 	if err = w.subscribe(sub, channels[len(first):]); err == nil {
@@ -298,7 +316,7 @@ func (w *watcher) session() error {
 	return errors.Join(err, <-broken)
 }
 
-// keep adjusts the subscriptions and sends PINGs until the connection breaks.
+// keep adjusts the subscriptions and sends PINGs until the connection breaks, or the node leads to another server.
 func (w *watcher) keep(sub Subscription, broken chan error) error {
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
@@ -318,6 +336,9 @@ func (w *watcher) keep(sub Subscription, broken chan error) error {
 					return err
 				}
 			}
+		}
+		if w.moved() {
+			return errMoved
 		}
 		if err := w.adjust(sub); err != nil {
 			return err
