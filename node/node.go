@@ -266,11 +266,15 @@ type Line struct {
 // failover to another server, begins a new one, in which locks may have been
 // forgotten.
 type Life struct {
-	// ID is unique to the life: Redis's run_id.
+	// ID is unique to the life: Redis's run_id. If several servers live together, as the masters of a cluster, it has
+	// those of all of them, with LivesTogether between.
 	ID string
 	// Born is the latest local instant at which the life can have begun.
 	Born clock.Instant
 }
+
+// LivesTogether is between the IDs of lives that are one.
+const LivesTogether = "+"
 
 // A State is what a node holds for one name.
 type State struct {

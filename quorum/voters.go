@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -157,7 +158,7 @@ func (v *voters) duplicate(i int) error {
 	}
 	same := make([]string, 0, 1) // without an allocation
 	for j, n := range v.nodes {
-		if other := v.known[j].life; other != nil && other.ID == life.ID {
+		if other := v.known[j].life; other != nil && shareServer(other.ID, life.ID) {
 			same = append(same, n.Name())
 		}
 	}
@@ -165,6 +166,15 @@ func (v *voters) duplicate(i int) error {
 		return nil
 	}
 	return fmt.Errorf("%w: list one of %s (run_id %s)", ErrSameServer, strings.Join(same, ", "), life.ID)
+}
+
+// shareServer reports whether two lives, by their IDs, have a server in common.
+func shareServer(a, b string) bool {
+	if a == b || !strings.Contains(a+b, node.LivesTogether) {
+		return a == b
+	}
+	of := strings.Split(b, node.LivesTogether)
+	return slices.ContainsFunc(strings.Split(a, node.LivesTogether), func(one string) bool { return slices.Contains(of, one) })
 }
 
 // someUnheard reports whether nothing was heard yet of a node.

@@ -69,7 +69,7 @@ func (t *Tracker) Handshake(servers []Uptime, now clock.Instant) *node.Life {
 		latest = max(latest, at)
 	}
 	slices.Sort(ids)
-	t.life = &node.Life{ID: strings.Join(ids, "+"), Born: latest}
+	t.life = &node.Life{ID: strings.Join(ids, node.LivesTogether), Born: latest}
 	t.born = born
 	t.contact = now
 	return t.life
