@@ -191,6 +191,27 @@ func TestPartsOfAnExtendThatWereSent(t *testing.T) {
 	}
 }
 
+// The answers to the parts of an Extend may come in different lives. It counts as in the youngest: a server that has restarted since
+// may have left the cluster.
+func TestPartsOfAnExtendHaveTheYoungestLife(t *testing.T) {
+	old, young := &node.Life{ID: "old", Born: 1}, &node.Life{ID: "young", Born: 2}
+	for _, lives := range [][]*node.Life{{old, young}, {young, old}, {nil, old}, {old, nil}} {
+		s := gatherer(&standing{now: clock.Instant(time.Hour)})
+		var got node.Reply
+		s.submitEach(node.Command{Kind: node.Extend, TTL: time.Second, Deadline: clock.Never,
+			Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}, {Name: "b", Owner: "me", Token: 1}}}, func(r node.Reply) { got = r })
+		s.take(nil)
+		want := young
+		for _, life := range lives {
+			assert.That(t, s.settle([]result{{val: "1"}}, life), "the link is of no more use")
+			if life == nil {
+				want = nil
+			}
+		}
+		assert.That(t, got.Status == node.Done && got.Life == want, "of %v and %v: %+v", lives[0], lives[1], got)
+	}
+}
+
 // inspects queues an Inspect for each of some names.
 func inspects(t *testing.T, s *server, names ...string) {
 	t.Helper()

@@ -1,7 +1,9 @@
 package courier
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -112,12 +114,12 @@ func (r *shared) send(s *server, batch []*call, results []result) []result {
 
 // submitEach sends an Extend of many claims as one command for each: a script
 // cannot touch keys on different servers. A claim without an answer makes the
-// whole one Unknown.
+// whole one Unknown. The life is the youngest of the answers', or none if one has none.
 func (s *server) submitEach(cmd node.Command, reply func(node.Reply)) {
 	var mu sync.Mutex
 	open := len(cmd.Claims)
 	all := node.Reply{Status: node.Done, Kept: make([]bool, open)}
-	unsent := true
+	unsent, lives := true, make([]*node.Life, open)
 	for i := range cmd.Claims {
 		one := cmd
 		one.Claims = cmd.Claims[i : i+1]
@@ -128,7 +130,7 @@ func (s *server) submitEach(cmd node.Command, reply func(node.Reply)) {
 				all.Status, all.Err = node.Unknown, r.Err
 			}
 			if r.Err == nil {
-				all.Kept[i], all.Life = r.Kept[0], r.Life
+				all.Kept[i], lives[i] = r.Kept[0], r.Life
 			}
 			open--
 			last := open == 0
@@ -138,6 +140,8 @@ func (s *server) submitEach(cmd node.Command, reply func(node.Reply)) {
 			}
 			if all.Err != nil {
 				all.Kept, all.Unsent = nil, unsent
+			} else if !slices.Contains(lives, nil) {
+				all.Life = slices.MaxFunc(lives, func(a, b *node.Life) int { return cmp.Compare(a.Born, b.Born) })
 			}
 			reply(all)
 		})
