@@ -55,8 +55,8 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		names[n.Name()] = true
 	}
 	same, guarded := settingsOf(nodes, &opts), slices.ContainsFunc(nodes, hasReplicas) // before prefixed hides replicas
+	nodes = slices.Clone(nodes)                                                        // the caller may go on to change its list
 	if opts.Prefix != "" {
-		nodes = slices.Clone(nodes)
 		for i, n := range nodes {
 			nodes[i] = prefixed{n, opts.Prefix}
 		}

@@ -510,6 +510,20 @@ func TestSameServerTwiceIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
+// A caller that makes several Lockers may change its list of nodes between them.
+func TestTheCallersListOfNodesIsItsOwn(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		nodes := w.listed()
+		l := w.open(quorum.Options{}, nodes)
+		lease := lock(t, l, "x")
+		nodes = append(nodes[:0], nodes[1], nodes[2])
+		w.open(quorum.Options{Quorum: 2}, nodes)
+		time.Sleep(time.Minute)
+		goesOn(t, lease)
+		unlock(t, lease)
+	})
+}
+
 // A node that refuses one command and executes the next is reported once. An acquire of a held name needs neither memory,
 // nor rights, nor replicas.
 func TestNodeThatRefusesSomeCommandsIsReportedOnce(t *testing.T) {
