@@ -315,7 +315,7 @@ func ParseURL(u string) (*redis.Options, error) {
 		u = "redis://" + strings.ReplaceAll(u, "%", "%25") // before a zone
 	}
 	parsed, err := url.Parse(u)
-	if err != nil {
+	if err != nil || strings.Contains(u, "#") { // nothing has a fragment, but a password may have the sign
 		return nil, errors.New("malformed: its port must be a number, and special characters in its user or password " +
 			"must be percent-encoded, also a comma (%2C) where URLs are separated by commas")
 	}

@@ -301,6 +301,11 @@ func TestURLs(t *testing.T) {
 		"redis://a?secret":                                 "a setting after its ?",
 		"redis://a?secret=x@b":                             "a setting after its ?",
 		"redis://a/-1":                                     "the number of its database",
+		"redis://me:12#pw@a:6379":                          "malformed", // else me would be the host, and 12 the port
+		"redis://a:6379#pw":                                "malformed",
+		"sentinel://me:12#pw@a:1/main?replicas=2":          "malformed",
+		"sentinel://me:p/w@a:1/?replicas=2":                "not a URL such as", // else w@a:1 would be the name
+		"sentinel://me:p/w@a:1/0?replicas=2":               "not a URL such as",
 		"sentinel+rediss://a:1/main?replicas=2":            "its scheme is not redis, rediss or unix, nor sentinel",
 	} {
 		s, err := redisnode.Parse(url)

@@ -31,6 +31,9 @@ func parseSentinel(u string) (Server, error) {
 	at := strings.LastIndexByte(to, '@') + 1
 	name, db, _ := strings.Cut(path, "/")
 	settings, bad := url.ParseQuery(query)
+	if strings.Contains(name, "@") { // a slash in the password
+		name = ""
+	}
 	name, worse := url.PathUnescape(name)
 	hosts, worst := url.PathUnescape(to[at:]) // commas, where URLs are separated by them
 	if err := errors.Join(bad, worse, worst); err != nil || name == "" {
