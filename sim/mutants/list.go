@@ -301,7 +301,7 @@ var mutants = []*Mutant{
 	{ID: "M92", Bug: "the claim of a call that was canceled is not released", Mimics: "S58",
 		Edits: edit("quorum.waiter.lingering", "if mayHold := r.mayHoldNow(); mayHold != 0 {", "if mayHold := r.mayHoldNow(); mayHold != 0 && w.stopped == nil {")},
 	{ID: "M93", Bug: "a restart goes unnoticed: the first life known is kept", Mimics: "S13 S19",
-		Edits: edit("internal/lives.Tracker.Handshake", "t.life = &node.Life{ID: strings.Join(ids, \"+\"), Born: latest}", "if t.life == nil {\n\t\tt.life = &node.Life{ID: strings.Join(ids, \"+\"), Born: latest}\n\t}")},
+		Edits: edit("internal/lives.Tracker.Handshake", "t.life = &node.Life{ID: strings.Join(ids, node.LivesTogether), Born: latest}", "if t.life == nil {\n\t\tt.life = &node.Life{ID: strings.Join(ids, node.LivesTogether), Born: latest}\n\t}")},
 	{ID: "M94", Bug: "the age that a server tells is taken for exact", Mimics: "S15",
 		Edits: edit("internal/lives.Tracker.judge", "age-time.Second", "age")},
 	{ID: "M95", Bug: "a server is taken for a minute older than it says", Mimics: "S15",
