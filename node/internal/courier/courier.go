@@ -114,7 +114,8 @@ func ToServer(t Target, o Options) node.Node { return start(newDirect(t), o) }
 // Through returns a node for all servers to which a client leads. Ask has so much time. renews is as
 // in a Target.
 func Through(c Client, timeout time.Duration, renews bool, o Options) node.Node {
-	return start(&shared{Client: c, timeout: timeout, others: renews}, o)
+	o.Clock = cmp.Or(o.Clock, clock.System())
+	return start(&shared{Client: c, timeout: timeout, others: renews, clock: o.Clock}, o)
 }
 
 func start(r route, o Options) *server {

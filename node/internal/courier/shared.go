@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -34,7 +35,8 @@ type shared struct {
 	Client
 	timeout time.Duration // for Ask
 	others  bool          // see Target.Renews
-	opened  time.Time     // when the present link was
+	clock   clock.Clock   // the node's: it counts the time for which the machine was suspended
+	opened  clock.Instant // when the present link was
 }
 
 func (r *shared) oneServer() bool { return false }
@@ -48,7 +50,7 @@ func (r *shared) drop()  {}
 func (r *shared) open(ctx context.Context) (link, []string, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
-	r.opened = time.Now()
+	r.opened = r.clock.Now()
 	servers, err := r.Ask(ctx, introduction)
 	if err != nil {
 		return nil, nil, err
@@ -83,7 +85,7 @@ func (r *shared) carry(s *server, life *node.Life) error {
 			return nil
 		case !work:
 			continue
-		case time.Since(r.opened) >= lifeKnownFor:
+		case r.clock.Now().Sub(r.opened) >= lifeKnownFor:
 			return nil
 		}
 		if batch = s.take(batch); len(batch) == 0 {

@@ -64,13 +64,13 @@ func (t *stream) write(s *server, life *node.Life, ended <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var batch []*call
-	asked := time.Now()
+	asked := s.clock.Now() // it counts the time for which the machine was suspended
 	for {
 		switch work, over := s.await(ticker.C, ended); {
 		case over:
 			t.abort()
 			return
-		case !work && time.Since(asked) < restAfter && s.watch.idle():
+		case !work && s.clock.Now().Sub(asked) < restAfter && s.watch.idle():
 			continue
 		}
 		if t.leaving.Load() {
@@ -79,8 +79,8 @@ func (t *stream) write(s *server, life *node.Life, ended <-chan struct{}) {
 		// Let other goroutines queue the commands that they are about to submit: with 64
 		// callers that saves half of the system calls.
 		runtime.Gosched()
-		if time.Since(asked) >= roleEvery {
-			asked = time.Now()
+		if now := s.clock.Now(); now.Sub(asked) >= roleEvery {
+			asked = now
 			s.askRole(t.route.Timeout)
 		}
 		if batch = s.take(batch); len(batch) == 0 {
