@@ -196,7 +196,7 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 	} {
 		c := &standing{now: clock.Instant(time.Hour)}
 		s := gatherer(c)
-		s.least = 0
+		s.least, s.watch.life = 0, "a"
 		meet := func() *node.Life {
 			life, err := s.handshake([]string{"run_id:a\r\nuptime_in_seconds:60\r\n"})
 			assert.Succeed(t, err)
@@ -239,8 +239,13 @@ func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
 	for _, id := range []string{"old", "new"} {
 		life, err := s.handshake([]string{infoText(id, 60)})
 		assert.Succeed(t, err)
+		assert.That(t, told() == nil, "it counts before it is known who says so")
+		s.watch.life = "old"
 		want := map[string]*node.Life{"old": life}[id]
 		assert.Equal(t, told(), want, id)
+		s.watch.life = "another"
+		assert.That(t, told() == nil, "it counts though another server says so")
+		s.watch.life = ""
 	}
 }
 

@@ -23,7 +23,7 @@ type route interface {
 	open(ctx context.Context) (l link, texts []string, err error)
 
 	// subscribe subscribes to one channel or more, over a connection of its own. life is the ID of its
-	// server's, or "" if it cannot be asked.
+	// server's, or "" if that is not known.
 	subscribe(ctx context.Context, channels []string) (sub Subscription, life string, err error)
 
 	// oneServer reports whether a link leads to one server, so that a script can
@@ -331,5 +331,5 @@ func (d *direct) subscribe(ctx context.Context, channels []string) (sub Subscrip
 		return nil, "", err
 	}
 	said, _ := answers[0].val.(string)
-	return w, cmp.Or(field(said, "run_id"), "none"), nil
+	return w, field(said, "run_id"), nil
 }

@@ -159,17 +159,17 @@ func (s *server) turn(message string) (t node.Turn, ok bool) {
 	return t, true
 }
 
-// elsewhere reports whether another server is listened to than that of this life.
+// elsewhere reports whether another server is listened to than that of this life, or may be.
 func (w *watcher) elsewhere(life *node.Life) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.life != "" && w.life != life.ID
+	return w.life != life.ID
 }
 
 // moved reports whether the node leads to another server than the one that is listened to.
 func (w *watcher) moved() bool {
 	life := w.server.life.Load()
-	return life != nil && w.elsewhere(life)
+	return life != nil && w.server.route.oneServer() && w.elsewhere(life)
 }
 
 func (w *watcher) add(channel string, one *watch) (stop func()) {
