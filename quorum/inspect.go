@@ -41,7 +41,8 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 // Check asks the nodes whether an owner ([Lease.Owner]) has name, and returns nil if a majority says so. It returns
 // as soon as that is known. It is for resources that cannot keep a token: the answer was true when the nodes gave it, and
 // the lease may have ended when Check returns. A resource that compares tokens is safe; this
-// only makes a late write unlikely. Errors match ErrNotHeld if a majority lacks it, and ErrNoQuorum if too few
+// only makes a late write unlikely. A primary with replicas that was deposed, and does not know it, may have the owner for
+// a lease longer than is true. Errors match ErrNotHeld if a majority lacks it, and ErrNoQuorum if too few
 // nodes answered, or some may have forgotten it in a restart. It takes at most Options.Timeout.
 func (l *Locker) Check(ctx context.Context, name, owner string) error {
 	return l.find(ctx, "check", name, func(rep *Report) (known bool, err *Error) { return rep.has(owner, "check") })
