@@ -721,7 +721,7 @@ var mutants = []*Mutant{
 		Edits:  edit("node/internal/courier.wire.makeRoom", "if w.have >= maxReply && (w.have >= maxInspect || inspects == nil || !inspects()) {", "if w.have >= maxInspect {"),
 		Reason: "the simulator has no bytes"},
 	{ID: "M390", Bug: "a server that becomes a replica and takes writes is not asked for its role", Expect: Tests, Tests: "./node/internal/courier -run TestAReplicaThatTakesWrites",
-		Edits:  edit("node/internal/courier.stream.write", "if time.Since(asked) >= roleEvery {", "if false {"),
+		Edits:  edit("node/internal/courier.stream.write", "now.Sub(asked) >= roleEvery {", "false {"),
 		Reason: "no replica of the simulator takes writes"},
 	{ID: "M391", Bug: "a replica that takes writes is met as a master", Expect: Tests, Tests: "./node/redisnode -run TestAWritableReplica",
 		Edits:  edit("node/internal/courier.server.handshake", "slices.ContainsFunc(texts, ofReplica)", "slices.ContainsFunc(texts[:0], ofReplica)"),
