@@ -1117,4 +1117,12 @@ var mutants = []*Mutant{
 		Edits: edit("quorum.voters.judge", "v.answered(i, kind, !refused)", "v.answered(i, kind, true)")},
 	{ID: "M449", Bug: "a step that panics in a goroutine of the caller leaves the engine locked", Expect: Tests, Tests: "./quorum -run TestAPanicInAStep", Reason: "no step panics",
 		Edits: edit("quorum.waiter.run", "\tdefer w.e.crash()\n", "")},
+	{ID: "M451", Bug: "a hand-over counts wherever it is heard", Expect: Tests, Tests: "./node/internal/courier -run TestAHandOverByAFormerLife", Reason: atConnections,
+		Edits: edit("node/internal/courier.server.turn", " && !s.watch.elsewhere(life)", "")},
+	{ID: "M452", Bug: "a cluster and one of its masters have two votes", Expect: Tests, Tests: "./quorum -run TestSameServerTwice", Reason: "no plan has a cluster",
+		Edits: edit("quorum.shareServer", "if a == b || !strings.Contains(a+b, node.LivesTogether) {", "if true {")},
+	{ID: "M453", Bug: "the parts of an Extend count as in their oldest life", Expect: Tests, Tests: "./node/internal/courier -run TestPartsOfAnExtendHaveTheYoungestLife", Reason: atConnections,
+		Edits: edit("node/internal/courier.server.submitEach", "slices.MaxFunc", "slices.MinFunc")},
+	{ID: "M454", Bug: "a cluster counts as it was before the machine slept", Expect: Tests, Tests: "./node/internal/courier -run TestLivesAreAskedForAfterSleep", Reason: atConnections,
+		Edits: edit("node/internal/courier.shared.carry", "r.clock.Now().Sub(r.opened) >= lifeKnownFor", "false")},
 }
