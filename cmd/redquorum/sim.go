@@ -56,11 +56,11 @@ func simVerb() *cobra.Command {
 // written.
 func doesSim(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
 	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
-		out := &output{Writer: c.stdout}
+		out := &cli.Output{Writer: c.stdout}
 		c.stdout = out
 		err := do(ctx, c)
-		if out.err != nil {
-			err = out.err
+		if out.Err != nil {
+			err = out.Err
 		}
 		return cli.Fail(exitSimFailed, err)
 	})
@@ -79,22 +79,6 @@ func endsWithContext(do func(context.Context, *command) error) func(context.Cont
 			return cli.Exit(exitInterrupted)
 		}
 	}
-}
-
-// An output is a word's standard output, and the first error in writing to it.
-type output struct {
-	io.Writer
-	err error
-}
-
-func (o *output) Unwrap() io.Writer { return o.Writer }
-
-func (o *output) Write(b []byte) (int, error) {
-	n, err := o.Writer.Write(b)
-	if o.err == nil {
-		o.err = err
-	}
-	return n, err
 }
 
 // statusOf is the exit status for a verdict.

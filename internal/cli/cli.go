@@ -61,21 +61,43 @@ func Fail(code int, err error) error {
 // Usage returns an error in how the program was called.
 func Usage(format string, args ...any) error { return &status{BadUsage, fmt.Errorf(format, args...)} }
 
-// Run executes a command line, prints its error, if there is one, and returns the exit status.
+// An Output is where a command prints, and the first error in that.
+type Output struct {
+	io.Writer
+	Err error
+}
+
+func (o *Output) Unwrap() io.Writer { return o.Writer }
+
+func (o *Output) Write(b []byte) (int, error) {
+	n, err := o.Writer.Write(b)
+	if o.Err == nil {
+		o.Err = err
+	}
+	return n, err
+}
+
+// Run executes a command line, prints its error, if there is one, and returns the exit status. Output that was lost is
+// an error.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(append([]string{}, args...)) // nil would be those of the process
-	root.SetOut(stdout)
+	out := &Output{Writer: stdout}
+	root.SetOut(out)
 	root.SetErr(stderr)
 	prepare(root)
 	begun := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { begun = true }
 	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
+	if err == nil && out.Err == nil {
 		return OK
 	}
 	end, ok := errors.AsType[*status](err)
 	switch {
+	case ok && end.err == nil: // it has said what there is to say
+		end = &status{end.code, out.Err}
 	case ok:
+	case out.Err != nil && (err == nil || !begun): // also of help and version, before any command has begun
+		end = &status{Failed, out.Err}
 	case begun:
 		end = &status{Failed, err}
 	default:

@@ -18,6 +18,35 @@ func TestCanWrite(t *testing.T) {
 	}
 }
 
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// Whatever a command does with an error in printing, it is not lost.
+func TestRunOutputIsLost(t *testing.T) {
+	for _, c := range []struct {
+		args   string
+		err    error
+		status int
+		said   string
+	}{
+		{"do", nil, Failed, "program do: no space left\n"},
+		{"do", Exit(7), 7, "program do: no space left\n"},
+		{"do", Fail(7, errors.New("failed")), 7, "program do: failed\n"},
+		{"do --help", nil, Failed, "program do: no space left\n"},
+		{"help do", nil, Failed, "program help: no space left\n"},
+		{"--version", nil, Failed, "program: no space left\n"},
+	} {
+		do := &cobra.Command{Use: "do", RunE: func(cmd *cobra.Command, _ []string) error { cmd.OutOrStdout().Write(nil); return c.err }}
+		root := &cobra.Command{Use: "program", Version: "1"}
+		root.AddCommand(do)
+		var talk strings.Builder
+		if status := Run(t.Context(), root, strings.Fields(c.args), full{}, &talk); status != c.status || talk.String() != c.said {
+			t.Errorf("%q, %v: status %d, %q", c.args, c.err, status, &talk)
+		}
+	}
+}
+
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		args   string
