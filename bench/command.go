@@ -41,7 +41,7 @@ A signal stops it and reports the rounds completed so far; a second signal ends
 it at once.
 
 Exit status: 0 measured, 1 something failed, or there were overlaps or orphans,
-2 usage.`
+2 usage, 130 interrupted.`
 
 const examples = `  %[1]s                    # a minute and a half, without Redis
   %[1]s --spawn --n 1,3,5 --rounds 7 --for 9m --html x.html
@@ -73,10 +73,13 @@ func Command(p Program) *cobra.Command {
 		ctx, stop := cli.UntilSignal(cmd.Context(), endings...)
 		defer stop()
 		err := f.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		if err != nil && ctx.Err() != nil && !errors.As(err, new(errInterrupted)) {
+		if err == nil || ctx.Err() == nil {
+			return err
+		}
+		if !errors.As(err, new(errInterrupted)) {
 			err = fmt.Errorf("interrupted before one round was complete: there is nothing to show: %w", err)
 		}
-		return err
+		return cli.Interrupt(err)
 	}
 	return cmd
 }

@@ -491,7 +491,7 @@ func TestMainHeedsSignals(t *testing.T) {
 		}
 		cmd, client := started(t, "--workload", "keep", "--leases", "5", "--contestants", "redquorum")
 		assert.Succeed(t, cmd.Process.Signal(sig))
-		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
+		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != cli.Interrupted {
 			t.Errorf("%v: %v", sig, err)
 		}
 		leaves(t, client)

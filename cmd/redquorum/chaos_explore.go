@@ -65,7 +65,7 @@ func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.
 	case err != nil:
 		return err
 	case len(r.Found) > 0:
-		return cli.Exit(statusOfVerdict(r.Found[0].Verdict))
+		return discovery{cli.Exit(statusOfVerdict(r.Found[0].Verdict))}
 	case ctx.Err() != nil:
 		return cli.Exit(exitInterrupted)
 	case r.Plans == 0:

@@ -144,6 +144,9 @@ func doctorVerb() *cobra.Command {
 			})
 		}
 		_ = g.Wait() // what fails is a finding
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		d := conclude(patients)
 		return cmp.Or(c.print(*asJSON, d, d.text), cli.Exit(severities[d.worst()].status))
 	})

@@ -358,7 +358,7 @@ func simExplore(use, short, manual string) *cobra.Command {
 			}
 			return nil
 		}
-		return cli.Exit(statusOfVerdict(report.Found[0].Verdict))
+		return discovery{cli.Exit(statusOfVerdict(report.Found[0].Verdict))}
 	})
 }
 

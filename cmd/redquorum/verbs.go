@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,7 +28,7 @@ const (
 	exitError = cli.Failed
 	exitUsage = cli.BadUsage
 
-	exitInterrupted = 130 // main ends by SIGINT, as a shell calls it
+	exitInterrupted = cli.Interrupted // main ends by SIGINT then
 )
 
 const rootManual = `Locks on a majority of independent Redis masters.
@@ -42,6 +43,8 @@ or, without user and database, as host or host:6379.
 Percent-encode special characters in a user or password, a comma as %2C. With
 ?replicas=2 a node is a primary with two replicas. Sentinel knows it by a NAME;
 with TLS the URL begins with rediss+sentinel://.
+
+INT and TERM end a command with exit status 130; see run and hold for theirs.
 
 example:
   redquorum demo`
@@ -100,7 +103,13 @@ func (c *command) print(asJSON bool, value any, text func(to io.Writer) string) 
 	return err
 }
 
+// A discovery is the exit status of a verb that has found what it looked for. A signal does not change it.
+type discovery struct{ error }
+
+func (d discovery) Unwrap() error { return d.error }
+
 // doesUntilSignal has a verb that takes no arguments, unless its Args say more, do something until the first signal to end.
+// Then its status is exitInterrupted, as it has not done all.
 func doesUntilSignal(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
 	if cmd.Args == nil {
 		cmd.Args = cli.NoArgs
@@ -108,7 +117,11 @@ func doesUntilSignal(cmd *cobra.Command, do func(context.Context, *command) erro
 	return does(cmd, func(ctx context.Context, c *command) error {
 		ctx, stop := cli.UntilSignal(ctx, os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		return do(ctx, c)
+		err := do(ctx, c)
+		if ctx.Err() != nil && !errors.As(err, new(discovery)) {
+			return cli.Interrupt(err)
+		}
+		return err
 	})
 }
 

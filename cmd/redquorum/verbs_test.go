@@ -2,14 +2,18 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/cli"
@@ -339,5 +343,29 @@ func TestLongNames(t *testing.T) {
 		for line := range strings.Lines(p.out.String()) {
 			assert.That(t, len(line) <= 3000, "%.100q: %d bytes: %.300s...", args, len(line), line)
 		}
+	}
+}
+
+// A signal to end is what the exit status tells of, whatever it kept a verb from finding out; unless that was found before.
+func TestVerbsAreInterrupted(t *testing.T) {
+	urls := parallelNodes(t, 3)
+	plan := fileOf(t, "redquorum plan 1\nlength 1s\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range []string{"list", "status x", "doctor", "ask x", "break x --yes", "check x --owner 5f2b0cd1-5d5e-4c3a-9c38-0d6fb4d2c8e1:1",
+		"demo", "sim", "sim explore --json", "sim shrink " + plan, "bench"} {
+		if verb, _, _ := strings.Cut(args, " "); !slices.Contains([]string{"demo", "sim", "bench"}, verb) {
+			args += " --nodes " + urls
+		}
+		var stdout, stderr bytes.Buffer
+		if status := run(ctx, strings.Fields(args), &stdout, &stderr); status != exitInterrupted {
+			t.Errorf("%s: status %d, %s%s", args, status, &stdout, &stderr)
+		}
+		assert.That(t, !strings.Contains(stdout.String(), "unsafe"), "a verdict that nobody has come to: %s", &stdout)
+	}
+	for end, status := range map[error]int{cli.Exit(7): exitInterrupted, discovery{cli.Exit(7)}: 7} {
+		root := &cobra.Command{Use: "program"}
+		root.AddCommand(doesUntilSignal(&cobra.Command{Use: "do"}, func(context.Context, *command) error { return end }))
+		assert.Equal(t, cli.Run(ctx, root, []string{"do"}, io.Discard, io.Discard), status, end)
 	}
 }

@@ -26,6 +26,8 @@ const (
 	OK       = 0
 	Failed   = 1
 	BadUsage = 2
+
+	Interrupted = 130 // as a shell calls a program that SIGINT has ended
 )
 
 // A status is the end of a command.
@@ -56,6 +58,14 @@ func Fail(code int, err error) error {
 		return err
 	}
 	return &status{code, err}
+}
+
+// Interrupt returns what a command returns that a signal has ended. An error keeps its text, but not its exit status.
+func Interrupt(err error) error {
+	if s, ok := errors.AsType[*status](err); ok {
+		err = s.err
+	}
+	return &status{Interrupted, err}
 }
 
 // Usage returns an error in how the program was called.
