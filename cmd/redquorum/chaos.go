@@ -49,7 +49,8 @@ clients ever hold one name. Half of the clients stay with the deposed server.
 
 With --servers it carries out no plan either, and starts nothing. Its clients
 lock names on your own servers for --for, under a prefix that nobody else uses.
-It judges what they saw, and deletes its keys afterwards.
+It judges what they saw, and deletes its keys afterwards, also at an interrupt.
+The labels of its clients are left, and expire within 6 s.
 
 With --history it also writes what the clients did, for other judges: lines of
 JSON, or EDN as Jepsen has it if the file's name ends in .edn.

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -56,7 +57,11 @@ func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 	p.Seed = cmp.Or(f.seed, uint64(time.Now().UnixNano()))
 	prefix := "redquorum-chaos-" + rand.Text() + ":"
 	bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !f.asJSON}}
-	shown := bar.follow(ctx, p.Length, func() string { return fmt.Sprintf("%d servers", len(servers)) })
+	shown := sync.OnceFunc(bar.follow(ctx, p.Length, func() string { return fmt.Sprintf("%d servers", len(servers)) }))
+	defer context.AfterFunc(ctx, func() { // its clients take a moment
+		shown()
+		fmt.Fprintln(c.stderr, "redquorum chaos: interrupted; its locks are released and its keys deleted, which takes some seconds")
+	})()
 	outcome, err := chaos.OnServers(ctx, p, func() ([]node.Node, error) { return redisnode.DialServers(servers...) }, prefix)
 	shown()
 	if left := clean(servers, p, prefix); left != nil {
@@ -71,7 +76,7 @@ func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 	return c.showChaos(f, &chaosRun{Outcome: outcome, plan: p, name: "servers"}, chaos.Config{})
 }
 
-// clean deletes the keys of a plan's names. Others of a lock expire within seconds.
+// clean deletes the keys of a plan's names. Labels expire within seconds.
 func clean(servers []redisnode.Server, p *faults.Plan, prefix string) error {
 	time.Sleep(p.Lock.Timeout) // a busy server may still have commands of an interrupted run before it
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -131,6 +131,27 @@ func TestChaosServers(t *testing.T) {
 	})
 }
 
+// A signal ends that as well, with a word at once, and its keys are deleted.
+func TestChaosServersIsInterrupted(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	servers := serverAddrs(t)
+	client := clientOf(t, servers[0])
+	has := func(pattern string) bool {
+		keys, err := client.Keys(t.Context(), pattern).Result()
+		return err == nil && len(keys) > 0
+	}
+	if signal.Ignored(syscall.SIGINT) {
+		t.Skip("SIGINT is ignored, as under nohup, and the program cannot end by it")
+	}
+	p := start(t, "chaos", "--servers", strings.Join(servers, ","), "--for", "1m", "--clients", "2")
+	assert.Eventually(t, "it has locked something", func() bool { return has("redquorum_fence:*") })
+	p.signal(syscall.SIGINT)
+	p.says("redquorum chaos: interrupted; its locks are released and its keys deleted")
+	p.exits(-1) // by the signal
+	assert.That(t, !has("redquorum_fence:*"), "fences are left")
+}
+
 // With --packets the command runs in a network namespace. Output, status and signals pass between the
 // two processes, and nothing is left.
 func TestChaosOnPackets(t *testing.T) {
