@@ -108,7 +108,7 @@ func (f *flags) register() {
 	fs.IntSliceVarP(&c.Nodes, "n", "n", nil, "`numbers` of nodes, odd (default 1,3,5; or, with --nodes, all of these)")
 	fs.BoolVar(&f.spawn, "spawn", false, "start redis-server processes on free ports of the loopback interface")
 	fs.StringVar(&f.addrs, "nodes", "", "use the servers at these `addresses`, host, host:port, or redis:// and rediss:// URLs, separated by commas")
-	fs.DurationSliceVar(&c.RTT, "rtt", nil, "round `times` of the links to the nodes, by a proxy on each; 0 is none added (default 0)")
+	fs.DurationSliceVar(&c.RTT, "rtt", []time.Duration{0}, "round `times` of the links to the nodes, by a proxy on each; 0 is none added")
 	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.Defaults().Timeout.String()+")")
 	fs.DurationVar(&c.Lease, "lease", benchLease, "how long locks are asked for")
 	fs.StringSliceVar(&c.Workloads, "workload", nil, "`names` of the workloads (default all but fairness and crowd)")
@@ -236,9 +236,6 @@ func (f *flags) checkServers() error {
 // checkWork says what is measured.
 func (f *flags) checkWork() error {
 	c := &f.config
-	if len(c.RTT) == 0 {
-		c.RTT = []time.Duration{0}
-	}
 	c.RTT = sorted(c.RTT)
 	var known []string
 	for _, w := range workloads {

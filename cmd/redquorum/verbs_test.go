@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/cli"
@@ -367,5 +368,18 @@ func TestVerbsAreInterrupted(t *testing.T) {
 		root := &cobra.Command{Use: "program"}
 		root.AddCommand(doesUntilSignal(&cobra.Command{Use: "do"}, func(context.Context, *command) error { return end }))
 		assert.Equal(t, cli.Run(ctx, root, []string{"do"}, io.Discard, io.Discard), status, end)
+	}
+}
+
+// The help of a flag says its default once: the text may have it, and pflag adds one that it takes for none of zero.
+func TestDefaultsAreSaidOnce(t *testing.T) {
+	for _, cmd := range cli.All(newRoot()) {
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			alone := pflag.NewFlagSet("", pflag.ContinueOnError)
+			alone.AddFlag(f)
+			if usage := alone.FlagUsages(); strings.Count(usage, "(default ") > 1 {
+				t.Errorf("%s: %s", cmd.CommandPath(), usage)
+			}
+		})
 	}
 }
