@@ -55,7 +55,7 @@ func holdVerb() *cobra.Command {
 		signals, stop := catch(endSignals)
 		defer stop()
 		f.defaultLabel("hold")
-		l, done, err := f.locker(func(quorum.Event) {})
+		l, done, err := f.locker(c, func(quorum.Event) {})
 		if err != nil {
 			return err
 		}

@@ -50,9 +50,12 @@ type lockFlags struct {
 // is none of cron's mails.
 func (f *lockFlags) silent() bool { return f.conflict == exitOK && !f.verbose }
 
-// observe remembers why an attempt failed, and passes the event on.
-func (f *lockFlags) observe(to func(quorum.Event)) func(quorum.Event) {
+// observe remembers why an attempt failed, says what happens to nodes, and passes the event on.
+func (f *lockFlags) observe(c *command, to func(quorum.Event)) func(quorum.Event) {
 	return func(e quorum.Event) {
+		if text := newsOfNode(e); text != "" && (f.verbose || e.Kind == quorum.EventSettingsDiffer) {
+			sayAs(c.stderr, f.verb, "%s", text)
+		}
 		if e.Kind == quorum.EventAttemptFailed {
 			f.failed.Store(&e.Err)
 			if errors.Is(e.Err, quorum.ErrHeld) {
@@ -61,6 +64,21 @@ func (f *lockFlags) observe(to func(quorum.Event)) func(quorum.Event) {
 		}
 		to(e)
 	}
+}
+
+// newsOfNode says what happened to a node; "" if the event is of something else.
+func newsOfNode(e quorum.Event) string {
+	switch e.Kind {
+	case quorum.EventNodeFailed:
+		return fmt.Sprintf("node %s failed: %s", e.Node, inFlags(e.Err))
+	case quorum.EventNodeRecovered:
+		return fmt.Sprintf("node %s answers again", e.Node)
+	case quorum.EventNodeAbstains:
+		return fmt.Sprintf("node %s started recently, and is ignored for %v", e.Node, e.Took.Round(time.Millisecond))
+	case quorum.EventSettingsDiffer:
+		return fmt.Sprintf("node %s: %s: both may hold one lock", e.Node, inFlags(e.Err))
+	}
+	return ""
 }
 
 // refusal is why the last attempt to get the lock failed, unless others hold it.
@@ -154,7 +172,7 @@ func (f *lockFlags) check(fs *pflag.FlagSet) error {
 }
 
 // locker connects to the nodes, and sets the lease where no flag has.
-func (f *lockFlags) locker(observe func(quorum.Event)) (l *quorum.Locker, done func(), err error) {
+func (f *lockFlags) locker(c *command, observe func(quorum.Event)) (l *quorum.Locker, done func(), err error) {
 	longest, err := f.limit()
 	if err != nil {
 		return nil, nil, err
@@ -173,7 +191,7 @@ func (f *lockFlags) locker(observe func(quorum.Event)) (l *quorum.Locker, done f
 		usual = max(min(usual, f.minHold), shortestLease) // this process ends with its command: the rest of the lease comes on top
 	}
 	f.lease = cmp.Or(f.lease, usual)
-	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Label: f.label, Observe: f.observe(observe)})
+	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Label: f.label, Observe: f.observe(c, observe)})
 }
 
 // inFlags is the text of an error of the lock, which names flags where to read on.

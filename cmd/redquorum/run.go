@@ -36,7 +36,7 @@ While it waits, it says on standard error what it waits for, and why its last
 attempt failed: after 1 s, after 10 s, and then every minute. With
 --conflict-exit-code 0, for jobs that may be skipped, it says nothing while
 others hold the lock. With --verbose it also says when it has the lock, as which
-owner, and when it has released it.
+owner, when it has released it, and what happens to single nodes meanwhile.
 
 COMMAND has the standard streams of this process. In its environment are
 REDQUORUM_NAME (several with commas between), REDQUORUM_TOKEN (a fencing token:
@@ -148,7 +148,7 @@ func runVerb() *cobra.Command {
 		}
 		return nil
 	})
-	fs.BoolVar(&f.verbose, "verbose", false, "say when the lock is acquired, with its owner and token, and when it is released")
+	fs.BoolVar(&f.verbose, "verbose", false, "say when the lock is acquired, with its owner and token, when it is released, and which nodes fail")
 	cmd.ValidArgsFunction = cli.Files // of the command
 	return does(cmd, func(ctx context.Context, c *command) error {
 		names := c.args
@@ -194,7 +194,7 @@ func (f *runFlags) run(ctx context.Context, c *command) error {
 	}
 	trouble := new(trouble)
 	f.defaultLabel("run " + filepath.Base(f.command[0]))
-	l, done, err := f.locker(trouble.observe)
+	l, done, err := f.locker(c, trouble.observe)
 	if err != nil {
 		return err
 	}
@@ -253,11 +253,13 @@ func margins(lease, grace time.Duration) (term, kill time.Duration) {
 }
 
 // say writes a line, but does not wait for a reader for long: there is more to do.
-func say(w io.Writer, format string, args ...any) {
+func say(w io.Writer, format string, args ...any) { sayAs(w, "run", format, args...) }
+
+func sayAs(w io.Writer, verb, format string, args ...any) {
 	said := make(chan struct{})
 	go func() {
 		defer close(said)
-		fmt.Fprintf(w, "redquorum run: "+format+"\n", args...)
+		fmt.Fprintf(w, "redquorum "+verb+": "+format+"\n", args...)
 	}()
 	select {
 	case <-said:
