@@ -21,6 +21,7 @@ type ballot struct {
 	stale   bool // refused only because the token was too low
 	removed bool // a release or break found something
 	may     bool // the claim may be there, now or later
+	unsent  bool // the command never reached the node
 	lacks   bool // a lease that it was asked to renew is not there
 	state   *node.State
 }

@@ -89,6 +89,18 @@ func TestReleaseLostAtTheEndOfAHang(t *testing.T) {
 	})
 }
 
+// Close waits for no release of what was never sent: a wait has left nothing on nodes that were down all the time.
+func TestCloseAfterAWaitOnDeadNodes(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		w.nodes.Down(true)
+		l := w.locker(quorum.Options{})
+		expect(t, errorOf(l.Lock(background, "x", quorum.WithWait(time.Second))), quorum.ErrNoQuorum)
+		began := time.Now()
+		expect(t, l.Close(), nil)
+		atMost(t, time.Since(began), 0, "waited")
+	})
+}
+
 // While so many nodes are known to be down that no lock can be granted, calls fail at once after MaxDown,
 // and work again as soon as the nodes do. A lease that is held does not end earlier.
 func TestMaxDown(t *testing.T) {

@@ -272,6 +272,17 @@ func (r *round) mayHoldNow() nodeSet {
 	return s
 }
 
+// reached returns the nodes that the command has reached, or may yet.
+func (r *round) reached() nodeSet {
+	s := r.asked
+	for i, b := range r.ballots {
+		if b.unsent {
+			s &^= 1 << i
+		}
+	}
+	return s
+}
+
 // granted returns the nodes that have granted an acquire so far. Nodes that grant later
 // are settled for reader.
 func (r *round) granted(reader *hold) (s nodeSet) {

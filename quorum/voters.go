@@ -90,6 +90,7 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 // unknown is judge of an answer that is an error.
 func (v *voters) unknown(i int, kind node.Kind, reply node.Reply, b *ballot) {
 	b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent || kind == node.Extend
+	b.unsent = reply.Unsent
 	if !errors.Is(reply.Err, node.ErrWrongType) {
 		v.failed(i, kind, reply.Err)
 		return

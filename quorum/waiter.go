@@ -41,6 +41,7 @@ type waiter struct {
 	// In the wait queues on the nodes:
 	wait      node.Wait     // of the next attempt; drawn once
 	last      claim         // of the last attempt
+	placed    nodeSet       // nodes that may know of it, from any attempt
 	listed    bool          // the nodes tell it when it is first
 	listening spot          // in the line of those
 	reserved  clock.Instant // until then it may keep several names from others
@@ -325,6 +326,7 @@ func (w *waiter) lingering() phase {
 
 // attemptEnds puts the round of the attempt down.
 func (w *waiter) attemptEnds() {
+	w.placed |= w.round.reached()
 	w.round.waiter = nil
 	w.round.done()
 	w.round = nil
@@ -542,8 +544,8 @@ func (w *waiter) lineUp() {
 	w.e.handovers.listen(w)
 }
 
-// leavePlace gives up w's place on all nodes. Where that is not confirmed in time the place
-// expires.
+// leavePlace gives up w's place on all nodes. Where that is not confirmed in time the place expires. A node that no
+// attempt has reached need not confirm it.
 func (w *waiter) leavePlace() {
 	e, c := w.e, w.last
 	kept := c.wait.PlaceTTL
@@ -551,7 +553,9 @@ func (w *waiter) leavePlace() {
 		return // no node knows of it
 	}
 	c.wait.PlaceTTL = 0
-	e.releases.send(c, allNodes(len(e.nodes)), e.now.Add(kept+e.opts.Timeout))
+	r := e.releases.begin(c, w.placed, e.now.Add(kept+e.opts.Timeout))
+	r.ask(allNodes(len(e.nodes)))
+	r.done()
 }
 
 // mayReserve reports whether the next attempt keeps free names from others in the queue until
