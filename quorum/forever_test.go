@@ -35,6 +35,7 @@ func TestVeryLongTimes(t *testing.T) {
 			o.MaxLease, o.FenceRetention = d, max(d, decade)
 			return nil
 		})},
+		"Options.MaxLease alone": {decade, longTime(func(o *quorum.Options, d time.Duration) []quorum.Option { o.MaxLease = d; return nil })},
 		"Options.MaxHold":        {decade, longTime(func(o *quorum.Options, d time.Duration) []quorum.Option { o.MaxHold = d; return nil })},
 		"Options.Grace":          {decade, longTime(func(o *quorum.Options, d time.Duration) []quorum.Option { o.Grace = d; return nil })},
 		"Options.Timeout":        {decade, longTime(func(o *quorum.Options, d time.Duration) []quorum.Option { o.Timeout = d; return nil })},

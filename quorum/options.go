@@ -17,7 +17,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// Defaults returns what the zero value of [Options] means. Lease is MaxLease if that is less.
+// Defaults returns what the zero value of [Options] means. Lease is MaxLease if that is less, and FenceRetention if that is more.
 func Defaults() Options {
 	return Options{
 		Lease:          30 * time.Second,
@@ -83,7 +83,7 @@ type Options struct {
 	// fence has expired, tokens still rise if the wall clocks of all clients agree to
 	// within this time. After nodes have restarted without the fence, they rise if the
 	// clocks agree to within MaxLease less Timeout, because a token may be Timeout
-	// behind its clock. 0 means 24 h.
+	// behind its clock. 0 means 24 h, or MaxLease if that is more.
 	//
 	// It costs memory on every node: about 150 bytes for each name, for that time. Ten new names a
 	// second are 130 MB in 24 hours, and 5 MB in one. Names of a fixed set cost no more than
@@ -187,7 +187,7 @@ func (o Options) fill() (Options, error) {
 		{"Timeout", &o.Timeout, def.Timeout},
 		{"RetryEvery", &o.RetryEvery, def.RetryEvery},
 		{"MaxDown", &o.MaxDown, 0},
-		{"FenceRetention", &o.FenceRetention, def.FenceRetention},
+		{"FenceRetention", &o.FenceRetention, max(def.FenceRetention, o.MaxLease)},
 	} {
 		if *d.field < 0 || *d.field > longest {
 			return o, fmt.Errorf("quorum: Options.%s is %v; it must not be negative, nor more than %v", d.name, *d.field, longest)
