@@ -50,12 +50,34 @@ func WithWait(d time.Duration) Option {
 // acquisitions for one call, such as semaphore.
 func WaitOf(opts ...Option) (d time.Duration, bounded bool) {
 	s := settings{wait: -1}
+	s.take(opts)
+	return s.wait, s.wait >= 0
+}
+
+// NotPlain returns the name of one of the options by which an acquisition is not a lease of its own of one name: WithNames,
+// WithRead, WithWrite or WithReentry. It returns "" if there is none. Like WaitOf it is for packages such as semaphore.
+func NotPlain(opts ...Option) string {
+	var s settings
+	s.take(opts)
+	switch {
+	case len(s.names) > 0:
+		return "WithNames"
+	case s.mode == node.Read:
+		return "WithRead"
+	case s.mode == node.Write:
+		return "WithWrite"
+	case s.reentry:
+		return "WithReentry"
+	}
+	return ""
+}
+
+func (s *settings) take(opts []Option) {
 	for _, o := range opts {
 		if o != nil {
-			o(&s)
+			o(s)
 		}
 	}
-	return s.wait, s.wait >= 0
 }
 
 // WithFair serves waiters first come, first served, among all programs that use it. The order
@@ -188,11 +210,7 @@ func withMode(mode node.Mode) Option {
 
 func (l *Locker) settings(ctx context.Context, name string, opts []Option) (settings, error) {
 	s := settings{lease: l.opts.Lease, maxHold: l.opts.MaxHold, wait: -1}
-	for _, o := range opts {
-		if o != nil {
-			o(&s)
-		}
-	}
+	s.take(opts)
 	err := cmp.Or(s.err, s.setNames(name, l.checkName), l.opts.checkLease(s.lease), s.setKeep(&l.opts))
 	switch {
 	case err != nil:

@@ -82,6 +82,9 @@ func New(locker *quorum.Locker, name string, k int) (*Semaphore, error) {
 // belongs to all of them it matches quorum.ErrDeadlock; otherwise the permits that ctx belongs to
 // count as taken. Other errors are those of [quorum.Locker.TryLock].
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...quorum.Option) (*quorum.Lease, error) {
+	if err := refused(opts); err != nil {
+		return nil, err
+	}
 	var held, own error
 	for _, i := range rand.Perm(len(s.slots)) {
 		lease, err := s.locker.TryLock(ctx, s.slots[i], fair(opts)...)
@@ -102,9 +105,12 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...quorum.Option) (*quo
 
 // Acquire takes a permit, and waits for it until ctx ends, or for the time given by
 // quorum.WithWait and the Locker's Timeout at most. For half of that wait it does what TryAcquire does, and then it
-// waits for all slots at the same time. Unlock gives the permit back. Options are for each slot: not those for several names, for
-// readers and for re-entry. Errors are those of [quorum.Locker.Lock], for one of the slots.
+// waits for all slots at the same time. Unlock gives the permit back. Options are for each slot: those for several names, for
+// readers and writers and for re-entry are refused. Errors are those of [quorum.Locker.Lock], for one of the slots.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...quorum.Option) (*quorum.Lease, error) {
+	if err := refused(opts); err != nil {
+		return nil, err
+	}
 	begun, trying := time.Now(), ctx
 	wait, bounded := quorum.WaitOf(opts...)
 	if bounded {
@@ -156,6 +162,14 @@ func giveBack(ctx context.Context, results <-chan result, left int) {
 			_ = r.lease.Unlock(ctx) // if it is not confirmed, the Locker goes on releasing
 		}
 	}
+}
+
+// refused is the error about an option that is not for permits.
+func refused(opts []quorum.Option) error {
+	if option := quorum.NotPlain(opts...); option != "" {
+		return fmt.Errorf("semaphore: %s is not for permits", option)
+	}
+	return nil
 }
 
 // fair returns the options of one slot.

@@ -363,6 +363,22 @@ func TestRefusedSemaphores(t *testing.T) {
 	})
 }
 
+// Options that are not for permits are refused by their names. With re-entry a caller would have two permits in one slot.
+func TestOptionsThatAreNotForPermits(t *testing.T) {
+	inWorld(t, func(w *world) {
+		s := w.semaphore(2)
+		permit, err := s.Acquire(background, quorum.WithNote("one"), quorum.WithFair(), quorum.WithLease(time.Second), quorum.WithNames())
+		assert.Succeed(t, err)
+		for name, option := range map[string]quorum.Option{"WithRead": quorum.WithRead(), "WithWrite": quorum.WithWrite(),
+			"WithNames": quorum.WithNames("y"), "WithReentry": quorum.WithReentry()} {
+			for _, acquire := range []func(context.Context, ...quorum.Option) (*quorum.Lease, error){s.Acquire, s.TryAcquire} {
+				assert.Says(t, assert.ErrorOf(acquire(permit.Context(), quorum.WithWait(0), option)), "semaphore: "+name+" is not for permits")
+			}
+		}
+		assert.Succeed(t, permit.Unlock(background))
+	})
+}
+
 // On servers of redis, too.
 func TestPermitsOnServers(t *testing.T) {
 	var urls []string
