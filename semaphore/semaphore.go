@@ -37,6 +37,8 @@
 //     others that do the same.
 //   - Fencing tokens rise from each holder of a slot to the next. Tokens of different slots have no
 //     order, so a resource has to remember the highest token of each slot ([quorum.Lease.Names]).
+//   - It has no events and metrics of its own. They count slots: one Acquire may have an event of each that is taken, and a
+//     caller that waits is a waiter of each.
 //   - It does not limit the rate. [quorum.WithMinHold] is not for permits: one that was given back
 //     at once would stay taken.
 package semaphore
