@@ -191,6 +191,9 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 		case strings.HasPrefix(greeting, "-ERR max number of clients"):
 			p.add(warning, "maxclients reached: new connections are rejected", "it is not usable",
 				"close idle connections to it, or raise its maxclients")
+		case strings.Contains(p.Error, "no Sentinel knows"):
+			p.add(warning, "not reachable: "+p.Error, "it is not usable",
+				"check the name of the primary in its URL, and the addresses and the password of its Sentinels")
 		case o.TLSConfig != nil:
 			p.add(warning, "not reachable with TLS: "+p.Error, "it is not usable", remedyOfTLS(err, o.TLSConfig))
 		case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):

@@ -156,6 +156,7 @@ func TestDoctorAdvice(t *testing.T) {
 	locked := tests.Server(t, "--requirepass", "s3kr1t")
 	tests.Says(t, doctor(t, grownUp, locked.URL(), locked.URL(), locked.URL()).lines(),
 		"warning "+locked.Addr()+": not usable: NOAUTH", "unsafe "+locked.Addr()+": is listed more than once")
+	tests.Says(t, doctor(t, grownUp, "sentinel://127.0.0.1:1/mymaster?replicas=2").advice("no Sentinel knows"), "name of the primary")
 	old := tests.Server(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "") // it repeats what it does not know
 	tests.Says(t, doctor(t, grownUp, strings.Replace(old.URL(), "//", "//u:s3kr1t@", 1)).lines(), "not usable: ERR unknown command", "!s3kr1t")
 }
