@@ -53,7 +53,8 @@ type Event struct {
 // A renewal that was not granted is tried again after a tenth of what is left of the lease, or
 // less, unless a majority has lost it. So while nodes do not answer, each lease of 30 s has an
 // EventExtendFailed every second or two, and never more than one a second. EventNodeFailed comes
-// once; it comes again only after an answer, or for commands of another kind.
+// once; it comes again only after an answer, or for commands of another kind. For ten seconds after an EventNodeRecovered
+// there is none of that node: answers may be in time and too late by turns.
 type EventKind uint8
 
 const (

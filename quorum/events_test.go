@@ -427,3 +427,48 @@ func TestEventsTellHowLeasesEnded(t *testing.T) {
 		})
 	}
 }
+
+// A node whose answers come in time and too late by turns fails and recovers once in ten seconds, not with each of them. One that
+// fails for good is reported nevertheless.
+func TestANodeAtTheLimitIsReportedSeldom(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		late := new(atomic.Bool)
+		o := new(observer)
+		l := w.behind(quorum.Options{Trace: o.observe}, func(i int, n node.Node) node.Node {
+			if i != 2 {
+				return n
+			}
+			return flipping{n, late}
+		})
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+			late.Store(!late.Load())
+			use(t, l, "x", func(*quorum.Lease) {})
+		}
+		failed, recovered := o.count(quorum.EventNodeFailed), o.count(quorum.EventNodeRecovered)
+		within(t, failed, 5, 7, "times failed in a minute")
+		within(t, recovered, failed-1, failed, "times recovered")
+		late.Store(false)
+		use(t, l, "x", func(*quorum.Lease) {})
+		equal(t, o.count(quorum.EventNodeRecovered), failed, "times recovered in the end")
+		late.Store(true)
+		for range 12 {
+			use(t, l, "x", func(*quorum.Lease) {})
+			time.Sleep(time.Second)
+		}
+		equal(t, o.count(quorum.EventNodeFailed), failed+1, "times failed at the last")
+	})
+}
+
+// A flipping node answers too late for as long as it is late.
+type flipping struct {
+	node.Node
+	late *atomic.Bool
+}
+
+func (f flipping) Submit(cmd node.Command, reply func(node.Reply)) {
+	if f.late.Load() {
+		reply(node.Reply{Err: node.ErrTimeout})
+		return
+	}
+	f.Node.Submit(cmd, reply)
+}

@@ -32,8 +32,14 @@ type voter struct {
 	life    *node.Life
 	born    clock.Instant // of the latest life that was reported as too young
 	heard   hearing
-	refuses uint32 // a set of the kinds of commands that it has refused to execute last
+	refuses uint32        // a set of the kinds of commands that it has refused to execute last
+	silence bool          // it was reported as silent
+	calm    clock.Instant // until then no failure is reported: it has just recovered
 }
+
+// calm is for how long no failure of a node is reported after its recovery: the answers of a node that is about as slow
+// as Options.Timeout allows come in time and too late by turns, dozens of times a second.
+const calm = 10 * time.Second
 
 // A hearing is what was heard of a node last.
 type hearing uint8
@@ -219,21 +225,23 @@ func (v *voters) noteLongLock(i int, refusal node.Reply) {
 }
 
 // failed reports, once, that a node does not answer, or rejects commands of a kind: it may lack
-// the right or the memory for these and not for others.
+// the right or the memory for these and not for others. Shortly after a recovery it leaves that to the next failure.
 func (v *voters) failed(i int, kind node.Kind, err error) {
 	n, text := &v.known[i], "node rejects commands"
 	switch {
 	case errors.Is(err, node.ErrClosed), errors.Is(err, node.ErrOverloaded): // by this process itself
 		return
 	case errors.Is(err, node.ErrTimeout), errors.Is(err, node.ErrUnreachable):
-		if n.heard == silent {
+		v.hear(i, silent)
+		if n.silence || v.now < n.calm {
 			return
 		}
-		v.hear(i, silent)
+		n.silence = true
 		text = "node does not answer"
 	default:
 		v.hear(i, answers)
-		if n.refuses>>kind&1 == 1 {
+		n.silence = false
+		if n.refuses>>kind&1 == 1 || v.now < n.calm {
 			return
 		}
 		n.refuses |= 1 << kind
@@ -246,14 +254,18 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 // no memory, no right and no replica.
 func (v *voters) answered(i int, kind node.Kind, did bool) {
 	n := &v.known[i]
-	recovered := n.heard == silent
+	was, reported := n.heard, n.silence
+	n.silence = false
 	if did && n.refuses>>kind&1 == 1 {
 		n.refuses &^= 1 << kind
-		recovered = true
+		reported = true
 	}
 	v.hear(i, answers)
-	if recovered {
+	if was == silent || reported {
 		v.recovered(i)
+	}
+	if reported {
+		n.calm = v.now.Add(calm)
 		v.tell(Event{Kind: EventNodeRecovered, Node: v.nodes[i].Name()})
 		v.log(slog.LevelInfo, "node answers again", "node", v.nodes[i].Name())
 	}
