@@ -45,6 +45,7 @@ type link struct {
 	rest         time.Duration // after a connection that did not last
 
 	gone uint32 // the latest connection that a fault made half-open, or closed: nothing passes on it
+	ear  uint32 // a connection that was given up, and over which the client still listens; 0: there is none
 
 	warmed         int64 // when the connection was there
 	recovered      int64 // when the engine reported last that the node answers again
@@ -520,6 +521,9 @@ func (l *link) receive(m *message) {
 func (l *link) leave() {
 	if l.phase != warm || slices.ContainsFunc(l.pending, func(m *message) bool { return m.conn == l.conn && !slices.Contains(l.waiting, m) }) {
 		return
+	}
+	if l.site != nil {
+		l.ear = l.conn
 	}
 	l.abandon()
 	if l.w.now-l.warmed > int64(lasting) {

@@ -255,7 +255,11 @@ func (s *server) tell(published []model.Notice) {
 	for i := range published {
 		n := &published[i]
 		if n.To == "" {
-			s.publish(topic(n.Name, n.Mode), nil)
+			s.publish(topic(n.Name, n.Mode), nil, s.runID)
+			continue
+		}
+		if n.Vain {
+			s.relay(s.w.channel(n.To), &n.Turn, s.runID)
 			continue
 		}
 		if n.Turn.Owner != "" {
@@ -265,7 +269,7 @@ func (s *server) tell(published []model.Notice) {
 				readers++
 			}
 		}
-		s.publish(s.w.channel(n.To), &n.Turn)
+		s.publish(s.w.channel(n.To), &n.Turn, s.runID)
 	}
 	if readers > 1 {
 		s.w.sometimes(ReadersHanded)
@@ -288,11 +292,13 @@ func (s *server) tells(l *link, topic string) bool {
 
 // there reports whether the connection is.
 func (o *listener) there() bool {
-	return o.half != nil || o.conn == o.link.conn && !o.link.closed && !o.link.c.dead
+	return o.half != nil || (o.conn == o.link.conn || o.conn == o.link.ear) && !o.link.closed && !o.link.c.dead
 }
 
-// publish sends a notice, or a turn, to all listeners of a topic. It forgets closed connections.
-func (s *server) publish(topic string, t *node.Turn) {
+// publish sends a notice, or a turn, to all listeners of a topic, and to the replicas. It forgets closed connections. runID is that of the
+// server that has executed the command.
+func (s *server) publish(topic string, t *node.Turn, runID string) {
+	s.relay(topic, t, runID)
 	kept := s.listeners[:0]
 	for _, o := range s.listeners {
 		if !o.there() {
@@ -308,12 +314,23 @@ func (s *server) publish(topic string, t *node.Turn) {
 		}
 		at := s.w.now + int64(o.link.random.Within(s.w.p.Network.Delay))
 		if t != nil {
-			s.w.plan(at, evTurn, &turn{*t, o.link, topic, s.runID}, 0)
+			s.w.plan(at, evTurn, &turn{*t, o.link, topic, runID}, 0)
 			continue
 		}
 		s.w.plan(at, evNotice, o.link, s.w.number(topic))
 	}
 	s.listeners = kept
+}
+
+// relay sends the replicas what the server publishes, which they publish as well.
+func (s *server) relay(topic string, t *node.Turn, runID string) {
+	for _, f := range s.followers {
+		s.sends(f.by, func() {
+			if r := f.by; r.follows == s && r.copies == f.number {
+				r.publish(topic, t, runID)
+			}
+		})
+	}
 }
 
 // crash ends the server's life; what it keeps is decided when it starts again.

@@ -46,6 +46,7 @@ type heldYes struct {
 
 // An attention is a call of Watch or Listen.
 type attention struct {
+	at    *link // over which it listens
 	topic string
 	wake  func(node.Turn)
 	stop  func()
@@ -149,6 +150,7 @@ func (s *site) judge(m *message) {
 	switch {
 	case errors.Is(err, errDeposed), err != nil && s.led != l:
 		l.lives.Invalidate()
+		l.ear = l.conn
 		l.fail(node.ErrUnreachable)
 		l.dial()
 	}
@@ -285,13 +287,29 @@ func (s *site) diverts(l *link) bool {
 		}
 		return true
 	})
-	for _, a := range s.watchers {
-		a.stop()
-		a.stop = to.attend(a.topic, a.wake)
+	if l.ear == 0 {
+		s.listensElsewhere(l)
+	} else {
+		s.c.w.call(s.c.w.now+int64(listensFor), func() { s.listensElsewhere(l) })
 	}
 	s.dropped(l)
 	to.dial()
 	return true
+}
+
+// listensFor is for how long the connection that listens stays at a server that commands no longer go to. Package redisnode takes half a second;
+// this is longer than that server's successor is ignored.
+const listensFor = 5 * time.Second
+
+// listensElsewhere ends the listening to a server that commands no longer go to.
+func (s *site) listensElsewhere(l *link) {
+	l.ear = 0
+	for _, a := range s.watchers {
+		if a.at == l && s.at != l && !s.c.dead && !s.c.w.over {
+			a.stop()
+			a.at, a.stop = s.at, s.at.attend(a.topic, a.wake)
+		}
+	}
 }
 
 // Watch implements node.Node.
@@ -321,7 +339,7 @@ func (s *site) attend(topic string, wake func(node.Turn)) (stop func()) {
 	if s.at.phase == cold {
 		s.diverts(s.at)
 	}
-	a := &attention{topic: topic, wake: wake}
+	a := &attention{at: s.at, topic: topic, wake: wake}
 	s.watchers = append(s.watchers, a)
 	a.stop = s.at.attend(topic, wake)
 	return func() {

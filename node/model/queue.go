@@ -426,11 +426,16 @@ func (s *Server) handTo(now Time, n *names, p *place, h handover) bool {
 			return true // it reads already, and a late command has left the place
 		}
 	}
-	if !s.listens(p.waiter) || s.raiseFence(now, n, mode, h.token, h.kept) != nil {
+	notice := Notice{Name: n.name, To: p.waiter, Turn: node.Turn{Name: n.name, Owner: owner, Token: h.token}}
+	if notice.Vain = !s.listens(p.waiter); notice.Vain {
+		s.notices = append(s.notices, notice)
+		return false
+	}
+	if s.raiseFence(now, n, mode, h.token, h.kept) != nil {
 		return false
 	}
 	s.create(n, mode, owner, p.kept.expires)
-	s.notices = append(s.notices, Notice{Name: n.name, To: p.waiter, Turn: node.Turn{Name: n.name, Owner: owner, Token: h.token}})
+	s.notices = append(s.notices, notice)
 	return true
 }
 

@@ -75,6 +75,7 @@ type Notice struct {
 	Mode node.Mode // on the name's channel: Exclusive, or Write for that of readers and writers
 	To   string    // the waiter; "": it is on the name's channel
 	Turn node.Turn // what the waiter hears, without a Life
+	Vain bool      // nobody has heard of the hand-over here, and it was taken back; but replicas pass the message on
 }
 
 // names are the keys of one name, without those of single owners and waiters.

@@ -893,7 +893,7 @@ var mutants = []*Mutant{
 			edit(notifyNextScript, "if mode ~= 'read' then\n        redis.call('SET', fence", "if true then\n        redis.call('SET', fence")),
 		Reason: "as M317"},
 	{ID: "M320", Bug: "a lock is handed over to a waiter that does not listen",
-		Edits: join(edit("node/model.Server.handTo", "!s.listens(p.waiter) || ", ""),
+		Edits: join(edit("node/model.Server.handTo", "notice.Vain = !s.listens(p.waiter); notice.Vain", "false"),
 			edit(notifyNextScript, "if type(heard) == 'number' and heard > 0 then", "if type(heard) == 'number' then"))},
 	{ID: "M321", Bug: "a lock is handed over though others listen to the name", Expect: Tests, Tests: "./node/nodetest -run TestModel$|TestEmbedded$",
 		Edits: join(edit("node/model.Server.releaseOne", "if gone && !watched {", "if gone {"),
@@ -1086,6 +1086,9 @@ var mutants = []*Mutant{
 		Edits: edit("sim.site.letGo", "h.answer.Life = life", "if h.answer.Status == node.Granted {\n\t\t\t\th.answer.Life = life\n\t\t\t}")},
 	{ID: "M450", Bug: "a lock that is handed over waits for no replica", Mimics: "S70", Expect: Tests, Tests: replicated, Reason: noReplicas,
 		Edits: edit("sim.site.Listen", "t.Life == nil || t.Life != s.at.lives.Life() {\n\t\t\ttell(node.Reply{})", "true {\n\t\t\ttell(node.Reply{Life: t.Life})")},
+	{ID: "M455", Bug: "a hand-over counts that is heard at a former primary", Expect: Tests, Tests: replicated, Reason: noReplicas,
+		Edits: edit("sim.link.hear", "life := l.lives.Life(); life != nil && life.ID == t.runID && !l.demoted {",
+			"life := l.lives.Life(); l.site != nil || life != nil && life.ID == t.runID && !l.demoted {\n\t\tif l.site != nil {\n\t\t\tlife = l.site.at.lives.Life()\n\t\t}")},
 
 	// The same in the connections of production.
 	{ID: "M430", Bug: "a connection takes an extension for good that no replica has", Mimics: "S70", Expect: Tests, Tests: "./node/internal/courier -run TestAYesNeedsAMajority", Reason: atConnections,
