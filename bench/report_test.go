@@ -54,9 +54,8 @@ func TestReportGolden(t *testing.T) {
 // The text ends with what to choose.
 func TestChoiceIsLast(t *testing.T) {
 	paragraphs := strings.Split(strings.TrimSuffix(written(t, recorded(t).WriteText), "\n"), "\n\n")
-	if last := paragraphs[len(paragraphs)-1]; !strings.HasPrefix(last, "Choose N=3, Timeout 500ms, lease 30s, because ") {
-		t.Error(last)
-	}
+	last := paragraphs[len(paragraphs)-1]
+	assert.That(t, strings.HasPrefix(last, "Choose N=3, Timeout 500ms, lease 30s, because "), "%v", last)
 }
 
 // failed is a run of one round in which a case failed, with an error for each of
@@ -85,9 +84,8 @@ func TestHTML(t *testing.T) {
 	assert.Equal(t, regexp.MustCompile(`(?i:https?:|\bsrc=|@import|\burl\(|<script)|NaN|Inf`).FindString(html), "", "the page has")
 	tests.Says(t, html, "What to choose", "Latency by number of nodes", "Throughput by number of callers", "Bad nodes of 5",
 		"prefers-color-scheme: dark", "&lt;script&gt;")
-	if n, all := strings.Count(html, "<polyline"), regexp.MustCompile(`points="[^"]+"`).FindAllString(html, -1); n == 0 || n != len(all) {
-		t.Errorf("%d of %d curves have points", len(all), n)
-	}
+	n, all := strings.Count(html, "<polyline"), regexp.MustCompile(`points="[^"]+"`).FindAllString(html, -1)
+	assert.That(t, n != 0 && n == len(all), "%d of %d curves have points", len(all), n)
 }
 
 // single is a run of one round in which one latency has too few samples for a p99.

@@ -129,9 +129,8 @@ func server(t *testing.T) (*embedded.Server, *redis.Client) {
 // leaves checks which keys are left on a server.
 func leaves(t *testing.T, client *redis.Client, want ...string) {
 	t.Helper()
-	if keys, err := client.Keys(t.Context(), "*").Result(); err != nil || !slices.Equal(keys, want) {
-		t.Errorf("left are %q, %v; want %q", keys, err, want)
-	}
+	keys, err := client.Keys(t.Context(), "*").Result()
+	assert.That(t, err == nil && slices.Equal(keys, want), "left are %q, %v; want %q", keys, err, want)
 }
 
 // Every workload runs on embedded nodes, with and without links, and its figures
@@ -218,9 +217,8 @@ func TestRunLeavesOutTheUnsupported(t *testing.T) {
 		return nil, fmt.Errorf("not here: %w", errors.ErrUnsupported)
 	}}, bench.Redquorum())
 	c.Workloads = []string{"latency"}
-	if r := run(t, c); len(r.Cells) != 1 || r.Cells[0].Contestant != "redquorum" {
-		t.Errorf("%v", r.Cells)
-	}
+	r := run(t, c)
+	assert.That(t, len(r.Cells) == 1 && r.Cells[0].Contestant == "redquorum", "%v", r.Cells)
 }
 
 // Bad nodes are bad for so long that what waits for them is given up meanwhile.
@@ -326,9 +324,8 @@ func TestRunWithPassword(t *testing.T) {
 				complain("%s: %s", cell, cell.Error)
 			}
 		}
-		if text, err := json.Marshal(r); err != nil || strings.Contains(string(text), "secret") {
-			t.Errorf("%s, %v", text, err)
-		}
+		text, err := json.Marshal(r)
+		assert.That(t, err == nil && !strings.Contains(string(text), "secret"), "%s, %v", text, err)
 	})
 }
 
@@ -491,9 +488,8 @@ func TestMainHeedsSignals(t *testing.T) {
 		}
 		cmd, client := started(t, "--workload", "keep", "--leases", "5", "--contestants", "redquorum")
 		assert.Succeed(t, cmd.Process.Signal(sig))
-		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != cli.Interrupted {
-			t.Errorf("%v: %v", sig, err)
-		}
+		err := cmd.Wait()
+		assert.That(t, cmd.ProcessState.ExitCode() == cli.Interrupted, "%v: %v", sig, err)
 		leaves(t, client)
 	}
 }

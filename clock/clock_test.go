@@ -23,18 +23,16 @@ func TestNowRises(t *testing.T) {
 	clocks(t, func(t *testing.T, c clock.Clock) {
 		a := c.Now()
 		time.Sleep(2 * time.Millisecond)
-		if d := c.Now().Sub(a); d < 2*time.Millisecond {
-			t.Errorf("2 ms later the clock is %v later", d)
-		}
+		d := c.Now().Sub(a)
+		assert.That(t, d >= 2*time.Millisecond, "2 ms later the clock is %v later", d)
 	})
 }
 
 func TestWaitEndsAtTheInstantAndNotBefore(t *testing.T) {
 	clocks(t, func(t *testing.T, c clock.Clock) {
 		until := c.Now().Add(5 * time.Millisecond)
-		if wake := c.NewSignal().Wait(context.Background(), until); wake != clock.WakePassed {
-			t.Fatalf("Wait returned %d", wake)
-		}
+		wake := c.NewSignal().Wait(context.Background(), until)
+		assert.Must(t, wake == clock.WakePassed, "Wait returned %d", wake)
 		assert.That(t, c.Now() >= until, "Wait returned early")
 	})
 }
@@ -44,9 +42,8 @@ func TestSetIsRememberedAndCountsOnce(t *testing.T) {
 		s := c.NewSignal()
 		s.Set()
 		s.Set()
-		if wake := s.Wait(context.Background(), clock.Never); wake != clock.WakeSet {
-			t.Fatalf("first Wait returned %d", wake)
-		}
+		wake := s.Wait(context.Background(), clock.Never)
+		assert.Must(t, wake == clock.WakeSet, "first Wait returned %d", wake)
 		if wake := s.Wait(context.Background(), 0); wake != clock.WakePassed {
 			t.Fatalf("second Wait returned %d", wake)
 		}
@@ -62,9 +59,8 @@ func TestSetWakesAWaitingTask(t *testing.T) {
 			}
 		})
 		s.Set()
-		if wake := done.Wait(context.Background(), c.Now().Add(10*time.Second)); wake != clock.WakeSet {
-			t.Fatal("the task was not woken")
-		}
+		wake := done.Wait(context.Background(), c.Now().Add(10*time.Second))
+		assert.Must(t, wake == clock.WakeSet, "the task was not woken")
 	})
 }
 
@@ -72,9 +68,8 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	clocks(t, func(t *testing.T, c clock.Clock) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 		defer cancel()
-		if wake := c.NewSignal().Wait(ctx, clock.Never); wake != clock.WakeEnded {
-			t.Fatalf("Wait returned %d", wake)
-		}
+		wake := c.NewSignal().Wait(ctx, clock.Never)
+		assert.Must(t, wake == clock.WakeEnded, "Wait returned %d", wake)
 	})
 }
 
@@ -96,9 +91,8 @@ func TestLongWaitRechecksTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.Runtime()
 		start := c.Now()
-		if wake := c.NewSignal().Wait(context.Background(), start.Add(time.Hour)); wake != clock.WakePassed {
-			t.Fatalf("Wait returned %d", wake)
-		}
+		wake := c.NewSignal().Wait(context.Background(), start.Add(time.Hour))
+		assert.Must(t, wake == clock.WakePassed, "Wait returned %d", wake)
 		assert.Equal(t, c.Now().Sub(start), time.Hour, "an hour's wait lasted")
 	})
 }

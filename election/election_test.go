@@ -221,9 +221,8 @@ func TestTermsAreBounded(t *testing.T) {
 		pass(time.Minute)
 		cancel()
 		for range led {
-			if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
-				t.Error(err)
-			}
+			err := <-done
+			assert.That(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
 		}
 		assert.That(t, led[0] >= 4 && led[1] >= 4, "they led %v times in a minute", led)
 	})
@@ -331,9 +330,8 @@ func TestObserve(t *testing.T) {
 				got = append(got, leader.Identity)
 			}
 			assert.That(t, slices.Equal(got, want), "observed %q, want %q", got, want)
-			if bound := every + quorum.Defaults().Timeout; last.Sub(changed) > bound {
-				t.Errorf("observed after %v, want %v", last.Sub(changed), bound)
-			}
+			bound := every + quorum.Defaults().Timeout
+			assert.That(t, last.Sub(changed) <= bound, "observed after %v, want %v", last.Sub(changed), bound)
 		}
 		expect("")
 		assert.Succeed(t, assert.ErrorOf(w.election(a, election.Options{}).Campaign(background)))

@@ -107,9 +107,8 @@ func (r *race) joins() *candidate {
 	cmd.Env = append(os.Environ(), candidateNodes+"="+strings.Join(r.urls, ","), candidateLease+"="+r.lease.String())
 	cmd.Stdout, cmd.Stderr = c, os.Stderr
 	var err error
-	if c.Process, err = process.Start(cmd); err != nil {
-		r.t.Fatal(err)
-	}
+	c.Process, err = process.Start(cmd)
+	assert.Succeed(r.t, err)
 	r.t.Cleanup(c.Kill)
 	return c
 }

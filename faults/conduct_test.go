@@ -54,9 +54,8 @@ func TestLinkHolds(t *testing.T) {
 	l.Strike(all[1], false)
 	again := l.Again()
 	keeps(5, faults.ToClient, "release", true)
-	if free := l.Strike(all[0], true); !slices.Equal(free, []int{3}) {
-		t.Errorf("%v go on", free)
-	}
+	free := l.Strike(all[0], true)
+	assert.That(t, slices.Equal(free, []int{3}), "%v go on", free)
 	if free := l.Strike(all[2], false); !slices.Equal(free, []int{5}) || l.Holds() {
 		t.Errorf("%v go on", free)
 	}
@@ -89,9 +88,8 @@ func TestServerDoesWhatTheLatestFaultSays(t *testing.T) {
 		{6, false, []faults.Verb{faults.Full}},
 		{8, false, []faults.Verb{faults.Pause}},
 	} {
-		if does := s.Strike(all[step.event], step.end); !slices.Equal(does, step.does) {
-			t.Errorf("step %d: it does %v, want %v", i, does, step.does)
-		}
+		does := s.Strike(all[step.event], step.end)
+		assert.That(t, slices.Equal(does, step.does), "step %d: it does %v, want %v", i, does, step.does)
 	}
 	if s.Slow.Max != 2*time.Millisecond || s.Mode != faults.Empty || !s.Lacks(faults.Disk) || s.Lacks(faults.Memory) || s.Stopped != 1 {
 		t.Errorf("%+v", s)

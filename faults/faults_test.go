@@ -34,9 +34,8 @@ func roundTrip(t assert.T, p *faults.Plan) {
 	text := p.String()
 	again, err := faults.Parse(text)
 	assert.Must(t, err == nil, "%v in\n%s", err, text)
-	if got := again.String(); got != text {
-		t.Fatalf("written:\n%s\nread and written again:\n%s", text, got)
-	}
+	got := again.String()
+	assert.Must(t, got == text, "written:\n%s\nread and written again:\n%s", text, got)
 }
 
 // Whatever is given to Parse, it does not panic, and what it accepts is valid
@@ -157,9 +156,8 @@ func TestEveryKind(t *testing.T) {
 		e[5].Verb != faults.DoDetach || e[6].Name != "y,x" || e[7].Name != "z" || e[8].Verb != faults.DoInspect || e[9].Verb != faults.DoClose {
 		t.Errorf("read as:\n%s", p)
 	}
-	if names := p.Names(); !slices.Equal(names, []string{"x", "y", "z"}) {
-		t.Errorf("its names are %q", names)
-	}
+	names := p.Names()
+	assert.That(t, slices.Equal(names, []string{"x", "y", "z"}), "its names are %q", names)
 	_, events, _ := strings.Cut(kinds, "inspect=10%\n")
 	for line, want := range map[string]string{
 		"lock need=2": "more than half of 5", "lock need=6": "at most all", "work read=60% write=50%": "at most 100% together",
@@ -169,9 +167,8 @@ func TestEveryKind(t *testing.T) {
 		assert.Says(t, assert.ErrorOf(faults.Parse("redquorum plan 1\nnodes 5\nclients 2\n"+events+line+"\n")), want, line)
 	}
 	// A plan that has none is written as it always was.
-	if text := faults.New(3, 1).String(); strings.Contains(text, "need") || strings.Contains(text, "read=") {
-		t.Errorf("written:\n%s", text)
-	}
+	text := faults.New(3, 1).String()
+	assert.That(t, !strings.Contains(text, "need") && !strings.Contains(text, "read="), "written:\n%s", text)
 }
 
 func TestEveryVerb(t *testing.T) {
@@ -183,9 +180,8 @@ func TestEveryVerb(t *testing.T) {
 	if e := p.Events[11]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 || e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {
 		t.Errorf("hold is read as %+v", e)
 	}
-	if got := p.Names(); !slices.Equal(got, []string{"x1", "x2", "x3", "x", "y"}) {
-		t.Errorf("names %q", got)
-	}
+	got := p.Names()
+	assert.That(t, slices.Equal(got, []string{"x1", "x2", "x3", "x", "y"}), "names %q", got)
 	assert.That(t, p.Scripted(0) && p.Scripted(1) && !p.Scripted(2), "which clients have steps is not known")
 }
 
@@ -304,12 +300,10 @@ func TestGenerate(t *testing.T) {
 	}
 	for seed := range uint64(500) {
 		p := faults.Generate(seed, faults.Profile{Outside: true})
-		if err := p.Check(); err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		if again := faults.Generate(seed, faults.Profile{Outside: true}); again.String() != p.String() {
-			t.Fatalf("seed %d gives two plans", seed)
-		}
+		err := p.Check()
+		assert.Must(t, err == nil, "seed %d: %v", seed, err)
+		again := faults.Generate(seed, faults.Profile{Outside: true})
+		assert.Must(t, again.String() == p.String(), "seed %d gives two plans", seed)
 		seen[p.String()] = true
 		tasks[p.Work.Tasks]++
 		if p.Work.Short > 0 {
@@ -354,9 +348,8 @@ func TestDrop(t *testing.T) {
 	for _, e := range p.Events {
 		got = append(got, e.String())
 	}
-	if want := []string{"0s cut c2-n2", "1s demote n1 n2", "2s pause c2 for 1s", "3s cut c*-n*"}; !slices.Equal(got, want) || p.Check() != nil {
-		t.Errorf("got %q, want %q; %v", got, want, p.Check())
-	}
+	want := []string{"0s cut c2-n2", "1s demote n1 n2", "2s pause c2 for 1s", "3s cut c*-n*"}
+	assert.That(t, slices.Equal(got, want) && p.Check() == nil, "got %q, want %q; %v", got, want, p.Check())
 }
 
 // A plan need not tell the longest lease.
@@ -413,4 +406,69 @@ func TestCheckIsNoLaxerThanParse(t *testing.T) {
 		}
 	}
 	assert.That(t, (*faults.Plan)(nil).Check() != nil, "no plan at all is valid")
+}
+
+// replicated has what is of primaries and replicas.
+const replicated = `nodes 6
+clients 2
+lock replicas=2
+at 1ms sever n1 n2,n3 for 1s
+at 2ms promote n2
+at 3ms demote n1,n3 n2
+at 4ms lead c* n2
+at 5ms crash n4 empty for 10ms
+`
+
+func TestReplicas(t *testing.T) {
+	p := parsed(t, replicated)
+	roundTrip(t, p)
+	e := p.Events
+	if p.Lock.Replicas != 2 || p.Sites() != 2 || p.Need() != 2 || p.Members(4) != faults.Of(3, 4, 5) ||
+		e[0].Source != faults.Of(1, 2) || e[0].For != time.Second || e[2].Source != faults.Of(1) || e[3].Source != faults.Of(1) {
+		t.Errorf("read as:\n%s", p)
+	}
+	for line, want := range map[string]string{
+		"at 1ms sever n1":            "want the servers at the other end",
+		"at 1ms sever n1 n4":         "n1 is with n2,n3",
+		"at 1ms sever n1 n1,n2":      "severed from itself",
+		"at 1ms demote n1 n4":        "n1 is with n2,n3",
+		"at 1ms demote n1 empty":     "want another server of the same node",
+		"at 1ms lead c1 n1,n2":       "want one server",
+		"at 1ms lead c1 n9":          "there is no n9",
+		"at 1ms crash n1 replica":    "promote another one",
+		"at 0s view c1 n1":           "about nodes that are one server",
+		"at 0s alias n1,n2":          "about nodes that are one server",
+		"at 1ms break c1 x":          "about nodes that are one server",
+		"work joint=1%":              "for nodes that are one server",
+		"lock need=3":                "more than half of 2 nodes",
+		"at 1ms promote n1 for 10ms": "cannot have \"for\"",
+	} {
+		assert.Says(t, assert.ErrorOf(faults.Parse("redquorum plan 1\n"+replicated+line+"\n")), want, line)
+	}
+	for line, want := range map[string]string{
+		"lock replicas=3":    "nodes is 5, and lock replicas 3; want a multiple of 4 nodes",
+		"at 1ms sever n1 n2": "want lock replicas=2, say",
+		"at 1ms lead c1 n2":  "want lock replicas=2, say",
+	} {
+		assert.Says(t, assert.ErrorOf(faults.Parse("redquorum plan 1\n"+line+"\n")), want, line)
+	}
+	// A plan that has none is written as it always was.
+	text := faults.New(3, 1).String()
+	assert.That(t, !strings.Contains(text, "replicas"), "written:\n%s", text)
+}
+
+// Drawn plans with failovers are valid. Those without are what they were.
+func TestGenerateReplicas(t *testing.T) {
+	failovers := 0
+	for seed := range uint64(300) {
+		p := faults.Generate(seed, faults.Profile{Replicas: true, Machines: seed%2 == 0})
+		err := p.Check()
+		assert.That(t, err == nil, "seed %d: %v\n%s", seed, err, p)
+		for _, e := range p.Events {
+			if e.Verb == faults.Promote {
+				failovers++
+			}
+		}
+	}
+	assert.That(t, failovers >= 300, "%d failovers", failovers)
 }

@@ -70,9 +70,8 @@ func ask(t *testing.T, conn net.Conn, r *bufio.Reader, line string) time.Duratio
 	t.Helper()
 	start := time.Now()
 	assert.Succeed(t, assert.ErrorOf(io.WriteString(conn, line+"\n")))
-	if got, err := r.ReadString('\n'); err != nil || got != line+"\n" {
-		t.Fatalf("sent %q, got %q, %v", line, got, err)
-	}
+	got, err := r.ReadString('\n')
+	assert.Must(t, err == nil && got == line+"\n", "sent %q, got %q, %v", line, got, err)
 	return time.Since(start)
 }
 
@@ -81,9 +80,8 @@ func TestProxyDelays(t *testing.T) {
 	p := proxied(t, nil)
 	set(t, p, faults.Conduct{Delay: faults.Range{Min: delay, Max: delay}})
 	conn, r := dialed(t, p)
-	if d := ask(t, conn, r, "first"); d < 4*delay {
-		t.Errorf("the first answer took %v: two round trips are %v", d, 4*delay)
-	}
+	d := ask(t, conn, r, "first")
+	assert.That(t, d >= 4*delay, "the first answer took %v: two round trips are %v", d, 4*delay)
 	best := time.Hour
 	for range 400 { // a busy machine may make most of them late
 		if best = min(best, ask(t, conn, r, "next")); best <= 3*delay {
@@ -136,9 +134,8 @@ func TestProxyHangs(t *testing.T) {
 	assert.Is(t, assert.ErrorOf(r.ReadByte()), os.ErrDeadlineExceeded, "while it hung")
 	set(t, p, faults.Conduct{})
 	assert.Succeed(t, conn.SetReadDeadline(time.Time{}))
-	if got, err := r.ReadString('\n'); got != "meanwhile\n" {
-		t.Errorf("afterwards: %q, %v", got, err)
-	}
+	got, err := r.ReadString('\n')
+	assert.That(t, got == "meanwhile\n", "afterwards: %q, %v", got, err)
 }
 
 func TestProxyGoesDownAndUp(t *testing.T) {
@@ -146,9 +143,8 @@ func TestProxyGoesDownAndUp(t *testing.T) {
 	conn, r := dialed(t, p)
 	ask(t, conn, r, "before")
 	set(t, p, faults.Conduct{Down: true})
-	if _, err := r.ReadByte(); err == nil {
-		t.Error("the connection survived")
-	}
+	_, err := r.ReadByte()
+	assert.That(t, err != nil, "the connection survived")
 	if c, err := net.Dial("tcp", p.Addr()); err == nil {
 		c.Close()
 		t.Error("it takes connections")

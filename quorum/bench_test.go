@@ -90,9 +90,8 @@ func crowd(t testing.TB, l *quorum.Locker, readers int) []*quorum.Lease {
 		done.Go(func() {
 			for i := next.Add(1) - 1; i < int64(readers); i = next.Add(1) - 1 {
 				var err error
-				if leases[i], err = l.Lock(background, "bench", quorum.WithRead()); err != nil {
-					t.Error(err)
-				}
+				leases[i], err = l.Lock(background, "bench", quorum.WithRead())
+				assert.NoError(t, err)
 			}
 		})
 	}

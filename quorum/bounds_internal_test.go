@@ -37,9 +37,8 @@ func TestSweepsAreBounded(t *testing.T) {
 			nd.Hang(false)
 			time.Sleep(5 * time.Second)
 			nd.Do(func(s *model.Server, now model.Time) {
-				if _, kept := s.Holds(now, name, lease.Owner()); kept != want {
-					t.Errorf("with %d other releases: kept is %v", others, kept)
-				}
+				_, kept := s.Holds(now, name, lease.Owner())
+				assert.That(t, kept == want, "with %d other releases: kept is %v", others, kept)
 			})
 		}
 	})

@@ -2,9 +2,13 @@ package quorum
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
+	"reflect"
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
@@ -65,9 +69,8 @@ func TestEndsComeFirst(t *testing.T) {
 func TestNoLeaseNestsInOneThatIsOver(t *testing.T) {
 	e, s := bare(t), &settings{reentry: true}
 	h := &hold{e: e, leases: 1, until: e.now.Add(time.Second)}
-	if lease, err := h.nest(s); lease == nil || err != nil {
-		t.Errorf("with a second left: %v, %v", lease, err)
-	}
+	lease, err := h.nest(s)
+	assert.That(t, lease != nil && err == nil, "with a second left: %v, %v", lease, err)
 	e.now = e.now.Add(time.Second)
 	if lease, err := h.nest(s); lease != nil || err != nil {
 		t.Errorf("at its end: %v, %v", lease, err)
@@ -113,4 +116,102 @@ func TestContextsMayCallTheLocker(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("a context that calls the Locker waits for itself")
 	}
+}
+
+// The answer to a renewal may end a lease when the Locker is just being closed.
+func TestTimersDropWhatIsGone(t *testing.T) {
+	e := bare(t)
+	h := &hold{e: e, until: e.now.Add(time.Hour)}
+	e.at(h, h.until, h.until)
+	h.end(stateOver, ErrClosed)
+	e.timers.drop(h)
+	assert.That(t, len(e.timers) == 0, "it is still there")
+}
+
+// Timers come out in the order of their instants, whatever was put, moved and dropped.
+func TestTimersComeInOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var ts timers
+		want := make(map[timer]clock.Instant)
+		all := make([]*hold, 8)
+		for i := range all {
+			all[i] = new(hold)
+		}
+		for range rapid.IntRange(0, 40).Draw(t, "steps") {
+			h, at := rapid.SampledFrom(all).Draw(t, "timer"), clock.Instant(rapid.IntRange(0, 20).Draw(t, "at"))
+			if rapid.Bool().Draw(t, "drop") {
+				ts.drop(h)
+				delete(want, h)
+			} else {
+				ts.put(h, at, at)
+				want[h] = at
+			}
+		}
+		for last := clock.Instant(0); ; {
+			next := ts.next()
+			x := ts.due(20)
+			if x == nil {
+				break
+			}
+			at, there := want[x]
+			assert.Must(t, there && at == next && at >= last, "one of %v comes after %v, wanted at %v: %v", next, last, at, there)
+			delete(want, x)
+			last = at
+		}
+		assert.Must(t, len(want) == 0, "%d are lost", len(want))
+	})
+}
+
+// A mute node says one thing to every listener.
+type mute struct {
+	node.Node
+	says node.Turn
+}
+
+func (m mute) Listen(_ string, hear func(node.Turn)) (stop func()) {
+	hear(m.says)
+	return func() {}
+}
+
+func (m mute) Watch(name string, _ node.Mode, wake func()) (stop func()) {
+	if name == m.says.Name {
+		wake()
+	}
+	return func() {}
+}
+
+// A waiter listens on the channel of the name as the nodes know it.
+func TestPrefixedWatch(t *testing.T) {
+	woken := false
+	prefixed{mute{says: node.Turn{Name: "shop/x"}}, "shop/"}.Watch("x", node.Exclusive, func() { woken = true })
+	assert.That(t, woken, "a waiter for x does not hear of shop/x")
+}
+
+// The engine hears names without the prefix: by a name it releases what was handed over to
+// nobody, and counts for which of several names it is first.
+func TestPrefixedTurn(t *testing.T) {
+	for on, want := range map[string]string{"shop/x": "x", "": ""} {
+		prefixed{mute{says: node.Turn{Name: on}}, "shop/"}.Listen("me", func(got node.Turn) {
+			assert.That(t, got.Name == want, "a turn for %q is heard as one for %q", on, got.Name)
+		})
+	}
+}
+
+// Whatever is taken for a handle is one: what it says makes the same handle again.
+func FuzzHandle(f *testing.F) {
+	for _, body := range []string{
+		"", "{}", `{"names":["x"],"owner":"o","token":1,"high":1,"lease_ns":1,"at_ns":1}`,
+		`{"names":["x","y"],"mode":1,"owner":"o","token":1,"high":2,"lease_ns":1,"fixed_left_ns":1,"hold_left_ns":1,"at_ns":1}`,
+	} {
+		f.Add("redquorum1." + base64.RawURLEncoding.EncodeToString([]byte(body)))
+	}
+	f.Add("redquorum2.")
+	f.Fuzz(func(t *testing.T, text string) {
+		said, err := Handle(text).parse()
+		if err != nil {
+			return
+		}
+		again, err := said.handle().parse()
+		assert.That(t, err == nil && reflect.DeepEqual(again, said), "%+v became %+v: %v", said, again, err)
+	})
 }

@@ -1,11 +1,14 @@
 package quorum_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
@@ -389,4 +392,165 @@ func TestProgramWithItsClockAheadHasItsTurn(t *testing.T) {
 			use(t, l, "x", func(*quorum.Lease) {}, quorum.WithWait(time.Second))
 		})
 	}
+}
+
+// A waiter of another make is in no queue: it listens, and is slower than a Locker to ask. It
+// has its turns, and so have Lockers that always want the name; when it has gone nobody waits
+// for it.
+func TestListenersHaveTheirTurns(t *testing.T) {
+	const hold, slow = 10 * time.Millisecond, 2 * time.Millisecond
+	for _, lockers := range []int{1, 3} {
+		t.Run(fmt.Sprint(lockers, " Lockers"), func(t *testing.T) {
+			inWorld(t, 1, func(w *world) {
+				w.delay(200*time.Microsecond, 0)
+				theirs := &listener{w: w, name: "x", woken: make(chan struct{}, 1)}
+				stop := w.nodes[0].Watch("x", node.Exclusive, func() {
+					select {
+					case theirs.woken <- struct{}{}:
+					default:
+					}
+				})
+				var all []*users
+				for range lockers {
+					all = append(all, keepUsing(t, w.locker(quorum.Options{}), 2, hold))
+				}
+				taken := func() (sum int64) {
+					for _, u := range all {
+						sum += u.turns.Load()
+					}
+					return sum
+				}
+				for end := time.Now().Add(2 * time.Second); time.Now().Before(end); {
+					theirs.turn(slow, hold)
+				}
+				ours := taken()
+				atLeast(t, theirs.turns, (ours+theirs.turns)/4, "turns of the listener")
+				atLeast(t, ours, (ours+theirs.turns)/4, "turns of the Lockers")
+				stop()
+				time.Sleep(2 * time.Second)
+				atLeast(t, taken()-ours, int64(2*time.Second/hold)*9/10, "turns when the listener had gone")
+				for _, u := range all {
+					atLeast(t, u.turns.Load(), 20, "turns of a Locker")
+					u.stop()
+				}
+			})
+		})
+	}
+}
+
+// A listener waits for notices, then asks once.
+type listener struct {
+	w     *world
+	name  string
+	woken chan struct{}
+	token node.Token
+	turns int64
+}
+
+func (o *listener) turn(slow, hold time.Duration) {
+	<-o.woken
+	time.Sleep(slow)
+	o.token = max(o.token+1, node.Token(time.Now().UnixMicro()))
+	claims := []node.Claim{{Name: o.name, Owner: "11111111-1111-4111-8111-111111111111:1", Token: o.token}}
+	status := make(chan node.Status, 1)
+	o.w.nodes[0].Submit(node.Command{Kind: node.Acquire, Claims: claims, TTL: time.Minute, Retention: time.Hour,
+		Deadline: o.w.clock.Now().Add(time.Second)}, func(r node.Reply) { status <- r.Status })
+	if <-status != node.Granted {
+		return
+	}
+	o.turns++
+	time.Sleep(hold)
+	o.w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Del(o.name) })
+	o.w.nodes[0].Publish(node.Channel(o.name)) // to nobody in a queue
+	time.Sleep(slow)
+	select {
+	case <-o.woken: // by itself
+	default:
+	}
+}
+
+// A contended name changes hands about as often when a minority of the nodes is slow as when it is down: after
+// a split among those that answered, nobody keeps its votes for long.
+func TestSlowMinorityCostsFewTurns(t *testing.T) {
+	for _, nodes := range []int{3, 5}[:tests.Times(1, 2)] {
+		down := turns(t, nodes, 0)
+		for _, slow := range []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
+			n := turns(t, nodes, slow)
+			ensure(t, float64(n) >= 0.5*float64(down), "%d nodes, one of them %v away: %d turns, and %d when it is down", nodes, slow, n, down)
+		}
+	}
+}
+
+// A key that somebody has left on one node costs a caller no more than the answer of the slowest of the
+// others, whether it waits or tries once: that is split among the nodes that answer soon.
+func TestStrayKeyBesideASlowNode(t *testing.T) {
+	const slow = 40 * time.Millisecond
+	for _, once := range []bool{false, true} {
+		inWorld(t, 3, func(w *world) {
+			l := w.distant(1, slow)
+			w.nodes[0].Submit(node.Command{Kind: node.Acquire, Claims: []node.Claim{{Name: "x", Owner: "stray:1", Token: 1}}, TTL: time.Minute,
+				Deadline: w.clock.Now().Add(time.Second)}, func(node.Reply) {})
+			lock := l.Lock
+			if once {
+				lock = l.TryLock
+			}
+			start := time.Now()
+			lease, err := lock(background, "x")
+			took := time.Since(start)
+			assert.Must(t, err == nil && took <= 3*slow, "once %v: after %v: %v", once, took, err)
+			unlock(t, lease)
+		})
+	}
+}
+
+// turns counts for how often three Lockers get one name in some seconds. The last node is down if its round trip is 0.
+func turns(t *testing.T, nodes int, slow time.Duration) (n int) {
+	inWorld(t, nodes, func(w *world) {
+		w.nodes[nodes-1].Down(slow == 0)
+		c := newRivals(t, 2*time.Second)
+		for locker := range uint64(3) {
+			c.rival(w.distant(locker, slow), 0, "x")
+		}
+		_, _, n = c.wait()
+	})
+	return n
+}
+
+// distant makes a Locker that is near all nodes but the last, whose round trip is slow.
+func (w *world) distant(seed uint64, slow time.Duration) *quorum.Locker {
+	return w.behind(quorum.Options{NoRestartGuard: true}, func(i int, n node.Node) node.Node {
+		f := &distant{Node: n, trip: 150 * time.Microsecond, random: rand.New(rand.NewPCG(seed, uint64(i)))}
+		if i == len(w.nodes)-1 {
+			f.trip = slow / 2
+		}
+		return f
+	})
+}
+
+// A distant node is some time away, there and back. Commands stay in their order.
+type distant struct {
+	node.Node
+	trip   time.Duration
+	random *rand.Rand
+
+	mu          sync.Mutex
+	there, back time.Time // when the last one arrives
+}
+
+func (f *distant) Submit(cmd node.Command, reply func(node.Reply)) {
+	cmd = own(cmd)
+	f.after(&f.there, func() {
+		f.Node.Submit(cmd, func(r node.Reply) { f.after(&f.back, func() { reply(r) }) })
+	})
+}
+
+func (f *distant) after(last *time.Time, do func()) {
+	f.mu.Lock()
+	at := time.Now().Add(f.trip + time.Duration(f.random.IntN(300_000)))
+	if !at.After(*last) {
+		at = last.Add(time.Nanosecond)
+	}
+	*last = at
+	f.mu.Unlock()
+	time.AfterFunc(time.Until(at), do)
 }

@@ -3,12 +3,15 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -428,4 +431,342 @@ func TestManyReaders(t *testing.T) {
 		atMost(t, leave(leases), 0, "readers that could not unlock")
 	})
 	unlock(t, lock(t, other, "bench", quorum.WithWrite()))
+}
+
+var harassFor = flag.Duration("harass", 5*time.Second, "for how long servers are killed and stopped while locks of every kind are used")
+
+// Locks of every kind, of three names and of one for readers and writers, in four Lockers
+// of eight tasks each, while servers are killed, stopped and restarted empty, one or two at
+// a time: no holder gets what another has whose context goes on, tokens rise, everybody has
+// turns, and no key is left.
+func TestRealKindsWhileServersFail(t *testing.T) {
+	tests.NeedLong(t)
+	all := servers(t, 5)
+	c := newContest(t)
+	stop := time.Now().Add(*harassFor)
+	var mu sync.Mutex
+	turns, longest := make(map[string]int), make(map[string]time.Duration)
+	for i := range 4 {
+		l := connect(t, all, quorum.Options{Lease: workerLease, MaxLease: workerLease})
+		for kind, take := range kindsOf(l) {
+			c.tasks.Go(func() {
+				rnd := rand.New(rand.NewPCG(uint64(i), uint64(len(kind))))
+				for time.Now().Before(stop) {
+					names := []string{"a", "b", "c"}
+					rnd.Shuffle(3, func(i, k int) { names[i], names[k] = names[k], names[i] })
+					asked := time.Now()
+					leases, err := take(names)
+					waited := time.Since(asked)
+					if kind == "try" && (errors.Is(err, quorum.ErrHeld) || errors.Is(err, quorum.ErrNoQuorum)) {
+						time.Sleep(time.Duration(rnd.IntN(20)) * time.Millisecond)
+						continue
+					} else if err != nil {
+						t.Errorf("%s: %v", kind, err)
+						return
+					}
+					for _, le := range leases {
+						c.enter(le)
+					}
+					if kind == "fixed" {
+						<-leases[0].Context().Done()
+					} else {
+						time.Sleep(time.Duration(rnd.IntN(5)) * time.Millisecond)
+					}
+					for _, le := range leases {
+						c.leave(le)
+					}
+					for _, le := range leases {
+						err := le.Unlock(background)
+						ensure(t, err == nil || kind == "fixed", "%v", err)
+					}
+					mu.Lock()
+					turns[kind]++
+					longest[kind] = max(longest[kind], waited)
+					mu.Unlock()
+				}
+			})
+		}
+	}
+	done := make(chan struct{})
+	go func() { c.tasks.Wait(); close(done) }()
+	faults := harass(t, all, done)
+	for kind := range kindsOf(nil) {
+		t.Logf("%s: %d turns, the longest wait %v", kind, turns[kind], longest[kind])
+		ensure(t, turns[kind] != 0 || kind == "try", "%s has had no turn", kind)
+	}
+	t.Logf("%d faults", faults)
+	assert.Eventually(t, "no key is left", func() bool { return keys(t, all, "[abcd]") == 0 })
+}
+
+// kindsOf are the ways to lock some of three names.
+func kindsOf(l *quorum.Locker) map[string]func(names []string) ([]*quorum.Lease, error) {
+	one := func(options ...quorum.Option) func([]string) ([]*quorum.Lease, error) {
+		return func(names []string) ([]*quorum.Lease, error) {
+			le, err := l.Lock(background, names[0], options...)
+			return []*quorum.Lease{le}, err
+		}
+	}
+	shared := func(option quorum.Option) func([]string) ([]*quorum.Lease, error) {
+		return func([]string) ([]*quorum.Lease, error) {
+			le, err := l.Lock(background, "d", option)
+			return []*quorum.Lease{le}, err
+		}
+	}
+	return map[string]func([]string) ([]*quorum.Lease, error){
+		"plain": one(),
+		"fair":  one(quorum.WithFair()),
+		"fixed": one(quorum.WithFixedLease(100 * time.Millisecond)), // its holder stays until the context ends
+		"read":  shared(quorum.WithRead()),
+		"write": shared(quorum.WithWrite()),
+		"try": func(names []string) ([]*quorum.Lease, error) {
+			le, err := l.TryLock(background, names[0])
+			return []*quorum.Lease{le}, err
+		},
+		"names": func(names []string) ([]*quorum.Lease, error) {
+			le, err := l.Lock(background, names[0], quorum.WithNames(names[1]))
+			return []*quorum.Lease{le}, err
+		},
+		"joint": func(names []string) ([]*quorum.Lease, error) {
+			j, err := quorum.LockAll(background, []quorum.Member{{Locker: l, Name: names[0]}, {Locker: l, Name: names[1]}})
+			if err != nil {
+				return nil, err
+			}
+			return j.Leases(), nil
+		},
+		"nested": func(names []string) ([]*quorum.Lease, error) {
+			outer, inner := min(names[0], names[1]), max(names[0], names[1])
+			le, err := l.Lock(background, outer)
+			if err != nil {
+				return nil, err
+			}
+			next, err := l.Lock(background, inner)
+			if err != nil {
+				return nil, fmt.Errorf("inside %s: %w", outer, err)
+			}
+			return []*quorum.Lease{next, le}, nil
+		},
+	}
+}
+
+var failoversFor = flag.Duration("failovers", 12*time.Second, "for how long replicas take over while locks are used")
+
+// A deployment is what one node of a Locker leads to.
+type deployment interface {
+	dial() (node.Node, error)
+
+	// failOver puts a server in the master's place that has none of its locks.
+	failOver() error
+
+	// settled reports whether it can fail over again.
+	settled() bool
+}
+
+// A server that follows an empty master for a moment, under an address that stays. As Sentinel
+// does, each change of its role closes its connections.
+type demoted struct{ listed, empty *redisserver.Server }
+
+func (d *demoted) dial() (node.Node, error) {
+	nodes, err := redisnode.Dial(d.listed.URL())
+	if err != nil {
+		return nil, err
+	}
+	return nodes[0], nil
+}
+
+func (d *demoted) failOver() error {
+	host, port, _ := net.SplitHostPort(d.empty.Addr())
+	if err := d.follow(host, port); err != nil {
+		return err
+	}
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if text, _ := say(d.listed, "info", "replication"); has(text, "master_link_status:up") {
+			break
+		}
+	}
+	return d.follow("no", "one")
+}
+
+func (d *demoted) follow(host, port string) error {
+	return together(d.listed, []any{"replicaof", host, port}, []any{"client", "kill", "type", "normal"})
+}
+
+func (d *demoted) settled() bool { return true }
+
+// A cluster of one master and its replica, which trade places.
+type cluster struct{ master, replica *redisserver.Server }
+
+func (c *cluster) dial() (node.Node, error) {
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{c.master.Addr(), c.replica.Addr()}})
+	defer client.Close() // a node has its own
+	return redisnode.New(client, redisnode.Options{})
+}
+
+func (c *cluster) failOver() error {
+	err := together(c.replica, []any{"flushall"}, []any{"cluster", "failover", "takeover"})
+	c.master, c.replica = c.replica, c.master
+	return err
+}
+
+func (c *cluster) settled() bool {
+	text, _ := say(c.replica, "info", "replication")
+	return has(text, "master_link_status:up")
+}
+
+func newCluster(t *testing.T, all []*redisserver.Server) *cluster {
+	c := &cluster{all[0], all[1]}
+	id, err := say(c.master, "cluster", "myid")
+	succeed(t, err)
+	slots := []any{"cluster", "addslots"}
+	for slot := range 1 << 14 {
+		slots = append(slots, slot)
+	}
+	host, port, _ := net.SplitHostPort(c.master.Addr())
+	for s, words := range map[*redisserver.Server][]any{c.master: slots, c.replica: {"cluster", "meet", host, port}} {
+		succeed(t, errorOf(say(s, words...)))
+	}
+	assert.Eventually(t, "replication", func() bool {
+		say(c.replica, "cluster", "replicate", id)
+		text, _ := say(c.master, "cluster", "info")
+		return has(text, "cluster_state:ok") && c.settled()
+	})
+	return c
+}
+
+func say(s *redisserver.Server, words ...any) (any, error) {
+	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DisableIdentity: true})
+	defer client.Close()
+	return client.Do(background, words...).Result()
+}
+
+// together says several things in one transaction.
+func together(s *redisserver.Server, commands ...[]any) error {
+	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DisableIdentity: true})
+	defer client.Close()
+	_, err := client.TxPipelined(background, func(p redis.Pipeliner) error {
+		for _, words := range commands {
+			p.Do(background, words...)
+		}
+		return nil
+	})
+	return err
+}
+
+func has(text any, part string) bool {
+	s, _ := text.(string)
+	return strings.Contains(s, part)
+}
+
+// Servers fail over, one shortly after the other, to copies that lack all locks, while
+// programs that have a lock go on and others begin, which have never met the old masters:
+// nobody is where somebody else is, and tokens rise.
+func TestRealFailovers(t *testing.T) {
+	tests.NeedLong(t)
+	t.Parallel()
+	start := func(t *testing.T, args ...string) []*redisserver.Server {
+		args = append(args, "--repl-diskless-sync-delay", "0", "--replica-read-only", "no")
+		return tests.Servers(t, 6, redisserver.Config{Args: args})
+	}
+	t.Run("of masters under their addresses", func(t *testing.T) {
+		t.Parallel()
+		all := start(t)
+		failovers(t, []deployment{&demoted{all[0], all[1]}, &demoted{all[2], all[3]}, &demoted{all[4], all[5]}})
+	})
+	t.Run("in clusters", func(t *testing.T) {
+		t.Parallel()
+		all := start(t, "--cluster-enabled", "yes")
+		failovers(t, []deployment{newCluster(t, all[:2]), newCluster(t, all[2:4]), newCluster(t, all[4:])})
+	})
+}
+
+func failovers(t *testing.T, all []deployment) {
+	const lease = 3 * time.Second
+	var mu sync.Mutex // of all
+	var tasks sync.WaitGroup
+	c := newContest(t)
+	var grants atomic.Int64
+	stop := time.Now().Add(lease + *failoversFor)
+	for range 6 {
+		tasks.Go(func() {
+			for time.Now().Before(stop) { // each time a program that is new
+				mu.Lock()
+				var nodes []node.Node
+				for _, d := range all {
+					n, err := d.dial()
+					if err != nil {
+						t.Error(err)
+						continue
+					}
+					nodes = append(nodes, n)
+				}
+				mu.Unlock()
+				l, err := quorum.New(nodes, quorum.Options{Lease: lease, MaxLease: lease})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for until := time.Now().Add(rand.N(2 * lease)); time.Now().Before(until); {
+					ctx, cancel := context.WithDeadline(background, until)
+					le, err := l.Lock(ctx, "a")
+					cancel()
+					if err != nil {
+						continue
+					}
+					c.enter(le)
+					grants.Add(1)
+					select {
+					case <-le.Context().Done():
+					case <-time.After(rand.N(lease / 2)):
+					}
+					c.leave(le)
+					_ = le.Unlock(background)
+				}
+				l.Close()
+			}
+		})
+	}
+	faults := 0
+	for time.Sleep(lease + time.Second); time.Now().Before(stop); time.Sleep(lease + rand.N(lease)) {
+		for _, d := range all[:2] { // a majority
+			assert.Eventually(t, "it can fail over", d.settled)
+			mu.Lock()
+			err := d.failOver()
+			mu.Unlock()
+			expect(t, err, nil)
+			faults++
+			time.Sleep(200*time.Millisecond + rand.N(300*time.Millisecond))
+		}
+		mu.Lock()
+		rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+		mu.Unlock()
+	}
+	tasks.Wait()
+	t.Logf("%d grants, %d failovers", grants.Load(), faults)
+	ensure(t, grants.Load() != 0, "nobody was granted the lock")
+}
+
+// The script of docs/fencing.md refuses lower tokens, on Redis itself. Its other statements are
+// tested in contrib/fencesql and contrib/fencecheck.
+func TestFencingScript(t *testing.T) {
+	page, err := os.ReadFile("../docs/fencing.md")
+	succeed(t, err)
+	scripts := regexp.MustCompile("(?s)```lua\n(.*?)```").FindAllSubmatch(page, -1)
+	equal(t, len(scripts), 1, "scripts in docs/fencing.md")
+	options, err := redis.ParseURL(servers(t, 1)[0].URL())
+	succeed(t, err)
+	client := redis.NewClient(options)
+	defer client.Close()
+	script := redis.NewScript(string(scripts[0][1]))
+	for _, c := range []struct {
+		token, want int64
+		value       string
+	}{{7, 1, "a"}, {6, 0, "a"}, {7, 1, "b"}, {1<<53 - 2, 1, "c"}, {1<<53 - 1, 1, "d"}, {1<<53 - 2, 0, "d"}, {8, 0, "d"}} {
+		written := c.value
+		if c.want == 0 {
+			written = "late"
+		}
+		n, err := script.Run(t.Context(), client, []string{"order"}, c.token, written).Int64()
+		ensure(t, n == c.want && err == nil, "token %d: %d, %v", c.token, n, err)
+		value, err := client.HGet(t.Context(), "order", "value").Result()
+		ensure(t, value == c.value && err == nil, "after token %d: %q, %v; want %q", c.token, value, err, c.value)
+	}
 }

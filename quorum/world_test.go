@@ -1,7 +1,9 @@
 package quorum_test
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -242,3 +245,214 @@ func (o *observer) of(kind quorum.EventKind) (events []quorum.Event) {
 }
 
 func (o *observer) count(kind quorum.EventKind) int { return len(o.of(kind)) }
+
+func must[T any](t testing.TB) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		assert.Succeed(t, err)
+		return v
+	}
+}
+
+func errorOf[T any](_ T, err error) error { return err }
+
+// expect checks that an error is, or wraps, the one that is wanted: nil is none. A remark says what is wrong otherwise.
+func expect(t testing.TB, got, want error, remark ...string) {
+	t.Helper()
+	assert.That(t, errors.Is(got, want), "got %v, want %v %q", got, want, remark)
+}
+
+func equal[T comparable](t testing.TB, got, want T, remark ...string) {
+	t.Helper()
+	assert.That(t, got == want, "got %v, want %v %q", got, want, remark)
+}
+
+func atMost[T cmp.Ordered](t testing.TB, got, most T, remark ...string) {
+	t.Helper()
+	assert.That(t, got <= most, "got %v, want %v at most %q", got, most, remark)
+}
+
+func atLeast[T cmp.Ordered](t testing.TB, got, least T, remark ...string) {
+	t.Helper()
+	assert.That(t, got >= least, "got %v, want %v at least %q", got, least, remark)
+}
+
+func within[T cmp.Ordered](t testing.TB, got, least, most T, remark ...string) {
+	t.Helper()
+	assert.That(t, got >= least && got <= most, "got %v, want %v to %v %q", got, least, most, remark)
+}
+
+func more[T cmp.Ordered](t testing.TB, got, than T, remark ...string) {
+	t.Helper()
+	assert.That(t, got > than, "got %v, want more than %v %q", got, than, remark)
+}
+
+// ensure checks that something is so, and says otherwise what is wrong.
+func ensure(t testing.TB, ok bool, wrong string, args ...any) {
+	t.Helper()
+	assert.That(t, ok, wrong, args...)
+}
+
+// An error may be wanted to begin with a text, or not to be another error.
+type (
+	begins string
+	not    struct{ is error }
+)
+
+// matches checks that an error is all that is wanted: an error, or a text in it.
+func matches(t testing.TB, got error, want ...any) {
+	t.Helper()
+	for _, w := range want {
+		ok := false
+		switch w := w.(type) {
+		case error:
+			ok = errors.Is(got, w)
+		case string:
+			ok = got != nil && strings.Contains(got.Error(), w)
+		case begins:
+			ok = got != nil && strings.HasPrefix(got.Error(), string(w))
+		case not:
+			ok = !errors.Is(got, w.is)
+		}
+		assert.That(t, ok, "got %v, want %T %v", got, w, w)
+	}
+}
+
+// says checks that there is an error with this text in it.
+func says(t testing.TB, got error, want string) {
+	t.Helper()
+	matches(t, got, want)
+}
+
+// succeed ends the test if there is an error.
+func succeed(t testing.TB, err error) {
+	t.Helper()
+	assert.Succeed(t, err)
+}
+
+// goesOn checks that a lease is neither lost nor over.
+func goesOn(t testing.TB, lease interface {
+	Remaining() time.Duration
+	Context() context.Context
+}) {
+	t.Helper()
+	assert.That(t, lease.Remaining() != 0 && lease.Context().Err() == nil, "%v remain: %v", lease.Remaining(), context.Cause(lease.Context()))
+}
+
+// The types from here on stand between one program and a node.
+
+// A link does what it likes with a command to a node.
+type link struct {
+	node.Node
+	submit func(cmd node.Command, reply func(node.Reply))
+}
+
+func (l link) Submit(cmd node.Command, reply func(node.Reply)) { l.submit(cmd, reply) }
+
+// through makes a Locker whose commands come to submit, with their node and its index.
+func (w *world) through(o quorum.Options, submit func(i int, n node.Node, cmd node.Command, reply func(node.Reply))) *quorum.Locker {
+	w.t.Helper()
+	return w.behind(o, func(i int, n node.Node) node.Node {
+		return link{n, func(cmd node.Command, reply func(node.Reply)) { submit(i, n, cmd, reply) }}
+	})
+}
+
+// detained keeps the first acquire that comes to a node.
+func detained(n node.Node, kept *node.Command) node.Node {
+	return link{n, func(cmd node.Command, reply func(node.Reply)) {
+		if cmd.Kind != node.Acquire || kept.Kind != 0 {
+			n.Submit(cmd, reply)
+			return
+		}
+		*kept = own(cmd)
+		reply(node.Reply{Err: node.ErrTimeout})
+	}}
+}
+
+// cuttable makes another Locker, which w.cut cuts off from all nodes.
+func (w *world) cuttable(o quorum.Options) *quorum.Locker {
+	cut := new(atomic.Bool)
+	l := w.through(o, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+		if cut.Load() {
+			reply(node.Reply{Err: node.ErrUnreachable, Unsent: true})
+			return
+		}
+		n.Submit(cmd, reply)
+	})
+	w.cut[l] = cut
+	return l
+}
+
+// A far node answers late, as seen by one program.
+type far struct {
+	node.Node
+	clock clock.Clock
+	d     time.Duration // each way
+	kind  node.Kind     // of the commands that are late; 0: all
+	sent  chan<- struct{}
+}
+
+func (f far) Submit(cmd node.Command, reply func(node.Reply)) {
+	if f.kind != 0 && cmd.Kind != f.kind {
+		f.Node.Submit(cmd, reply)
+		return
+	}
+	select {
+	case f.sent <- struct{}{}:
+	default:
+	}
+	cmd = own(cmd)
+	later := func(do func()) {
+		f.clock.Go(func() {
+			f.clock.NewSignal().Wait(background, f.clock.Now().Add(f.d))
+			do()
+		})
+	}
+	later(func() { f.Node.Submit(cmd, func(r node.Reply) { later(func() { reply(r) }) }) })
+}
+
+// far makes a Locker that is as far from each node as each says.
+func (w *world) far(o quorum.Options, each func(i int) time.Duration) *quorum.Locker {
+	w.t.Helper()
+	w.linger = time.Second
+	return w.behind(o, func(i int, n node.Node) node.Node { return far{Node: n, clock: w.clock, d: each(i)} })
+}
+
+// own copies what belongs to the caller again when Submit has returned.
+func own(cmd node.Command) node.Command {
+	cmd.Claims = slices.Clone(cmd.Claims)
+	if cmd.Wait != nil {
+		wait := *cmd.Wait
+		cmd.Wait = &wait
+	}
+	return cmd
+}
+
+// An alias is a node that this program calls by another name than others do.
+type alias struct {
+	node.Node
+	name string
+}
+
+func (a alias) Name() string { return a.name }
+
+// A spy sees each command to a node.
+type spy struct {
+	node.Node
+	see func(node.Command)
+}
+
+func (s spy) Submit(cmd node.Command, reply func(node.Reply)) {
+	s.see(cmd)
+	s.Node.Submit(cmd, reply)
+}
+
+// A hearing node does what it likes with what the node tells a waiter.
+type hearing struct {
+	node.Node
+	told func(turn node.Turn, hear func(node.Turn))
+}
+
+func (h hearing) Listen(process string, hear func(node.Turn)) (stop func()) {
+	return h.Node.Listen(process, func(turn node.Turn) { h.told(turn, hear) })
+}

@@ -34,9 +34,8 @@ func TestCampaignFindsAndShrinks(t *testing.T) {
 	}
 	assert.That(t, again.Events <= 300, "%d things happen in its run", again.Events)
 	for what, left := range leftOuts(small) {
-		if v := sim.Run(left, nil).Worst(); v != nil && v.Invariant == f.Invariant {
-			t.Errorf("it breaks %v also without %s", v, what)
-		}
+		v := sim.Run(left, nil).Worst()
+		assert.That(t, v == nil || v.Invariant != f.Invariant, "it breaks %v also without %s", v, what)
 	}
 }
 
@@ -85,17 +84,15 @@ func TestShrinkTriesOtherSeeds(t *testing.T) {
 func TestCampaignEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if r := sim.Explore(ctx, sim.Campaign{To: 1 << 40, Jobs: 2}); r.Seeds != 0 {
-		t.Errorf("%d seeds ran", r.Seeds)
-	}
+	r := sim.Explore(ctx, sim.Campaign{To: 1 << 40, Jobs: 2})
+	assert.That(t, r.Seeds == 0, "%d seeds ran", r.Seeds)
 }
 
 // A plan always gives the same run.
 func TestVerify(t *testing.T) {
 	for seed := range uint64(tests.Times(10, 40)) {
-		if err := sim.Verify(faults.Generate(seed, faults.Profile{Outside: true})); err != nil {
-			t.Errorf("seed %d: %v", seed, err)
-		}
+		err := sim.Verify(faults.Generate(seed, faults.Profile{Outside: true}))
+		assert.That(t, err == nil, "seed %d: %v", seed, err)
 	}
 }
 
@@ -183,9 +180,8 @@ func TestHashOfPrograms(t *testing.T) {
 				return lease.Unlock(c.Context())
 			})
 			what := fmt.Sprint(name, value)
-			if other, there := hashes[r.Hash]; there {
-				t.Errorf("%s and %s have one hash", what, other)
-			}
+			other, there := hashes[r.Hash]
+			assert.That(t, !there, "%s and %s have one hash", what, other)
 			hashes[r.Hash] = what
 		}
 	}

@@ -118,9 +118,8 @@ func TestHTML(t *testing.T) {
 	}
 	s := read(t, html)
 	assert.That(t, s.Nodes == 5 && s.Clients == 2 && reflect.DeepEqual(s.Entries, r.Trace.Entries), "the page has other entries than the trace")
-	if v := s.Violations; len(v) != 1 || v[0].Invariant != "I1" || !v[0].Worst {
-		t.Errorf("violations: %v", v)
-	}
+	v := s.Violations
+	assert.That(t, len(v) == 1 && v[0].Invariant == "I1" && v[0].Worst, "violations: %v", v)
 	if len(s.Faults) != 3 || len(s.Faults[0].Parts) != 2 || s.Faults[0].Parts[1].Until != r.Virtual || s.Faults[1].Parts[0].Until != 50*time.Millisecond {
 		t.Errorf("faults: %v", s.Faults)
 	}
@@ -176,9 +175,8 @@ func TestHTMLEscapes(t *testing.T) {
 	}
 	html := page(t, r)
 	assert.That(t, !strings.Contains(html, "<script>alert") && !strings.Contains(html, "<!--"), "the page runs what is in the data")
-	if s := read(t, html); s.Entries[1].Text != evil {
-		t.Errorf("the text is now %q", s.Entries[1].Text)
-	}
+	s := read(t, html)
+	assert.That(t, s.Entries[1].Text == evil, "the text is now %q", s.Entries[1].Text)
 }
 
 // The page of a scenario tells it, and that what is to fail does so as expected.
@@ -224,9 +222,8 @@ func TestHTMLExplainsFaults(t *testing.T) {
 }
 
 func TestHTMLWithoutTrace(t *testing.T) {
-	if err := sim.Run(faults.New(3, 1), nil).WriteHTML(new(bytes.Buffer)); err == nil {
-		t.Error("no error")
-	}
+	err := sim.Run(faults.New(3, 1), nil).WriteHTML(new(bytes.Buffer))
+	assert.That(t, err != nil, "no error")
 }
 
 // Nodes that are down show no keys. Durable keys are there again afterwards.

@@ -341,12 +341,10 @@ func TestProgramReturnsAnError(t *testing.T) {
 		return fmt.Errorf("c%d has counted wrong", c.Number())
 	}, sim.WithTrace())
 	sound(t, r)
-	if e := r.Errors; len(e) != 2 || e[0] != nil || fmt.Sprint(e[1]) != "c2 has counted wrong" {
-		t.Errorf("errors: %v", e)
-	}
-	if story := strings.Join(r.Story(10), "\n"); !strings.Contains(story, "c2 is done with its program: c2 has counted wrong") {
-		t.Error(story)
-	}
+	e := r.Errors
+	assert.That(t, len(e) == 2 && e[0] == nil && fmt.Sprint(e[1]) == "c2 has counted wrong", "errors: %v", e)
+	story := strings.Join(r.Story(10), "\n")
+	assert.That(t, strings.Contains(story, "c2 is done with its program: c2 has counted wrong"), "%v", story)
 }
 
 // A program that lets no time pass ends, and so does one that recovers from whatever
@@ -473,9 +471,8 @@ func TestProgramBreaks(t *testing.T) {
 	r := sim.Run(planned(t, "clients 2\nlength 3s\n"), func(c *sim.Client) error {
 		if c.Number() == 2 {
 			c.Sleep(500 * time.Millisecond)
-			if removed, err := c.Locker().Break(c.Context(), "x"); err != nil || !removed {
-				t.Errorf("broken: %v, %v", removed, err)
-			}
+			removed, err := c.Locker().Break(c.Context(), "x")
+			assert.That(t, err == nil && removed, "broken: %v, %v", removed, err)
 		}
 		lease, err := c.Locker().Lock(c.Context(), "x", quorum.WithFair())
 		if err != nil {

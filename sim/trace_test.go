@@ -53,9 +53,8 @@ func TestTraceOfLinesAndJoints(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"", " c4", " c4 c3", " c3", ""}; !slices.Equal(lines, want) {
-		t.Errorf("in line for y: %q, want %q", lines, want)
-	}
+	want := []string{"", " c4", " c4 c3", " c3", ""}
+	assert.That(t, slices.Equal(lines, want), "in line for y: %q, want %q", lines, want)
 	for _, e := range traced(t, joint).Trace.Entries {
 		if e.Kind == sim.KindJoint && !slices.Contains(joints, e.Text) {
 			joints = append(joints, e.Text)

@@ -122,9 +122,8 @@ func TestChaosServers(t *testing.T) {
 		return stdout + stderr, status == exitOK
 	})
 	assert.Must(t, status == exitOK && strings.Contains(stdout, "locks granted on 3 servers") && stderr == "", "status %d: %s%s", status, stdout, stderr)
-	if text := textOf(t, history); !strings.HasPrefix(text, `{"client":`) {
-		t.Errorf("the history: %s", text)
-	}
+	text := textOf(t, history)
+	assert.That(t, strings.HasPrefix(text, `{"client":`), "the history: %s", text)
 	assert.Eventually(t, "only what was there before", func() bool {
 		keys, err := client.Keys(t.Context(), "*").Result()
 		return err == nil && strings.Join(keys, " ") == "x1"
@@ -185,12 +184,10 @@ func TestChaosOnPackets(t *testing.T) {
 			if _, why, lacks := strings.Cut(p.out.String(), "--packets: "); lacks {
 				t.Skip(why)
 			}
-			if out := p.exits(c.status); !strings.Contains(strings.ReplaceAll(out, "\n", " "), c.said) {
-				t.Errorf("%s", out)
-			}
-			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-				t.Errorf("%v, %v", left, err)
-			}
+			out := p.exits(c.status)
+			assert.That(t, strings.Contains(strings.ReplaceAll(out, "\n", " "), c.said), "%s", out)
+			left, err := os.ReadDir(dir)
+			assert.That(t, err == nil && len(left) == 0, "%v, %v", left, err)
 		})
 	}
 }

@@ -125,9 +125,8 @@ func TestDemoVerdict(t *testing.T) {
 	}
 	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil {
 		defer full.Close()
-		if got := newDemo(&command{stdout: full}, 5).screen.end("x"); got == nil {
-			t.Error("a full device is no error")
-		}
+		got := newDemo(&command{stdout: full}, 5).screen.end("x")
+		assert.That(t, got != nil, "a full device is no error")
 	}
 	assert.Equal(t, newDemo(&command{stdout: &out}, 5).verdict(), exitError, "nothing was counted: status")
 }

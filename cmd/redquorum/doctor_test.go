@@ -56,9 +56,8 @@ func doctor(t *testing.T, flags string, urls ...string) (r diagnosis) {
 			break
 		}
 	}
-	if want := map[string]int{"sound": 0, "warnings": 1, "unsafe": 3, "not ready": 4}[r.Verdict]; status != want || stderr != "" {
-		t.Errorf("verdict %q, status %d, %s", r.Verdict, status, stderr)
-	}
+	want := map[string]int{"sound": 0, "warnings": 1, "unsafe": 3, "not ready": 4}[r.Verdict]
+	assert.That(t, status == want && stderr == "", "verdict %q, status %d, %s", r.Verdict, status, stderr)
 	assert.That(t, len(r.Nodes) == len(urls), "%d nodes, want %d", len(r.Nodes), len(urls))
 	for _, f := range r.Findings {
 		if f.Finding == "" || f.Severity != "info" && (f.Means == "" && !strings.HasPrefix(f.Finding, "not usable: ") || f.Do == "") {
@@ -105,9 +104,8 @@ func TestDoctorSound(t *testing.T) {
 
 	// It leaves nothing behind.
 	for _, u := range urls {
-		if keys, err := clientOf(t, u).Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
-			t.Errorf("keys left behind: %q, %v", keys, err)
-		}
+		keys, err := clientOf(t, u).Keys(t.Context(), "*").Result()
+		assert.That(t, err == nil && len(keys) == 0, "keys left behind: %q, %v", keys, err)
 	}
 
 	// Down, hung, or listed twice.
@@ -125,9 +123,8 @@ func TestDoctorSound(t *testing.T) {
 	assert.Succeed(t, b.Stop())
 	begun := time.Now()
 	tests.Says(t, doctor(t, grownUp, urls...).lines(), "warning "+b.Addr()+": not reachable", "unsafe usable nodes: 1 of 3", "verdict: unsafe")
-	if took := time.Since(begun); took > time.Minute {
-		t.Errorf("one is down, one hangs: after %v", took)
-	}
+	took := time.Since(begun)
+	assert.That(t, took <= time.Minute, "one is down, one hangs: after %v", took)
 }
 
 func TestDoctorAtAFullServer(t *testing.T) {
@@ -239,9 +236,8 @@ func TestDoctorSettings(t *testing.T) {
 	const finding = "programs use it with different settings: "
 	program("a", 30*time.Second, urls...)
 	program("b", 30*time.Second, urls...)
-	if r = doctor(t, grownUp, urls...); r.has(r.Nodes[0].Node, "warning", finding) {
-		t.Errorf("equal settings: %+v", r)
-	}
+	r = doctor(t, grownUp, urls...)
+	assert.That(t, !r.has(r.Nodes[0].Node, "warning", finding), "equal settings: %+v", r)
 	program("c", time.Minute, urls[0])
 	assert.Eventually(t, "its settings", func() bool {
 		r = doctor(t, grownUp, urls...)
@@ -270,9 +266,8 @@ func TestDoctorVersions(t *testing.T) {
 		for range c.of {
 			assert.Succeed(t, assert.ErrorOf(sub.Receive(t.Context())))
 		}
-		if r := doctor(t, grownUp, s.URL()); r.has(s.Addr(), "warning", finding) != c.two {
-			t.Errorf("with %v: %+v", c.of, r.Findings)
-		}
+		r := doctor(t, grownUp, s.URL())
+		assert.That(t, r.has(s.Addr(), "warning", finding) == c.two, "with %v: %+v", c.of, r.Findings)
 	}
 	assert.Succeed(t, sub.Unsubscribe(t.Context(), node.WaiterChannel("new1"), node.WaiterChannel("new2")))
 	assert.Eventually(t, "no finding about old programs alone", func() bool { return !strings.Contains(doctor(t, grownUp, s.URL()).lines(), "versions") })
@@ -332,9 +327,8 @@ func TestDoctorRights(t *testing.T) {
 		{"+ping", "warning", "not usable: NOPERM"},
 	} {
 		user := allow("less", keys+strings.Replace(commands, c.without+" ", "", 1))
-		if r := doctor(t, grownUp+"--name nightly", user); !r.has(s.Addr(), c.severity, c.finding) {
-			t.Errorf("without %s: %+v", c.without, r.Findings)
-		}
+		r := doctor(t, grownUp+"--name nightly", user)
+		assert.That(t, r.has(s.Addr(), c.severity, c.finding), "without %s: %+v", c.without, r.Findings)
 	}
 	const labels = "~redquorum_label:* ~{redquorum_label:* "
 	for rules, advice := range map[string]string{
@@ -359,4 +353,56 @@ func TestDoctorOfClockSetBack(t *testing.T) {
 	tests.Says(t, doctor(t, "", addr).lines(), "warning "+addr+": its uptime is negative: its clock was set back, to 2h0m0s before its start", "!not ready "+addr)
 	addr = fakeServer(t, "", map[string]string{"redis_version": "7.0.0", "role": "master"})
 	tests.Says(t, doctor(t, "", addr).lines(), "unsafe "+addr+": INFO does not tell its run_id or uptime", "!not ready "+addr)
+}
+
+// The doctor and status see of a primary and its replicas what programs see.
+func TestDoctorOfAPrimaryWithReplicas(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	primary := tests.Server(t, "--min-replicas-to-write", "2", "--min-replicas-max-lag", "2", "--repl-ping-replica-period", "1", "--repl-diskless-sync-delay", "0")
+	host, port, _ := net.SplitHostPort(primary.Addr())
+	follows := []string{"--replicaof", host, port}
+	a, b := tests.Server(t, follows...), tests.Server(t, append(follows, "--replica-priority", "0")...)
+	url := primary.URL() + "?replicas=2"
+	var r diagnosis
+	assert.Eventually(t, "replicas that have followed for long enough", func() bool {
+		r = doctor(t, grownUp, url)
+		return r.Nodes[0].Abstains == 0 && r.has(primary.Addr(), "info", "1 of 2 replicas confirmed") || r.has(primary.Addr(), "info", "2 of 2 replicas confirmed")
+	})
+	its := primary.Addr() + ": "
+	tests.Says(t, r.lines(), "info "+its+"replica "+a.Addr()+": online, ", "info "+its+"replica "+b.Addr()+" has priority 0",
+		"info "+its+"the primary is now "+primary.Addr(),
+		"warning "+its+"min-replicas-to-write is 2, and locks need 1")
+	tests.Says(t, doctor(t, grownUp, a.URL()+"?replicas=2").lines(), "is a replica of "+primary.Addr(), "!the primary is now")
+	r = doctor(t, grownUp, primary.URL())
+	tests.Says(t, r.lines(), "warning "+its+"has 2 connected replica")
+	tests.Says(t, r.advice("connected replica"), "?replicas=2")
+	tests.Says(t, doctor(t, grownUp, primary.URL()+"?replicas=1").lines(), "unsafe "+its+"has 2 replicas, but its URL says replicas=1")
+
+	b.Kill()
+	assert.Eventually(t, "a replica is away", func() bool {
+		return doctor(t, grownUp, url).has(primary.Addr(), "warning", "1 of 2 replicas follow it; it needs 1")
+	})
+	client := clientOf(t, primary.Addr())
+	assert.Succeed(t, client.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err())
+	assert.Succeed(t, a.Stop())
+	_, stdout, _ := redquorum(t, "status", "--nodes", url, "job")
+	tests.Says(t, strings.Join(strings.Fields(stdout), " "), "0 of 2 replicas confirm them; it needs 1")
+	assert.Eventually(t, "too few replicas", func() bool {
+		return doctor(t, grownUp, url).has(primary.Addr(), "unsafe", "0 of 2 replicas follow it; it needs 1")
+	})
+	const refusal = "NOREPLICAS Not enough good replicas to write."
+	if do := remedyFor(refusal, 2); !strings.Contains(do, "may be 1 at most") || remedyFor(refusal, 0) == do {
+		t.Errorf("%s: %s", refusal, do)
+	}
+}
+
+// advice is what to do about a finding.
+func (d diagnosis) advice(finding string) string {
+	for _, f := range d.Findings {
+		if strings.Contains(f.Finding, finding) {
+			return f.Do
+		}
+	}
+	return ""
 }

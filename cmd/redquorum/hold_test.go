@@ -1,10 +1,16 @@
 package main
 
 import (
+	"context"
+	"os"
 	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/quorum"
 )
 
 // holdOn is "hold" on nodes of the test.
@@ -28,9 +34,8 @@ func TestHold(t *testing.T) {
 		ends(t, exitHeld, holdOn(urls, "--try", "a")...)
 		start(t, holdOn(urls, "--wait 100ms --conflict-exit-code 9", "a")...).exits(9)
 		p.signal(s)
-		if out := p.exits(exitOK); strings.Count(out, "\n") != 1 {
-			t.Errorf("more than a line: %s", out)
-		}
+		out := p.exits(exitOK)
+		assert.That(t, strings.Count(out, "\n") == 1, "more than a line: %s", out)
 		verdictIs(t, "a", urls, "free")
 	}
 }
@@ -58,9 +63,8 @@ func TestHoldIsAsked(t *testing.T) {
 	want(t, exitOK, "", "ask", "a", "--nodes", urls)
 	verdictIs(t, "a", urls, "held")
 	p.signal(syscall.SIGTERM)
-	if out := p.exits(exitOK); strings.Count(out, "asks for") != 1 {
-		t.Error(out)
-	}
+	out := p.exits(exitOK)
+	assert.That(t, strings.Count(out, "asks for") == 1, "%v", out)
 }
 
 // A lock that is lost, or that was held for long enough, ends it with the status of run.
@@ -71,4 +75,80 @@ func TestHoldLoses(t *testing.T) {
 	want(t, exitOK, "", "break", "a", "--yes", "--nodes", urls)
 	p.exits(exitLost, "redquorum hold: ")
 	start(t, holdOn(urls, "--max-hold 300ms", "a")...).exits(exitLost, "maximum hold time reached")
+}
+
+// A command under run is asked to finish by another process, on real servers, and goes on if it likes to.
+func TestAsk(t *testing.T) {
+	t.Parallel()
+	urls := strings.Join(serverAddrs(t), ",")
+	asks := func(status int, name string) string {
+		return ends(t, status, "ask", name, "--nodes", urls, "--no-guard")
+	}
+	tests.Says(t, asks(exitLost, "job"), `ask "job": lease is not held`)
+	p := start(t, runOn(urls, "--no-guard --on-ask term", "sh", "-c", "trap 'echo finishes; exit 7' TERM; echo works; while :; do sleep 0.05; done")...)
+	p.says("works")
+	asks(exitOK, "job")
+	p.exits(7, "somebody asks for the lock: the command gets SIGTERM", "finishes")
+
+	p = start(t, runOn(urls, "--no-guard", "sh", "-c", "trap 'echo told' TERM; echo works; read x; echo done")...)
+	p.says("works")
+	asks(exitOK, "job") // of one that does not listen
+	q := start(t, "run", "other", "--nodes", urls, "--no-guard", "--on-ask", "SIGUSR1", "--", "sh", "-c", "trap 'echo told' USR1; echo works; while read x; do echo $x; done")
+	q.says("works")
+	asks(exitOK, "other")
+	q.says("told")
+	for _, each := range []*program{p, q} {
+		_, _ = each.in.Write([]byte("on\n"))
+		_ = each.in.Close()
+	}
+	p.exits(exitOK, "!told", "done")
+	q.exits(exitOK)
+}
+
+// A command under run finds out that it still has the lock, and others that an owner does not; on real servers.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	urls := strings.Join(serverAddrs(t), ",")
+	p := start(t, runOn(urls, "--no-guard", "sh", "-c", "echo begun; while read x; do "+
+		actAsProgram+`=yes "$0" check job --no-guard --nodes `+urls+`; echo "status $?"; done`, os.Args[0])...)
+	p.says("begun")
+	for _, want := range []string{"status 0", "status 76"} {
+		_, _ = p.in.Write([]byte("check\n"))
+		p.says(want)
+		if want == "status 0" {
+			ends(t, exitOK, "break", "job", "--yes", "--no-guard", "--nodes", urls)
+		}
+	}
+	_ = p.in.Close()
+}
+
+func TestCheckVerdicts(t *testing.T) {
+	servers, urls := startNodes(t, 3)
+	l := newLocker(t, urls)
+	lease := hold(t, l, "a")
+	check := func(status int, verdict, owner string, flags ...string) {
+		t.Helper()
+		var got checkJSON
+		out := want(t, status, "", append([]string{"check", "a", "--nodes", urls, "--json"}, flags...)...)
+		line, _, _ := strings.Cut(out, "\n")
+		if decode(t, line, &got); got.Name != "a" || got.Owner != owner || got.Verdict != verdict || (got.Error == "") != (verdict == "held") {
+			t.Errorf("%+v", got)
+		}
+	}
+	want(t, exitUsage, "no owner", "check", "a", "--nodes", urls)
+	check(exitOK, "held", lease.Owner(), "--owner", lease.Owner())
+	t.Setenv("REDQUORUM_OWNER", lease.Owner())
+	check(exitOK, "held", lease.Owner())
+	assert.Equal(t, want(t, exitOK, "", "check", "a", "--nodes", urls), "", "without --json it says")
+	check(exitLost, "not-held", "other", "--owner", "other")
+	several := hold(t, l, "b", quorum.WithNames("c"))
+	for names, status := range map[string]int{"b,c": exitOK, "b": exitOK, "a,b": exitLost, "b,": exitLost} {
+		want(t, status, "", "check", names, "--nodes", urls, "--owner", several.Owner())
+	}
+	assert.Succeed(t, lease.Unlock(context.Background()))
+	check(exitLost, "not-held", lease.Owner())
+	servers[0].Close()
+	servers[1].Close()
+	check(exitNoQuorum, "no-quorum", lease.Owner())
+	want(t, exitNoQuorum, `ask "a": no quorum of nodes`, "ask", "a", "--nodes", urls)
 }

@@ -162,9 +162,8 @@ func TestListWithoutNodes(t *testing.T) {
 	})
 	assert.That(t, l.Unread[0].Node == servers[0].Addr(), "%+v", l)
 	servers[1].Kill()
-	if l = listOf(t, exitError, urls); len(l.Unread) != 2 {
-		t.Errorf("%+v", l)
-	}
+	l = listOf(t, exitError, urls)
+	assert.That(t, len(l.Unread) == 2, "%+v", l)
 	want(t, exitError, "unknown: 1 of 3 nodes are usable, 2 needed; 1 may be held: too few", "list", "--nodes", urls)
 	servers[0].Resume()
 }
@@ -189,9 +188,8 @@ func TestListAfterARestart(t *testing.T) {
 func TestListOfNothing(t *testing.T) {
 	const urls = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
 	tests.Says(t, want(t, exitError, "unknown: 0 of 3 nodes are usable, 2 needed\n", "list", "--nodes", urls), "!held", "redquorum list: not usable: 127.0.0.1:1, 127.0.0.1:2, 127.0.0.1:3: connection refused\n")
-	if l := listOf(t, exitError, urls); l.Verdict != "unknown" || l.Read != 0 || l.Needed != 2 || len(l.Unread) != 3 {
-		t.Errorf("%+v", l)
-	}
+	l := listOf(t, exitError, urls)
+	assert.That(t, l.Verdict == "unknown" && l.Read == 0 && l.Needed == 2 && len(l.Unread) == 3, "%+v", l)
 }
 
 func TestListVerdict(t *testing.T) {

@@ -145,9 +145,8 @@ func waits(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) <
 // verdictIs checks what status says of a lock.
 func verdictIs(t *testing.T, name, urls, want string) {
 	t.Helper()
-	if s := statusOf(t, exitOK, name, urls); s.Verdict != want {
-		t.Errorf("%s, not %s: %+v", s.Verdict, want, s)
-	}
+	s := statusOf(t, exitOK, name, urls)
+	assert.That(t, s.Verdict == want, "%s, not %s: %+v", s.Verdict, want, s)
 }
 
 // clientOf is a client of go-redis, for a URL or an address.

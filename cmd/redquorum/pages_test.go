@@ -75,8 +75,7 @@ func TestManPage(t *testing.T) {
 		tests.Narrow(t, string(out), 80)
 	})
 	t.Run("mandoc", func(t *testing.T) {
-		if out, err := exec.Command(tool(t, "mandoc"), "-Tlint", "-W", "error", file).CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
+		out, err := exec.Command(tool(t, "mandoc"), "-Tlint", "-W", "error", file).CombinedOutput()
+		assert.That(t, err == nil, "%v: %s", err, out)
 	})
 }

@@ -49,9 +49,8 @@ func startProgram(t *testing.T, path string, args ...string) *program {
 	p.cmd.WaitDelay = time.Second
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // so that neither a signal nor the terminal here is for it
 	var err error
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
+	p.in, err = p.cmd.StdinPipe()
+	assert.Succeed(t, err)
 	assert.Succeed(t, p.cmd.Start())
 	t.Cleanup(func() { p.cmd.Process.Kill(); p.cmd.Wait() })
 	return p
@@ -464,9 +463,8 @@ func still(t *testing.T, ticks string) {
 	}
 	before := size()
 	time.Sleep(300 * time.Millisecond)
-	if now := size(); now != before {
-		t.Errorf("something of the command still runs: it wrote %d bytes", now-before)
-	}
+	now := size()
+	assert.That(t, now == before, "something of the command still runs: it wrote %d bytes", now-before)
 }
 
 // When the nodes are gone the command is asked to stop in time, and then killed,
@@ -697,9 +695,8 @@ func onceIn(t *testing.T, minHold time.Duration) (inTime bool) {
 	assert.Equal(t, ran, 1, "it ran")
 	later.exits(exitHeld, "!it runs")
 	ends(t, 0, runOn(urls, "--wait 2m", "true")...)
-	if took := time.Since(begun); took < minHold {
-		t.Errorf("it was free after %v", took)
-	}
+	took := time.Since(begun)
+	assert.That(t, took >= minHold, "it was free after %v", took)
 	return true
 }
 
@@ -735,9 +732,8 @@ func TestRunInsideRun(t *testing.T) {
 	}
 	// Its command learns of its own lock, and not of the outer one.
 	out := start(t, runOn(urls, "", "sh", "-c", `echo $REDQUORUM_OWNER; `+run("--name a")+`sh -c 'echo $REDQUORUM_NAME $REDQUORUM_OUTER'`)...).exits(0)
-	if owner, rest, _ := strings.Cut(out, "\n"); rest != "a "+owner+"\n" {
-		t.Error(out)
-	}
+	owner, rest, _ := strings.Cut(out, "\n")
+	assert.That(t, rest == "a "+owner+"\n", "%v", out)
 }
 
 // Nor does it if no node answers at first.

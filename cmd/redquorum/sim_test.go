@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/assert"
@@ -190,9 +191,8 @@ func TestSimIsInterrupted(t *testing.T) {
 	found := sim.Explore(t.Context(), sim.Campaign{To: 2000, Adjust: func(p *faults.Plan) { p.Lock.Guard = false }}).Found[0]
 	path, err := savePlan(ctx, t.TempDir(), found, simFlags{})
 	assert.Succeed(t, err)
-	if text := textOf(t, path); !strings.HasSuffix(text, "\n"+found.Plan) {
-		t.Errorf("it goes on to shrink, to\n%s", text)
-	}
+	text := textOf(t, path)
+	assert.That(t, strings.HasSuffix(text, "\n"+found.Plan), "it goes on to shrink, to\n%s", text)
 }
 
 type full struct{}
@@ -208,4 +208,46 @@ func TestSimOutputIsFull(t *testing.T) {
 			t.Errorf("%s: status %d, %s", args, status, &stderr)
 		}
 	}
+}
+
+func TestProse(t *testing.T) {
+	for _, c := range []struct {
+		write func(*prose)
+		want  string
+	}{
+		{func(p *prose) { p.write("", "  ", "one two three four five six seven eight") }, "one two three four five six\n  seven eight\n"},
+		{func(p *prose) { p.painter = true; p.write(red, "", "one") }, "\x1b[31mone\x1b[0m\n"},
+		{func(p *prose) { p.painter = true; p.write("", "", "one") }, "one\n"},
+		{func(p *prose) { p.story([]string{"     1.000 ms  one two three four", "..."}) }, "     1.000 ms  one two three\n               four\n...\n"},
+		{func(p *prose) {
+			p.violations([]sim.Violation{{Invariant: "I1", At: time.Millisecond, What: "two clients hold x", Outside: "a pause"}})
+		}, "I1 violated at 1.000 ms: two\n  clients hold x\n  mutual exclusion:"},
+	} {
+		p := &prose{width: 30}
+		if c.write(p); !strings.HasPrefix(p.String(), c.want) {
+			t.Errorf("%q, want %q", p, c.want)
+		}
+		if !p.painter {
+			tests.Narrow(t, p.String(), p.width)
+		}
+	}
+}
+
+// On a terminal the lines of a trace are folded below their own text.
+func TestTraceFits(t *testing.T) {
+	s, _ := sim.FindScenario("S28")
+	r := sim.Run(scenarioPlan(&s, "plain"), nil, sim.WithTrace())
+	text := func(width int, folded bool) string {
+		p := &prose{width: width}
+		assert.Succeed(t, p.trace(r, folded))
+		return p.String()
+	}
+	whole := text(60, false)
+	for _, width := range []int{60, 80} {
+		folded := text(width, true)
+		tests.Narrow(t, folded, width)
+		got, want := strings.Fields(folded), strings.Fields(whole)
+		assert.That(t, strings.Join(got, " ") == strings.Join(want, " "), "%d columns: other words", width)
+	}
+	tests.Says(t, whole, strings.Repeat(" ", 33)+"FAULT hold c1>n3 release 1 for 155ms\n")
 }

@@ -36,9 +36,8 @@ func decode(t *testing.T, text string, into any) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(text))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
-		t.Fatalf("%v in %s", err, text)
-	}
+	err := d.Decode(into)
+	assert.Must(t, err == nil, "%v in %s", err, text)
 }
 
 func (s statusJSON) states() string {
@@ -56,9 +55,8 @@ func TestStatusAndBreakOfAnEvenNumber(t *testing.T) {
 	p := start(t, "run", "--name", "a", "--quorum", "3", "--no-guard", "--nodes", urls, "--", "sleep", "60")
 	defer p.signal(syscall.SIGTERM)
 	assert.Eventually(t, "held", func() bool { return statusOf(t, exitOK, "a", urls).HeldBy == 4 })
-	if s := statusOf(t, exitOK, "a", urls); s.Quorum != 3 {
-		t.Errorf("a majority of 4 is %d", s.Quorum)
-	}
+	s := statusOf(t, exitOK, "a", urls)
+	assert.That(t, s.Quorum == 3, "a majority of 4 is %d", s.Quorum)
 	want(t, exitOK, "", "break", "a", "--yes", "--nodes", urls)
 	verdictIs(t, "a", urls, "free")
 }
@@ -97,9 +95,8 @@ func TestStatus(t *testing.T) {
 
 	servers[0].Kill()
 	servers[1].Kill()
-	if s = statusOf(t, exitError, "a", urls); s.Verdict != "no-quorum" {
-		t.Errorf("no quorum: %+v", s)
-	}
+	s = statusOf(t, exitError, "a", urls)
+	assert.That(t, s.Verdict == "no-quorum", "no quorum: %+v", s)
 	want(t, exitError, "a: 1 of 3 nodes are usable, 2 needed", "status", "a", "--nodes", urls)
 }
 
@@ -109,9 +106,8 @@ func TestStatusContended(t *testing.T) {
 	for url := range strings.SplitSeq(urls, ",") {
 		hold(t, newLocker(t, url), "a") // on this node alone
 	}
-	if s := statusOf(t, exitOK, "a", urls); s.Verdict != "contended" || s.HeldBy != 1 {
-		t.Errorf("%+v", s)
-	}
+	s := statusOf(t, exitOK, "a", urls)
+	assert.That(t, s.Verdict == "contended" && s.HeldBy == 1, "%+v", s)
 	want(t, exitOK, "a is contended", "status", "a", "--nodes", urls)
 }
 

@@ -115,9 +115,8 @@ func TestRunAsksOnTerminal(t *testing.T) {
 		c.says("Your word: ")
 		c.types("s3same\n")
 		c.says("it was s3same")
-		if _ = c.cmd.Wait(); t.Failed() {
-			t.Fatal(line)
-		}
+		_ = c.cmd.Wait()
+		assert.Must(t, !t.Failed(), "%v", line)
 	}
 }
 

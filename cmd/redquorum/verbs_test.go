@@ -143,9 +143,8 @@ func TestJSONNames(t *testing.T) {
 		`{"name":"a","state":"s","mode":"m","owner":"o","label":"l","note":"n","owners":null,"left_ms":1,"waiting":1,"held_by":1,"nodes":1}`: lockJSON{
 			Name: "a", State: "s", Mode: "m", Owner: "o", Label: "l", Note: "n", Left: 1, Waiting: 1, HeldBy: 1, Nodes: 1},
 	} {
-		if got, err := json.Marshal(printed); string(got) != want || err != nil {
-			t.Errorf("%s, %v; want %s", got, err, want)
-		}
+		got, err := json.Marshal(printed)
+		assert.That(t, string(got) == want && err == nil, "%s, %v; want %s", got, err, want)
 	}
 }
 
@@ -224,9 +223,8 @@ func TestSecretsInTheEnvironment(t *testing.T) {
 		{"run", "--name", "x", url},
 		{"status", "x"}, {"status", "x", url}, {"doctor", url}, {"demo", url}, {url}, {"help", url},
 	} {
-		if _, stdout, stderr := redquorum(t, args...); strings.Contains(stdout+stderr, secret) {
-			t.Errorf("%q:\n%s%s", args, stdout, stderr)
-		}
+		_, stdout, stderr := redquorum(t, args...)
+		assert.That(t, !strings.Contains(stdout+stderr, secret), "%q:\n%s%s", args, stdout, stderr)
 	}
 }
 
@@ -284,15 +282,13 @@ func TestVersion(t *testing.T) {
 			t.Errorf("%s does not require %s", module, release)
 		}
 	}
-	if cited := first("CITATION.cff", `^version: (.*)$`); release != "v"+cited {
-		t.Errorf("the release is %s, and CITATION.cff has %s", release, cited)
-	}
+	cited := first("CITATION.cff", `^version: (.*)$`)
+	assert.That(t, release == "v"+cited, "the release is %s, and CITATION.cff has %s", release, cited)
 	if image, tested := first("Dockerfile", `^FROM (golang:\S+)`), first(".github/workflows/ci.yml", `(golang:\S+)$`); image != tested {
 		t.Errorf("the container is built with %s, and tested with %s", image, tested)
 	}
-	if have, want := first("Dockerfile", `^FROM golang:(\d+\.\d+)`), first("go.mod", `^go (\d+\.\d+)`); have != want {
-		t.Errorf("the container has Go %s, and go.mod asks for %s", have, want)
-	}
+	have, want := first("Dockerfile", `^FROM golang:(\d+\.\d+)`), first("go.mod", `^go (\d+\.\d+)`)
+	assert.That(t, have == want, "the container has Go %s, and go.mod asks for %s", have, want)
 }
 
 // All verbs take a lock's name alone or after --name.

@@ -86,9 +86,8 @@ func TestLostLock(t *testing.T) {
 	a, b := lockers.Two(t)
 	log := newRecorder()
 	finish := block(t, a, log)
-	if found, err := b.Break(t.Context(), "report"); !found || err != nil {
-		t.Fatalf("Break: %v, %v", found, err)
-	}
+	found, err := b.Break(t.Context(), "report")
+	assert.Must(t, found && err == nil, "Break: %v, %v", found, err)
 	finish()
 	assert.Is(t, <-log.failed, quorum.ErrNotHeld, "the logger got")
 }

@@ -105,9 +105,8 @@ func (c mongoOrders) insert(t *testing.T, token node.Token) {
 func (c mongoOrders) want(t *testing.T, want order) {
 	t.Helper()
 	var got order
-	if err := c.FindOne(t.Context(), bson.M{"_id": t.Name()}).Decode(&got); got != want || err != nil {
-		t.Errorf("the order is %+v, want %+v; %v", got, want, err)
-	}
+	err := c.FindOne(t.Context(), bson.M{"_id": t.Name()}).Decode(&got)
+	assert.That(t, got == want && err == nil, "the order is %+v, want %+v; %v", got, want, err)
 }
 
 // A lower token is refused, an equal and a higher one are not, nor the first one.
@@ -120,9 +119,8 @@ func (c mongoOrders) testUpdate(t *testing.T) {
 		token node.Token
 		want  int64
 	}{{7, 1}, {6, 0}, {7, 1}, {node.MaxToken, 1}, {node.MaxToken - 1, 0}} {
-		if n, err := c.update(t.Context(), t.Name(), s.token); n != s.want || err != nil {
-			t.Errorf("token %d: %d, %v; want %d", s.token, n, err, s.want)
-		}
+		n, err := c.update(t.Context(), t.Name(), s.token)
+		assert.That(t, n == s.want && err == nil, "token %d: %d, %v; want %d", s.token, n, err, s.want)
 	}
 	c.want(t, order{node.MaxToken, "sent"})
 }

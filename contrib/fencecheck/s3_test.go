@@ -91,9 +91,8 @@ func versitygw(t *testing.T) http.RoundTripper {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
+		err := <-done
+		assert.That(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
 	})
 	for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(socket); err == nil {
@@ -139,9 +138,8 @@ func to(state string) func(*order) { return func(o *order) { o.State = state } }
 func (s *store) want(t *testing.T, want order) {
 	t.Helper()
 	var got order
-	if err := s.update(t, node.MaxToken, func(o *order) { got = *o }); err != nil {
-		t.Fatal(err)
-	}
+	err := s.update(t, node.MaxToken, func(o *order) { got = *o })
+	assert.Succeed(t, err)
 	assert.That(t, got == want, "the order is %+v, want %+v", got, want)
 	s.remove(t)
 }
@@ -177,9 +175,8 @@ func (s *store) testLateWrite(t *testing.T) {
 		calls := 0
 		err := s.update(t, c.token, func(o *order) {
 			if calls++; calls == 1 {
-				if err := s.update(t, c.other, func(o *order) { o.State += " packed" }); err != nil {
-					t.Fatal(err)
-				}
+				err := s.update(t, c.other, func(o *order) { o.State += " packed" })
+				assert.Succeed(t, err)
 			}
 			o.State += " sent"
 		})
@@ -203,9 +200,8 @@ func (s *store) testDeleted(t *testing.T) {
 }
 
 func (s *store) testNoBucket(t *testing.T) {
-	if err := update(t.Context(), s.Client, "redquorum-none", "key", 1, to("new")); code(err) != "NoSuchBucket" {
-		t.Error(err)
-	}
+	err := update(t.Context(), s.Client, "redquorum-none", "key", 1, to("new"))
+	assert.That(t, code(err) == "NoSuchBucket", "%v", err)
 }
 
 // S3 answers so if a write at the same time is not complete yet. versitygw does not.
@@ -215,9 +211,8 @@ func (s *store) testConflict(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusConflict, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
 	}
 	calls := 0
-	if err := s.update(t, 1, func(o *order) { calls++; o.State = "new" }); err != nil || calls != 2 {
-		t.Errorf("%d calls, %v", calls, err)
-	}
+	err := s.update(t, 1, func(o *order) { calls++; o.State = "new" })
+	assert.That(t, err == nil && calls == 2, "%d calls, %v", calls, err)
 	s.want(t, order{1, "new"})
 }
 

@@ -119,9 +119,8 @@ func (db database) order(t *testing.T, token int64) {
 	for _, statement := range []string{`DELETE FROM orders`, `INSERT INTO orders (id, state) VALUES (42, 'new')`} {
 		assert.Succeed(t, assert.ErrorOf(db.ExecContext(t.Context(), statement)))
 	}
-	if n := db.write(t, db.update, "packed", token); n != 1 {
-		t.Fatalf("%d rows written", n)
-	}
+	n := db.write(t, db.update, "packed", token)
+	assert.Must(t, n == 1, "%d rows written", n)
 }
 
 type executor interface {

@@ -89,9 +89,8 @@ func run(t *testing.T, as *syscall.SysProcAttr, dir, program string, args ...str
 	t.Helper()
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.SysProcAttr = dir, as
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", program, err, out)
-	}
+	out, err := cmd.CombinedOutput()
+	assert.Must(t, err == nil, "%s: %v\n%s", program, err, out)
 }
 
 // serve runs a server until the test ends, or this process, which closes the pipe to the shell.

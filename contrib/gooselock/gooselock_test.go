@@ -124,9 +124,8 @@ func TestOneProgramMigrates(t *testing.T) {
 func TestLostLock(t *testing.T) {
 	a, b := lockers.Two(t)
 	p := start(t, a, new(versions), func() {
-		if found, err := b.Break(t.Context(), "migrate/orders"); !found || err != nil {
-			t.Errorf("Break: %v, %v", found, err)
-		}
+		found, err := b.Break(t.Context(), "migrate/orders")
+		assert.That(t, found && err == nil, "Break: %v, %v", found, err)
 	})
 	assert.Is(t, assert.ErrorOf(p.Up(t.Context())), quorum.ErrNotHeld, "goose returns")
 }

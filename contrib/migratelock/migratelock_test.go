@@ -96,9 +96,8 @@ func TestLostLock(t *testing.T) {
 	if err := m.Up(); !errors.Is(err, quorum.ErrLost) || !errors.Is(err, quorum.ErrNotHeld) {
 		t.Errorf("a migration with a lost lock: %v", err)
 	}
-	if version, dirty, _ := db.Version(); version != 1 || dirty {
-		t.Errorf("version %d, dirty %v; want 1, clean", version, dirty)
-	}
+	version, dirty, _ := db.Version()
+	assert.That(t, version == 1 && !dirty, "version %d, dirty %v; want 1, clean", version, dirty)
 }
 
 // A Lock that fails leaves the lock alone that another migration has by the same driver.

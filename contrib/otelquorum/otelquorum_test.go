@@ -119,9 +119,8 @@ func TestSpans(t *testing.T) {
 	}
 	check := func(want ...string) {
 		t.Helper()
-		if got := ended(len(want)); !slices.Equal(got, want) {
-			t.Errorf("%q, and not %q", got, want)
-		}
+		got := ended(len(want))
+		assert.That(t, slices.Equal(got, want), "%q, and not %q", got, want)
 	}
 
 	lease := take(l, background)

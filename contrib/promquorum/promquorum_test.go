@@ -74,7 +74,6 @@ func TestRunbooks(t *testing.T) {
 			assert.That(t, strings.Contains(section, part), "%s has no section in docs/operations.md with%s", name, part)
 		}
 	}
-	if got := strings.Count(string(page), "\n### Redquorum"); got != len(alerts) || got == 0 {
-		t.Errorf("%d sections for %d alerts", got, len(alerts))
-	}
+	got := strings.Count(string(page), "\n### Redquorum")
+	assert.That(t, got == len(alerts) && got != 0, "%d sections for %d alerts", got, len(alerts))
 }

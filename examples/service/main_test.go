@@ -50,16 +50,14 @@ func TestAnswers(t *testing.T) {
 	} {
 		l := locker(false)
 		err := l.Do(context.Background(), "x", func(_ context.Context, lease *quorum.Lease) error { return c.fn(l, lease) })
-		if got, text := answer(ctx, err, c.written); got != c.want {
-			t.Errorf("%s: %d %s, want %d; %v", c.what, got, text, c.want, err)
-		}
+		got, text := answer(ctx, err, c.written)
+		assert.That(t, got == c.want, "%s: %d %s, want %d; %v", c.what, got, text, c.want, err)
 	}
 	never := func(context.Context, *quorum.Lease) error { t.Error("it ran"); return nil }
 	closed := locker(false)
 	closed.Close()
 	for what, l := range map[string]*quorum.Locker{"all servers are down": locker(true), "closed": closed} {
-		if got, text := answer(t.Context(), l.Do(t.Context(), "x", never, quorum.WithWait(1)), false); got != http.StatusServiceUnavailable {
-			t.Errorf("%s: %d %s", what, got, text)
-		}
+		got, text := answer(t.Context(), l.Do(t.Context(), "x", never, quorum.WithWait(1)), false)
+		assert.That(t, got == http.StatusServiceUnavailable, "%s: %d %s", what, got, text)
 	}
 }

@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/redquorum/redquorum/internal/assert"
 )
 
 func TestCanWrite(t *testing.T) {
 	dir := t.TempDir()
 	for path, want := range map[string]bool{"": true, dir + "/new": true, "/dev/null": true, dir: false, dir + "/no/file": false} {
-		if err := CanWrite("", path); (err == nil) != want {
-			t.Errorf("%q: %v", path, err)
-		}
+		err := CanWrite("", path)
+		assert.That(t, (err == nil) == want, "%q: %v", path, err)
 	}
 }
 

@@ -45,9 +45,8 @@ func TestMasked(t *testing.T) {
 		{"redis://u:x@" + s + "/,x@h", ""},
 	} {
 		urls := strings.Split(c.list, ",")
-		if got := masked(urls, urls[0]); got != c.want || strings.Contains(got, s) {
-			t.Errorf("%s: %s, want %s", c.list, got, c.want)
-		}
+		got := masked(urls, urls[0])
+		assert.That(t, got == c.want && !strings.Contains(got, s), "%s: %s, want %s", c.list, got, c.want)
 	}
 	assert.Says(t, assert.ErrorOf(Servers(List("10.0.0.1, 10.0.0.2:70000,10.0.0.3"))), `server 2 of 3, "10.0.0.2:70000": not a URL`)
 }
@@ -66,9 +65,7 @@ func TestSentinelsOfOneURLStayTogether(t *testing.T) {
 			t.Errorf("%s: %v, want %s", list, err, wrong)
 		}
 	}
-	if List(" ") != nil {
-		t.Error("a blank list has servers")
-	}
+	assert.That(t, List(" ") == nil, "a blank list has servers")
 }
 
 func TestProduct(t *testing.T) {

@@ -32,9 +32,8 @@ func TestLinks(t *testing.T) {
 			if strings.Contains(to, ":") || !strings.ContainsAny(to, "./") || path == filepath.Join(root, "sim/rivals/head.md") {
 				continue // elsewhere, Go code, or a part of a page in another directory
 			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), to)); err != nil {
-				t.Errorf("%s links to %s: %v", path, to, err)
-			}
+			_, err := os.Stat(filepath.Join(filepath.Dir(path), to))
+			assert.That(t, err == nil, "%s links to %s: %v", path, to, err)
 		}
 		return err
 	})

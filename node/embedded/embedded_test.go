@@ -62,9 +62,8 @@ func TestServersAreApart(t *testing.T) {
 	s := start(t, 3)
 	for i, n := range s.Nodes() {
 		connected(t, n)
-		if r := ask(n, node.Acquire, node.Token(i+1), time.Hour, patience); r.Status != node.Granted {
-			t.Errorf("node %d: %v (%v)", i, r.Status, r.Err)
-		}
+		r := ask(n, node.Acquire, node.Token(i+1), time.Hour, patience)
+		assert.That(t, r.Status == node.Granted, "node %d: %v (%v)", i, r.Status, r.Err)
 	}
 	lives := map[string]bool{}
 	for i, n := range s.Nodes() {
@@ -87,9 +86,8 @@ func TestKeysExpireByThemselves(t *testing.T) {
 	for ask(n, node.Inspect, 0, 0, patience).State.Type == "hash" {
 		assert.Must(t, time.Since(before) <= patience, "never")
 	}
-	if lived := time.Since(before); lived < ttl {
-		t.Errorf("lived %v of %v", lived, ttl)
-	}
+	lived := time.Since(before)
+	assert.That(t, lived >= ttl, "lived %v of %v", lived, ttl)
 }
 
 func TestAdvance(t *testing.T) {
@@ -109,9 +107,8 @@ func TestFirstLifeIsOldAndOthersAreYoung(t *testing.T) {
 	s := start(t, 1)
 	n := s.Nodes()[0]
 	first := connected(t, n).Life
-	if age := local.Now().Sub(first.Born); age < 24*time.Hour {
-		t.Errorf("a fresh server counts as %v old", age)
-	}
+	age := local.Now().Sub(first.Born)
+	assert.That(t, age >= 24*time.Hour, "a fresh server counts as %v old", age)
 	for _, empty := range []bool{true, false} {
 		before := local.Now()
 		assert.Succeed(t, s.Server(0).Restart(empty))
@@ -147,9 +144,8 @@ func TestKillAndRestart(t *testing.T) {
 			conn.Close()
 			t.Error("a killed server accepts connections")
 		}
-		if r := ask(n, node.Inspect, 0, 0, patience); !errors.Is(r.Err, node.ErrUnreachable) {
-			t.Errorf("a killed server: %v (%v)", r.Status, r.Err)
-		}
+		r := ask(n, node.Inspect, 0, 0, patience)
+		assert.That(t, errors.Is(r.Err, node.ErrUnreachable), "a killed server: %v (%v)", r.Status, r.Err)
 		assert.Succeed(t, s.Server(0).Restart(empty))
 		want := node.Token(7)
 		if empty {
@@ -247,9 +243,8 @@ func TestClose(t *testing.T) {
 	for range 2 {
 		assert.NoError(t, s.Close())
 	}
-	if err := s.Server(0).Restart(true); err == nil {
-		t.Error("a closed server restarts")
-	}
+	err := s.Server(0).Restart(true)
+	assert.That(t, err != nil, "a closed server restarts")
 }
 
 func raw(t *testing.T, s *embedded.Set) *redis.Client {

@@ -9,10 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/node/nodetest"
 )
 
 // in runs a test with a node in time that stands still while anything runs.
@@ -185,9 +189,8 @@ func TestRestartBeginsALife(t *testing.T) {
 	for _, empty := range []bool{false, true} {
 		in(t, func(t *testing.T, n *model.Node, c clock.Clock) {
 			first := submit(n, c, time.Hour, acquire("n", "a", 1, time.Hour))
-			if age := c.Now().Sub(first.reply.Life.Born); age < 24*time.Hour {
-				t.Errorf("a new node counts as %v old", age)
-			}
+			age := c.Now().Sub(first.reply.Life.Born)
+			assert.That(t, age >= 24*time.Hour, "a new node counts as %v old", age)
 			wait(time.Second)
 			n.Restart(empty)
 			second := submit(n, c, time.Hour, acquire("n", "b", 2, time.Hour))
@@ -274,4 +277,11 @@ func TestWakes(t *testing.T) {
 		n.Publish(node.Channel("a"))
 		expect("a notice after stop", "a in braces")
 	})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestConformance(t *testing.T) {
+	tests.NeedSeconds(t)
+	nodetest.Run(t, func(*testing.T) nodetest.System { return nodetest.Model(clock.Runtime()) })
 }

@@ -93,9 +93,8 @@ func TestRestart(t *testing.T) {
 		case c.synced:
 			want = before
 		}
-		if got := s.Dump(0); !reflect.DeepEqual(got, want) {
-			t.Errorf("loss %d:\n got %+v\nwant %+v", c.loss, got, want)
-		}
+		got := s.Dump(0)
+		assert.That(t, reflect.DeepEqual(got, want), "loss %d:\n got %+v\nwant %+v", c.loss, got, want)
 		s.Restart(model.LoseUnsynced) // what came through one restart comes through the next
 		if got := s.Dump(0); !reflect.DeepEqual(got, want) {
 			t.Errorf("loss %d, then another restart:\n got %+v\nwant %+v", c.loss, got, want)
@@ -122,9 +121,8 @@ func TestDump(t *testing.T) {
 		{Key: "n", Type: "hash", Fields: []node.Field{{Name: "a", Value: "1"}}, Expires: 110},
 		{Key: "redquorum_fence:{n}", Type: "string", Value: "7", Expires: 100 + 24*3600*1000},
 	}
-	if got := s.Dump(110); !reflect.DeepEqual(got, want) {
-		t.Errorf("\n got %+v\nwant %+v", got, want)
-	}
+	got := s.Dump(110)
+	assert.That(t, reflect.DeepEqual(got, want), "\n got %+v\nwant %+v", got, want)
 	assert.Equal(t, s.Len(110), 4)
 	if n, dumped := s.Len(111), len(s.Dump(111)); n != 3 || dumped != 3 {
 		t.Errorf("after the lock's expiry %d keys, and %d in the dump, want 3", n, dumped)
@@ -142,9 +140,8 @@ func TestClockSetBack(t *testing.T) {
 		if looked {
 			s.Expire(11)
 		}
-		if _, held := s.Holds(5, "n", "a"); held == looked {
-			t.Errorf("looked %v: held %v", looked, held)
-		}
+		_, held := s.Holds(5, "n", "a")
+		assert.That(t, held != looked, "looked %v: held %v", looked, held)
 	}
 }
 
@@ -263,9 +260,8 @@ func TestReplica(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v", c.what, r.Status, r.Err, c.want)
 		}
 		assert.That(t, len(published) == 0, "%s: published %v", c.what, published)
-		if after := s.Dump(100); !reflect.DeepEqual(after, before) {
-			t.Fatalf("%s: %+v, was %+v", c.what, after, before)
-		}
+		after := s.Dump(100)
+		assert.Must(t, reflect.DeepEqual(after, before), "%s: %+v, was %+v", c.what, after, before)
 	}
 	s.Refuse(nil)
 	apply(t, &s, 100, acquire("n", "a", 1, time.Hour), node.Granted)
@@ -282,9 +278,8 @@ func TestLoad(t *testing.T) {
 	apply(t, &s, 100, acquire("old", "a", 1, time.Minute), node.Granted)
 	s.Load(from.Dump(100))
 	s.Restart(model.LoseUnsynced)
-	if a, b := from.Dump(100), s.Dump(100); !reflect.DeepEqual(a, b) {
-		t.Fatalf("loaded %+v, want %+v", b, a)
-	}
+	a, b := from.Dump(100), s.Dump(100)
+	assert.Must(t, reflect.DeepEqual(a, b), "loaded %+v, want %+v", b, a)
 	s.Ears = ears{listening: "w:1"}
 	done := release("n", "a", 1)
 	done.HandOver = 5

@@ -65,9 +65,8 @@ func TestOptions(t *testing.T) {
 		tt.o.Name = what
 		n, err := redisconn.New(dial, tt.o)
 		assert.Succeed(t, err)
-		if r := inspect(n); !errors.Is(r.Err, tt.want) {
-			t.Errorf("%s: %+v, want %v", what, r, tt.want)
-		}
+		r := inspect(n)
+		assert.That(t, errors.Is(r.Err, tt.want), "%s: %+v, want %v", what, r, tt.want)
 		assert.That(t, n.Name() == what, "its name is %q, want %q", n.Name(), what)
 		n.Close()
 	}

@@ -72,9 +72,8 @@ func TestUnixSocket(t *testing.T) {
 	path := filepath.Join(dir, "s")
 	newServer(t, "--unixsocket", path)
 	n := dial(t, "unix://"+path+"?db=2")
-	if want := path + "/2"; n.Name() != want {
-		t.Errorf("name %q, want %q", n.Name(), want)
-	}
+	want := path + "/2"
+	assert.That(t, n.Name() == want, "name %q, want %q", n.Name(), want)
 	works(t, n)
 }
 
@@ -250,9 +249,8 @@ func TestCluster(t *testing.T) {
 func TestOtherClient(t *testing.T) {
 	p := newServer(t)
 	wrapped := struct{ *redis.Client }{p.client(t)}
-	if _, err := redisnode.New(wrapped, redisnode.Options{}); err == nil {
-		t.Error("a node without a name")
-	}
+	_, err := redisnode.New(wrapped, redisnode.Options{})
+	assert.That(t, err != nil, "a node without a name")
 	n := wrap(t, wrapped, redisnode.Options{Name: "wrapped"})
 	assert.That(t, n.Name() == "wrapped", "name %q", n.Name())
 	works(t, n)
@@ -297,9 +295,8 @@ func TestCredentials(t *testing.T) {
 		before := asked.Load()
 		n := wrap(t, redis.NewClient(o), redisnode.Options{})
 		if what == "no credentials" {
-			if r := expectErr(t, what, ask(t, n, inspect("a")), node.ErrUnreachable); !strings.Contains(r.Err.Error(), "vault") {
-				t.Errorf("unhelpful: %v", r.Err)
-			}
+			r := expectErr(t, what, ask(t, n, inspect("a")), node.ErrUnreachable)
+			assert.That(t, strings.Contains(r.Err.Error(), "vault"), "unhelpful: %v", r.Err)
 			continue
 		}
 		admin.FlushAll(t.Context())

@@ -126,9 +126,8 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 				rt.Errorf("%v of %v:\ntogether: %+v\n   apart: %+v", cmds[i].Kind, cmds[i].Claims, g, w)
 			}
 		}
-		if a, b := apart.do("eval", everyKey, 0), together.do("eval", everyKey, 0); a != b {
-			rt.Errorf("left together:\n%s\napart:\n%s", b, a)
-		}
+		a, b := apart.do("eval", everyKey, 0), together.do("eval", everyKey, 0)
+		assert.That(rt, a == b, "left together:\n%s\napart:\n%s", b, a)
 	})
 	for _, outcome := range []string{"acquire granted", "acquire refused", "acquire stale", "acquire unknown",
 		"release released", "release absent", "release unknown"} {
@@ -136,9 +135,8 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 			t.Errorf("never seen: %s; of %v", outcome, seen)
 		}
 	}
-	if calls := together.do("info", "commandstats").(string); !strings.Contains(calls, "cmdstat_mget") {
-		t.Error("nothing was sent together")
-	}
+	calls := together.do("info", "commandstats").(string)
+	assert.That(t, strings.Contains(calls, "cmdstat_mget"), "nothing was sent together")
 }
 
 // Whatever right a user lacks, and whenever it shows: together each is answered as it is
@@ -218,9 +216,8 @@ func TestOutOfMemoryTogether(t *testing.T) {
 			t.Errorf("%v of %s: %v, %v", cmds[i].Kind, cmds[i].Claims[0].Name, r.Status, r.Err)
 		}
 	}
-	if keys := p.do("dbsize"); keys != int64(10+2) {
-		t.Errorf("%v keys are left; want the 10 fences, and what is mine", keys)
-	}
+	keys := p.do("dbsize")
+	assert.That(t, keys == int64(10+2), "%v keys are left; want the 10 fences, and what is mine", keys)
 }
 
 // A lock with the name of another's fence is not overwritten by it.

@@ -36,9 +36,8 @@ func TestOutOfMemory(t *testing.T) {
 	r := ask(t, n, acquire("new", "me", 2))
 	expectErr(t, "acquire", r, node.ErrOutOfMemory)
 	assert.That(t, r.Life != nil && !r.Unsent, "%+v", r)
-	if s := ask(t, n, inspect("new")).State; s.Type != "none" || s.Fence != 0 {
-		t.Errorf("written: %+v", s)
-	}
+	s := ask(t, n, inspect("new")).State
+	assert.That(t, s.Type == "none" && s.Fence == 0, "written: %+v", s)
 	r = ask(t, n, extend(time.Minute, claim("held", "me", 0)...))
 	if expect(t, "extend", r, node.Done); !r.Kept[0] {
 		t.Error("not kept")
@@ -376,9 +375,8 @@ func TestOutOfMemoryFrees(t *testing.T) {
 	} {
 		p.do("flushall")
 		for _, cmd := range tt.first {
-			if r := ask(t, n, cmd); r.Err != nil {
-				t.Fatalf("%s: first: %v", tt.what, r.Err)
-			}
+			r := ask(t, n, cmd)
+			assert.Must(t, r.Err == nil, "%s: first: %v", tt.what, r.Err)
 		}
 		if tt.meddle != nil {
 			p.do(tt.meddle...)
@@ -503,9 +501,8 @@ func TestReleaseWithoutTheRightToPublish(t *testing.T) {
 		p.allow("resetchannels")
 		expectErr(t, "release", ask(t, n, end), node.ErrAuth)
 		p.allow("&redisson_lock__channel:{nightly*", "&redquorum_turn:*")
-		if left := p.do("exists", "nightly/", "nightly/2"); left != int64(0) {
-			t.Errorf("%+v: %v of two names are left", wait, left)
-		}
+		left := p.do("exists", "nightly/", "nightly/2")
+		assert.That(t, left == int64(0), "%+v: %v of two names are left", wait, left)
 		p.do("flushall")
 	}
 }
@@ -521,9 +518,8 @@ func TestWithoutInfoNoLockStays(t *testing.T) {
 			t.Errorf("it was sent, or this is unhelpful: %+v", r)
 		}
 	}
-	if left := p.do("exists", "a"); left != int64(0) {
-		t.Error("a lock is left that nobody holds")
-	}
+	left := p.do("exists", "a")
+	assert.That(t, left == int64(0), "a lock is left that nobody holds")
 	p.allow("+info|server")
 	if r := expectErr(t, "not all that is needed of INFO", ask(t, dial(t, url), inspect("a")), node.ErrAuth); !strings.Contains(r.Err.Error(), "restart guard needs INFO") {
 		t.Errorf("unhelpful: %v", r.Err)
@@ -538,9 +534,8 @@ func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
 	locker := dial(t, p.locker("~*", "&*", "+@all", "-pexpire"))
 	for mode := node.Exclusive; mode <= node.Write; mode++ {
 		expectErr(t, "no PEXPIRE", ask(t, locker, of(mode, acquire("a", "me", 1))), node.ErrAuth)
-		if left := p.do("exists", "a", node.HoldKey("a", "me")); left != int64(0) {
-			t.Errorf("%v: a lock or a hold is left", mode)
-		}
+		left := p.do("exists", "a", node.HoldKey("a", "me"))
+		assert.That(t, left == int64(0), "%v: a lock or a hold is left", mode)
 		p.do("flushall")
 	}
 	// With another reader there the lock stays, with its TTL, and this one is not in it.
@@ -551,9 +546,8 @@ func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
 	if r := ask(t, admin, inspect("a")); r.State == nil || len(r.State.Fields) != 2 || r.State.TTL > first.TTL {
 		t.Errorf("the node has %+v, %v", r.State, r.Err)
 	}
-	if hold := p.do("exists", node.HoldKey("a", "me")); hold != int64(0) {
-		t.Error("the hold of one that does not read is left")
-	}
+	hold := p.do("exists", node.HoldKey("a", "me"))
+	assert.That(t, hold == int64(0), "the hold of one that does not read is left")
 }
 
 // Nor does a queue: nobody would ever remove it.
@@ -564,9 +558,8 @@ func TestQueueWithoutExpiryDoesNotStay(t *testing.T) {
 		cmd.Wait = &node.Wait{Ticket: 1, Waiter: "waiter", PlaceTTL: time.Minute}
 		expect(t, "held", ask(t, admin, acquire("a", "you", 1)), node.Granted)
 		expectErr(t, cmd.Kind.String(), ask(t, locker, cmd), node.ErrAuth)
-		if left := p.do("keys", "redquorum_wait*").([]any); len(left) > 0 {
-			t.Errorf("%v leaves %v", cmd.Kind, left)
-		}
+		left := p.do("keys", "redquorum_wait*").([]any)
+		assert.That(t, len(left) == 0, "%v leaves %v", cmd.Kind, left)
 		p.do("flushall")
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -81,15 +83,13 @@ func TestClientIsLeftAlone(t *testing.T) {
 	assert.Succeed(t, err)
 	expect(t, "works", ask(t, n, acquire("a", "me", 1)), node.Granted)
 	n.Close()
-	if stats := c.PoolStats(); stats.TotalConns != 0 {
-		t.Errorf("the client has %d connections", stats.TotalConns)
-	}
+	stats := c.PoolStats()
+	assert.That(t, stats.TotalConns == 0, "the client has %d connections", stats.TotalConns)
 	if err := c.Ping(t.Context()).Err(); err != nil {
 		t.Errorf("the client afterwards: %v", err)
 	}
-	if o := c.Options(); o.Protocol != 3 || o.MaxRetries != 3 {
-		t.Errorf("its options were changed: %+v", o)
-	}
+	o := c.Options()
+	assert.That(t, o.Protocol == 3 && o.MaxRetries == 3, "its options were changed: %+v", o)
 }
 
 // TestUnsentIsUnsent breaks connections under load. A granted lock is there; a command
@@ -219,9 +219,8 @@ func TestDeadlines(t *testing.T) {
 		})
 	}
 	for range cap(lags) {
-		if lag := <-lags; lag < 0 {
-			t.Errorf("answered %v before the deadline", -lag)
-		}
+		lag := <-lags
+		assert.That(t, lag >= 0, "answered %v before the deadline", -lag)
 	}
 	assert.That(t, !patient.Load(), "they were answered only with one that had a minute")
 	// While a connection is being made commands wait, and are not sent if that takes too long.
@@ -312,4 +311,21 @@ func TestNothingSent(t *testing.T) {
 			expect(t, "inspect", r, node.Done)
 		}
 	}
+}
+
+// A client that cannot connect, as after a test has killed its server, prints nothing next to the
+// failures of tests.
+func TestClientsAreQuiet(t *testing.T) {
+	t.Parallel()
+	const asChild = "REDQUORUM_TEST_DIAL"
+	if os.Getenv(asChild) != "" {
+		c := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, MinIdleConns: 5})
+		defer c.Close()
+		assert.That(t, c.Ping(t.Context()).Err() != nil, "somebody answers at port 1")
+		return
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestClientsAreQuiet$")
+	child.Env = append(os.Environ(), asChild+"=1")
+	out, err := child.CombinedOutput()
+	assert.That(t, err == nil && !strings.Contains(string(out), "redis: "), "%v: %s", err, out)
 }

@@ -110,9 +110,8 @@ func TestDeadReadersDoNotPileUp(t *testing.T) {
 		redis.PExpire(ctx, "a", time.Minute+time.Duration(i)*7*time.Millisecond) // as time would pass
 		expect(t, "a writer", ask(t, n, of(node.Write, acquire("a", "w", 2))), node.Refused)
 	}
-	if left := redis.HLen(ctx, "a").Val() - 1 - living; left > dead/4 {
-		t.Errorf("%d of %d dead readers are left", left, dead)
-	}
+	left := redis.HLen(ctx, "a").Val() - 1 - living
+	assert.That(t, left <= dead/4, "%d of %d dead readers are left", left, dead)
 	for i := range living {
 		redis.Del(ctx, node.HoldKey("a", fmt.Sprint("r", i)))
 	}
@@ -158,9 +157,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			}
 		}
 		for _, key := range keys {
-			if ttl := client.PTTL(t.Context(), key).Val(); ttl <= 0 {
-				t.Errorf("%q has a TTL of %v", key, ttl)
-			}
+			ttl := client.PTTL(t.Context(), key).Val()
+			assert.That(t, ttl > 0, "%q has a TTL of %v", key, ttl)
 		}
 	}
 	slices.Sort(keys)
@@ -189,9 +187,8 @@ func TestImpossibleCommands(t *testing.T) {
 		{Kind: node.Inspect, Claims: make([]node.Claim, 2)},
 		{Kind: node.Break, Claims: make([]node.Claim, 2)},
 	} {
-		if r := expectErr(t, fmt.Sprint(cmd), ask(t, n, cmd), node.ErrUnsupported); !r.Unsent {
-			t.Errorf("%v: sent", cmd)
-		}
+		r := expectErr(t, fmt.Sprint(cmd), ask(t, n, cmd), node.ErrUnsupported)
+		assert.That(t, r.Unsent, "%v: sent", cmd)
 	}
 }
 
@@ -208,9 +205,8 @@ func TestNoScript(t *testing.T) {
 			}
 			expect(t, fmt.Sprint(cmd.Kind, cmd.Mode), ask(t, n, cmd.Command), cmd.want)
 		}
-		if text, _ := p.do("info", "errorstats").(string); !flush && strings.Contains(text, "NOSCRIPT") {
-			t.Error(text)
-		}
+		text, _ := p.do("info", "errorstats").(string)
+		assert.That(t, flush || !strings.Contains(text, "NOSCRIPT"), "%v", text)
 		token *= 2
 	}
 	for range 5 {

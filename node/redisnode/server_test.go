@@ -136,9 +136,8 @@ func soon(t testing.TB, what string, f func()) {
 	t.Helper()
 	began := time.Now()
 	f()
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("%s took %v", what, took)
-	}
+	took := time.Since(began)
+	assert.That(t, took <= 10*time.Second, "%s took %v", what, took)
 }
 
 var system = clock.System()

@@ -49,9 +49,8 @@ func TestWatchSharesOneConnection(t *testing.T) {
 	for i := range 200 {
 		listen(t, n, name(i))
 	}
-	if now := runtime.NumGoroutine(); now > goroutines+2 {
-		t.Errorf("%d goroutines for 200 names, %d for one", now, goroutines)
-	}
+	now := runtime.NumGoroutine()
+	assert.That(t, now <= goroutines+2, "%d goroutines for 200 names, %d for one", now, goroutines)
 	list := p.do("client", "list", "type", "pubsub").(string)
 	assert.Equal(t, strings.Count(list, "\n"), 1, list)
 }

@@ -51,9 +51,8 @@ func TestAnswersAndEnds(t *testing.T) {
 			}
 			assert.That(t, !alive(pid), "process %d is alive after Close", pid)
 			assert.That(t, s.PID() == 0, "a closed server has a PID")
-			if err := s.Restart(true); err == nil {
-				t.Error("a closed server restarts")
-			}
+			err := s.Restart(true)
+			assert.That(t, err != nil, "a closed server restarts")
 		})
 	}
 }
@@ -96,16 +95,14 @@ func TestStopAndCont(t *testing.T) {
 	assert.Equal(t, ask(t, s, "PING"), "+PONG", "PING after Cont")
 	assert.Succeed(t, s.Stop())
 	s.Kill() // a stopped process must be killable
-	if err := s.Stop(); err == nil {
-		t.Error("Stop of a killed server succeeds")
-	}
+	err := s.Stop()
+	assert.That(t, err != nil, "Stop of a killed server succeeds")
 }
 
 func TestArgsWin(t *testing.T) {
 	s := start(t, redisserver.Config{Args: []string{"--requirepass", "secret"}})
-	if got := ask(t, s, "PING"); !strings.HasPrefix(got, "-NOAUTH") {
-		t.Errorf("PING without the password: %s", got)
-	}
+	got := ask(t, s, "PING")
+	assert.That(t, strings.HasPrefix(got, "-NOAUTH"), "PING without the password: %s", got)
 }
 
 func TestBadArgsFailWithTheServersWords(t *testing.T) {
@@ -246,7 +243,6 @@ func TestRestartWithAPasswordWaitsForTheData(t *testing.T) {
 	assert.Succeed(t, c.Save(t.Context()).Err())
 	assert.Succeed(t, s.Restart(false))
 	c.Ping(t.Context()) // over the connection that was broken
-	if n, err := c.DBSize(t.Context()).Result(); n != 50 || err != nil {
-		t.Errorf("after the restart: %d keys, %v", n, err)
-	}
+	n, err := c.DBSize(t.Context()).Result()
+	assert.That(t, n == 50 && err == nil, "after the restart: %d keys, %v", n, err)
 }

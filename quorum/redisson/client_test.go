@@ -108,9 +108,8 @@ func startJava(t *testing.T, addrs []string, properties ...string) *java {
 	cmd.Stderr = &said
 	stdout, err := cmd.StdoutPipe()
 	assert.Succeed(t, err)
-	if j.stdin, err = cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
+	j.stdin, err = cmd.StdinPipe()
+	assert.Succeed(t, err)
 	assert.Succeed(t, cmd.Start())
 	ready, done := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -144,9 +144,8 @@ func wakeAll(t *testing.T, j *java, l *quorum.Locker, addr string) {
 	}
 	unlock(t, lease)
 	for _, call := range calls {
-		if a := j.end(call); a.value != "true" {
-			t.Errorf("Java reads: %s", a.value)
-		}
+		a := j.end(call)
+		assert.That(t, a.value == "true", "Java reads: %s", a.value)
 	}
 }
 
@@ -416,12 +415,10 @@ func TestReadersRenew(t *testing.T) {
 		t.Errorf("after Java came the lock has %v", left)
 	}
 	for end := time.Now().Add(shortLease + shortLease/2); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if left, _ := rest(t, c, "javaLonger"); left < soon {
-			t.Fatalf("Go's renewal left %v of Java's time", left)
-		}
-		if _, holds := rest(t, c, "bothRenew"); len(holds) != 2 {
-			t.Fatalf("of two that renew, there are left %v", holds)
-		}
+		left, _ := rest(t, c, "javaLonger")
+		assert.Must(t, left >= soon, "Go's renewal left %v of Java's time", left)
+		_, holds := rest(t, c, "bothRenew")
+		assert.Must(t, len(holds) == 2, "of two that renew, there are left %v", holds)
 	}
 	for i, lease := range mine {
 		if lease.Remaining() == 0 {

@@ -125,9 +125,8 @@ func lost(t *testing.T, lease *quorum.Lease) {
 func broken(t *testing.T, j *java, l *quorum.Locker, kind, name string, opts ...quorum.Option) {
 	t.Helper()
 	j.want("true", "a", "try", kind, name, patience, watchdog)
-	if broken, err := l.Break(background, name); !broken || err != nil {
-		t.Errorf("Go broke it: %v, %v", broken, err)
-	}
+	broken, err := l.Break(background, name)
+	assert.That(t, broken && err == nil, "Go broke it: %v, %v", broken, err)
 	lease := lock(t, l, name, opts...)
 	j.want("false", "a", "held", kind, name)
 	j.isNotOwner(kind, name)
@@ -261,9 +260,8 @@ func expiry(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 	// A wait would be the lease of a MultiLock while it is taken, twice over.
 	a := j.want("true", "a", "try", s.kind, name, 0, lease)
 	mine := lock(t, l, name, append(s.options(), quorum.WithFixedLease(lease))...)
-	if d := time.Since(a.began); d < lease {
-		t.Errorf("Go had it %v after Java began to take it for %v", d, lease)
-	}
+	d := time.Since(a.began)
+	assert.That(t, d >= lease, "Go had it %v after Java began to take it for %v", d, lease)
 	from := time.Now().Add(mine.Remaining()) // when we cease to believe
 	a = j.want("true", "a", "try", s.kind, name, patience, watchdog)
 	if a.ended.Before(from) {
@@ -359,9 +357,8 @@ func counted(t *testing.T, j *java, adds int, start func(file string, theirs fun
 	}
 	ours.Wait()
 	for _, call := range theirs {
-		if a := j.end(call); a.value != "alone" {
-			t.Errorf("Java counted: %s", a.value)
-		}
+		a := j.end(call)
+		assert.That(t, a.value == "alone", "Java counted: %s", a.value)
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != strconv.Itoa(2*adds) {
 		t.Errorf("the number is %s, want %d (%v)", text, 2*adds, err)
@@ -414,9 +411,8 @@ func fairSleeps(t *testing.T, j *java, l *quorum.Locker, server *redis.Client) {
 		call := j.begin("a", "lock", "fair", "fair-sleeps")
 		j.want("true", "b", "asleep", "fair", "fair-sleeps", "a")
 		if err := lease.Unlock(background); err == nil && time.Since(start) < early {
-			if n, err := server.Exists(background, "fair-sleeps").Result(); n != 0 || err != nil {
-				t.Errorf("the lock is not free: %d, %v", n, err)
-			}
+			n, err := server.Exists(background, "fair-sleeps").Result()
+			assert.That(t, n == 0 && err == nil, "the lock is not free: %d, %v", n, err)
 			a := j.end(call)
 			t.Logf("Java had the lock %v after Go began to take it for %v", a.ended.Sub(start), leaseTime)
 			assert.That(t, !a.ended.Before(start.Add(leaseTime)), "Go's release woke it: docs/redisson.md says that it does not")

@@ -19,13 +19,11 @@ func TestBugsOf(t *testing.T) {
 	all := bugsOf(string(page))
 	assert.That(t, len(all) >= 30, "%d plans", len(all))
 	for _, b := range all {
-		if _, err := os.Stat(filepath.Join("..", "testdata", "bugs", b.plan+".plan")); err != nil || b.what == "" {
-			t.Errorf("%+v: %v", b, err)
-		}
+		_, err := os.Stat(filepath.Join("..", "testdata", "bugs", b.plan+".plan"))
+		assert.That(t, err == nil && b.what != "", "%+v: %v", b, err)
 	}
-	if i := slices.IndexFunc(all, func(b *bug) bool { return b.plan == "healing-behind-downgrade" }); i < 0 || all[i].fixed != "3e6a385" {
-		t.Errorf("the second plan of a row: %+v", all)
-	}
+	i := slices.IndexFunc(all, func(b *bug) bool { return b.plan == "healing-behind-downgrade" })
+	assert.That(t, i >= 0 && all[i].fixed == "3e6a385", "the second plan of a row: %+v", all)
 }
 
 func TestUsage(t *testing.T) {
@@ -47,9 +45,8 @@ func needGit(t *testing.T) {
 func TestShallowClone(t *testing.T) {
 	needGit(t)
 	dir := t.TempDir()
-	if out, err := exec.Command("git", "init", "--quiet", dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	out, err := exec.Command("git", "init", "--quiet", dir).CombinedOutput()
+	assert.Must(t, err == nil, "%v: %s", err, out)
 	h := history{root: dir, dir: t.TempDir()}
 	if _, err := h.build(t.Context(), "c05129e~1"); err == nil || err.Error() != "c05129e~1: the history of this clone lacks it: git fetch --unshallow" {
 		t.Error(err)

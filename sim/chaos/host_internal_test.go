@@ -2,12 +2,22 @@ package chaos
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/redisserver"
+	"github.com/redquorum/redquorum/sim"
+	"github.com/redquorum/redquorum/sim/live"
 )
 
 // Two crashes that end before the first restart is done need one restart. A second one would end
@@ -64,11 +74,172 @@ func startHost(t *testing.T, plan string) *host {
 	t.Cleanup(h.close)
 	if w.slowDisks = slowDisks(w.p); w.slowDisks != 0 {
 		var err error
-		if w.clock, err = compileClock(w.dir); err != nil {
-			t.Fatal(err)
-		}
+		w.clock, err = compileClock(w.dir)
+		assert.Succeed(t, err)
 	}
 	assert.Succeed(t, w.giveFace(h))
 	assert.Succeed(t, h.start())
 	return h
+}
+
+// A reset has the server close the subscriber of one client, and no other. The client gets nothing
+// of what the server had to send.
+func TestServerClosesSubscriber(t *testing.T) {
+	tests.NeedServer(t)
+	t.Parallel()
+	h := startHost(t, "nodes 1\nclients 2\n")
+	var links []*link
+	for range 2 {
+		l := unseen(h.addr)
+		assert.Succeed(t, l.open(new(faults.Plan), 0))
+		t.Cleanup(l.close)
+		links = append(links, l)
+	}
+	one, other, plain := dial(t, links[0]), dial(t, links[1]), dial(t, links[0])
+	for _, c := range []*caller{one, other} {
+		c.send("subscribe", "x")
+		c.wants("subscribe x 1")
+	}
+	plain.send("ping", "there")
+	plain.wants("there")
+	begun := time.Now()
+	links[0].strike(event(t, "reset c1-n1"), false)
+	for _, c := range []*caller{one, plain} {
+		_, words, err := live.ReadMessage(c.from)
+		assert.That(t, err != nil && !strings.Contains(err.Error(), "timeout"), "%v, %v", words, err)
+	}
+	t.Logf("closed after %v", time.Since(begun))
+	said, err := os.ReadFile(filepath.Join(h.dataDir(t.Context()), "output"))
+	assert.Equal(t, strings.Count(string(said), "overcoming of output buffer limits"), 1, err, said)
+	_ = h.admin(func(c *redis.Client) error {
+		if n := field(c.Info(t.Context(), "stats").Val(), "client_output_buffer_limit_disconnections"); n != "1" && n != "" { // since Redis 7.2
+			t.Errorf("by its own count the server has closed %s subscribers", n)
+		}
+		assert.Equal(t, c.Publish(t.Context(), "x", "0").Val(), 1)
+		return nil
+	})
+	other.wants("message x 0")
+}
+
+// A server cuts the torn command off, and comes back with what was before it.
+func TestTornTail(t *testing.T) {
+	s := tests.Servers(t, 1, redisserver.Config{AppendOnly: true})[0]
+	dir := ""
+	_ = admin(s, func(c *redis.Client) error {
+		dir = c.ConfigGet(context.Background(), "dir").Val()["dir"]
+		return c.Set(context.Background(), "x", "1", 0).Err()
+	})
+	disk := t.TempDir()
+	assert.Succeed(t, copyDisk(dir, disk))
+	assert.Succeed(t, (&world{}).fromDisk(s, disk))
+	_ = admin(s, func(c *redis.Client) error {
+		assert.Equal(t, c.Get(context.Background(), "x").Val(), "1", "it has")
+		return nil
+	})
+	if said, _ := os.ReadFile(filepath.Join(dir, "output")); !strings.Contains(string(said), "runcated") {
+		t.Errorf("it does not speak of a truncated file:\n%s", said)
+	}
+}
+
+// Two holders at the same time: one writes over what the other has added, unless the store refuses
+// its token.
+func TestLostUpdates(t *testing.T) {
+	s, err := newStore()
+	assert.Succeed(t, err)
+	defer s.close()
+	one, two := newSetClient(s.addr(), 0, 0), newSetClient(s.addr(), 1, 0)
+	access := func(c *setClient, token node.Token, what string) {
+		c.sees(&sim.Entry{Kind: sim.KindAccess, Name: "x", Owner: "o", Token: token, Text: what})
+	}
+	for range 3 { // one after the other
+		access(one, 1, "reads")
+		access(one, 1, "writes")
+	}
+	access(one, 2, "reads")
+	access(two, 3, "reads")
+	access(two, 3, "writes")
+	access(one, 2, "writes")
+	access(one, 2, "writes") // it has not read again
+	for _, set := range s.sets() {
+		want := Set{Added: 5, Lost: 1}
+		if set.Fenced {
+			want = Set{Fenced: true, Added: 4, Refused: 1}
+		}
+		assert.That(t, set == want, "%+v, want %+v", set, want)
+	}
+}
+
+func parse(t *testing.T, text string) *faults.Plan {
+	t.Helper()
+	p, err := faults.Parse("redquorum plan 1\n" + text)
+	assert.Succeed(t, err)
+	return p
+}
+
+func TestSlowDisks(t *testing.T) {
+	for _, c := range []struct {
+		plan string
+		want faults.Set
+	}{
+		{"at 1s delay c*<n1,n3 1ms", faults.Of(0) | faults.Of(2)},
+		{"at 1s delay c*<n1 1ms\nat 2s delay c*<n2 1ms", faults.Of(0) | faults.Of(1)},
+		{"at 1s delay c*-n1 1ms", 0},
+		{"at 1s delay c*>n1 1ms", 0},
+		{"at 1s delay c1<n1 1ms", 0},
+		{"at 1s delay c*<n1 1ms\nat 2s heal c1-n1", 0},
+		{"at 1s delay c*<n1 1ms\nat 2s full n2 disk", 0},
+		{"at 1s delay c*<n1 1ms\nat 2s full n2 memory", faults.Of(0)},
+	} {
+		assert.Equal(t, slowDisks(parse(t, "nodes 3\nclients 2\n"+c.plan+"\n")), c.want, c.plan)
+	}
+}
+
+// A server whose disk is slow takes that long for what it writes, and for nothing else. When the disk
+// hangs, the server does.
+func TestSlowDisk(t *testing.T) {
+	tests.NeedServer(t)
+	t.Parallel()
+	const plan = "nodes 1\nclients 1\nat 1s delay c*<n1 400ms for 1s\nat 3s block n1 for 300ms\n"
+	if err := clockWorks(""); err != nil {
+		t.Skip(err)
+	}
+	ctx := t.Context()
+	h := startHost(t, plan)
+	slow, hang := &h.w.p.Events[0], &h.w.p.Events[1]
+	_ = h.admin(func(c *redis.Client) error {
+		takes := func(do func() error) time.Duration {
+			begun := time.Now()
+			assert.NoError(t, do())
+			return time.Since(begun)
+		}
+		write := func() time.Duration { return takes(func() error { return c.Set(ctx, "x", "1", 0).Err() }) }
+		read := func() time.Duration { return takes(func() error { return c.Get(ctx, "x").Err() }) }
+		// look is what is wrong, as it may be on a busy machine.
+		look := func() string {
+			before := write()
+			h.strike(slow, false)
+			slowly, reads := write(), read()
+			h.strike(slow, true)
+			after := write()
+			h.strike(hang, false)
+			ended := make(chan struct{})
+			time.AfterFunc(hang.For, func() { h.strike(hang, true); close(ended) })
+			time.Sleep(hang.For / 10) // the server hangs by now
+			hangs := read()
+			<-ended
+			switch {
+			case slowly < slow.Range.Min || max(before, after, reads) > slow.Range.Min/2:
+				return fmt.Sprintf("a write takes %v, before %v, after %v; a read takes %v", slowly, before, after, reads)
+			case hangs < hang.For/2 || hangs > 2*hang.For:
+				return fmt.Sprintf("a read takes %v while the disk hangs", hangs)
+			}
+			return ""
+		}
+		wrong := look()
+		for try := 1; wrong != "" && try < 5; try++ {
+			wrong = look()
+		}
+		assert.Equal(t, wrong, "")
+		return nil
+	})
 }

@@ -121,9 +121,8 @@ func (c *caller) send(words ...string) {
 func (c *caller) wants(replies ...string) {
 	c.t.Helper()
 	for _, want := range replies {
-		if _, words, err := live.ReadMessage(c.from); err != nil || strings.Join(words, " ") != want {
-			c.t.Fatalf("%v, %v; want %s", words, err, want)
-		}
+		_, words, err := live.ReadMessage(c.from)
+		assert.Must(c.t, err == nil && strings.Join(words, " ") == want, "%v, %v; want %s", words, err, want)
 	}
 }
 
@@ -169,9 +168,8 @@ func TestHeldCommandIsOvertaken(t *testing.T) {
 	c.send("eval", acquireText, "1", "x", "first")
 	c.send("eval", releaseText, "1", "x", "second")
 	c.send("eval", acquireText, "1", "x", "third") // only one is kept
-	if got := f.executed(t, 2); !slices.Equal(got, []string{"second", "third"}) {
-		t.Errorf("executed %v", got)
-	}
+	got := f.executed(t, 2)
+	assert.That(t, slices.Equal(got, []string{"second", "third"}), "executed %v", got)
 	l.strike(hold, true)
 	c.wants("first", "second", "third")
 }
@@ -188,9 +186,8 @@ func TestHeldCommandOutlivesItsConnection(t *testing.T) {
 	f.executed(t, 1)
 	c.Close()
 	l.strike(hold, true)
-	if got := f.executed(t, 2); got[1] != "late" {
-		t.Errorf("executed %v", got)
-	}
+	got := f.executed(t, 2)
+	assert.That(t, got[1] == "late", "executed %v", got)
 }
 
 // await returns when something is so of the link.
@@ -235,13 +232,11 @@ func TestCut(t *testing.T) {
 	l.await(t, func() bool { return len(l.conns) == 2 && l.conns[0].lost[toNode] && l.conns[1].lost[toNode] })
 	l.strike(event(t, "heal c1-n1"), false)
 	for _, c := range []*caller{quiet, later} {
-		if _, err := c.from.ReadByte(); err == nil {
-			t.Error("it was answered")
-		}
+		_, err := c.from.ReadByte()
+		assert.That(t, err != nil, "it was answered")
 	}
-	if got := f.executed(t, 4); slices.Contains(got, "nowhere") {
-		t.Errorf("executed %v", got)
-	}
+	got := f.executed(t, 4)
+	assert.That(t, !slices.Contains(got, "nowhere"), "executed %v", got)
 }
 
 // The connections that there are lose everything, and are reset in the end. New ones work.
@@ -266,16 +261,14 @@ func TestHalfOpen(t *testing.T) {
 	assert.Is(t, assert.ErrorOf(old.from.ReadByte()), os.ErrDeadlineExceeded, "a half-open connection")
 	old.SetDeadline(time.Now().Add(20 * time.Second))
 	l.strike(fault, true)
-	if _, err := old.from.ReadByte(); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("at the end of the fault: %v", err)
-	}
+	_, err := old.from.ReadByte()
+	assert.That(t, err != nil && !errors.Is(err, os.ErrDeadlineExceeded), "at the end of the fault: %v", err)
 	l.strike(event(t, "reset c1-n1"), false)
 	if _, err := c.from.ReadByte(); err == nil {
 		t.Error("a connection was not reset")
 	}
-	if got := f.executed(t, 3); slices.Contains(got, "nowhere") {
-		t.Errorf("executed %v", got)
-	}
+	got := f.executed(t, 3)
+	assert.That(t, !slices.Contains(got, "nowhere"), "executed %v", got)
 }
 
 func TestDeafen(t *testing.T) {
@@ -299,7 +292,6 @@ func TestDuplicate(t *testing.T) {
 	c := dial(t, l)
 	c.send("eval", acquireText, "1", "x", "twice")
 	c.wants("twice")
-	if got := f.executed(t, 2); !slices.Equal(got, []string{"twice", "twice"}) {
-		t.Errorf("executed %v", got)
-	}
+	got := f.executed(t, 2)
+	assert.That(t, slices.Equal(got, []string{"twice", "twice"}), "executed %v", got)
 }

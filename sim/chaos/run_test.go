@@ -59,9 +59,8 @@ func TestScenariosOnRealProcesses(t *testing.T) {
 			id, client, _ := strings.Cut(c, " ")
 			p := variant(t, id, client)
 			want := sim.Run(p, nil).Verdict
-			if o := comesTo(t, p, want); o.Grants == 0 || o.Server == "" {
-				t.Errorf("%d grants on %q", o.Grants, o.Server)
-			}
+			o := comesTo(t, p, want)
+			assert.That(t, o.Grants != 0 && o.Server != "", "%d grants on %q", o.Grants, o.Server)
 		})
 	}
 }
@@ -141,9 +140,8 @@ func TestDrawnWork(t *testing.T) {
 		t.Errorf("%+v", o.Set)
 	}
 	for _, log := range []string{"faults.jsonl", "c1-1.jsonl", "c2-1.jsonl", "c2-2.jsonl", "c3-1.jsonl"} {
-		if text, err := os.ReadFile(filepath.Join(dir.Dir, log)); err != nil || len(text) == 0 {
-			t.Errorf("%s: %v", log, err)
-		}
+		text, err := os.ReadFile(filepath.Join(dir.Dir, log))
+		assert.That(t, err == nil && len(text) != 0, "%s: %v", log, err)
 	}
 }
 

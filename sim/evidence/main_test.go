@@ -53,9 +53,8 @@ func TestCheckThatCannotRun(t *testing.T) {
 		"no row was checked: skipped":           {figure: figure{Command: "sh -c echo${IFS}skipped>&2"}, read: (*figure).readModel},
 		"left out":                              {figure: figure{Command: "true", Missing: "left out"}, read: ok},
 	} {
-		if f := c.run(context.Background()); f.Missing != want || f.Text != "" || f.Failed {
-			t.Errorf("want %q: %+v", want, f)
-		}
+		f := c.run(context.Background())
+		assert.That(t, f.Missing == want && f.Text == "" && !f.Failed, "want %q: %+v", want, f)
 	}
 	if f := (check{figure: figure{Command: "false"}, read: ok}).run(t.Context()); !f.Failed {
 		t.Errorf("a check that fails: %+v", f)
@@ -83,9 +82,8 @@ func TestPage(t *testing.T) {
 // A line of the history that cannot be read ends the run before it could be overwritten.
 func TestHistory(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "history.jsonl")
-	if all, err := readHistory(path); err != nil || all != nil {
-		t.Errorf("%v, %v", all, err)
-	}
+	all, err := readHistory(path)
+	assert.That(t, err == nil && all == nil, "%v, %v", all, err)
 	assert.Succeed(t, os.WriteFile(path, []byte("{\"commit\":\"a\"}\nbroken\n"), 0o666))
 	assert.Says(t, assert.ErrorOf(readHistory(path)), "line 2")
 }

@@ -222,9 +222,8 @@ func TestJudgeOfLiveness(t *testing.T) {
 					entries = append(entries, sim.Entry{At: e.At + e.For, Kind: sim.KindFaultEnd, Text: e.Words()})
 				}
 			}
-			if r := (live.Judge{Slack: ms}).Result(p, entries); r.Verdict != tt.want {
-				t.Errorf("%s, want %s: %v", r.Verdict, tt.want, r.Violations)
-			}
+			r := (live.Judge{Slack: ms}).Result(p, entries)
+			assert.That(t, r.Verdict == tt.want, "%s, want %s: %v", r.Verdict, tt.want, r.Violations)
 		})
 	}
 }

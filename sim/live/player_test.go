@@ -170,9 +170,8 @@ func TestCarelessLock(t *testing.T) {
 	if v := r.Worst(); r.Verdict != sim.Unsafe || v.Invariant != "I1" || v.At != 10*time.Millisecond+2 {
 		t.Errorf("%s %v", r.Verdict, r.Violations)
 	}
-	if want := []string{"extend", "lock to read"}; !slices.Equal(lacks, want) {
-		t.Errorf("it lacks %v, want %v", lacks, want)
-	}
+	want := []string{"extend", "lock to read"}
+	assert.That(t, slices.Equal(lacks, want), "it lacks %v, want %v", lacks, want)
 }
 
 // grants are what each client has acquired, in its order.

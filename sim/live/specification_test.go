@@ -107,9 +107,8 @@ func TestSpecification(t *testing.T) {
 			if v := r.Worst(); v != nil {
 				got = v.What
 			}
-			if want := strings.TrimSuffix(`"x": `+tt.want, `"x": `); got != want {
-				t.Errorf("it is %q, want %q", got, want)
-			}
+			want := strings.TrimSuffix(`"x": `+tt.want, `"x": `)
+			assert.That(t, got == want, "it is %q, want %q", got, want)
 		})
 	}
 }

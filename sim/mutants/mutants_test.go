@@ -108,9 +108,8 @@ func TestComparesWithThePage(t *testing.T) {
 		{Mutant: &Mutant{ID: "M07"}}, // is new
 	}}
 	want := []string{"lost: M01 (seed 3 on the page)", "later: M02 (seed 2500, and 100 on the page)", "lost: M06 (a test on the page)"}
-	if got := s.worseThan(page, 1000); !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	got := s.worseThan(page, 1000)
+	assert.That(t, slices.Equal(got, want), "got %q, want %q", got, want)
 }
 
 // The page of the last commit has most mutants.
@@ -169,7 +168,6 @@ func TestSpecPlans(t *testing.T) {
 	root := rootOf(t)
 	var out strings.Builder
 	c := config{only: "M01 M128,M33,M370,M371", seeds: 1}
-	if ok, err := c.playSpec(t.Context(), root, &out); err != nil || !ok {
-		t.Errorf("%v\n%s", err, &out)
-	}
+	ok, err := c.playSpec(t.Context(), root, &out)
+	assert.That(t, err == nil && ok, "%v\n%s", err, &out)
 }

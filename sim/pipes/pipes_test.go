@@ -20,9 +20,8 @@ func inBubble(t *testing.T, p *faults.Plan) (r *sim.Result) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		var lacks []string
-		if r, lacks = pipes.Run(p, &pipes.Redquorum); len(lacks) > 0 {
-			t.Errorf("it lacks %v", lacks)
-		}
+		r, lacks = pipes.Run(p, &pipes.Redquorum)
+		assert.That(t, len(lacks) == 0, "it lacks %v", lacks)
 	})
 	return r
 }
@@ -40,9 +39,8 @@ func TestOursInScenarios(t *testing.T) {
 				t.Skip(lacks)
 			}
 			had++
-			if r, want := inBubble(t, p), s.Wants["redquorum"]; r.Verdict != want {
-				t.Errorf("%s %v; the simulator says %s", r.Verdict, r.Violations, want)
-			}
+			r, want := inBubble(t, p), s.Wants["redquorum"]
+			assert.That(t, r.Verdict == want, "%s %v; the simulator says %s", r.Verdict, r.Violations, want)
 		})
 	}
 	assert.That(t, had >= tests.Times(6, 60), "only %d scenarios can be had", had)

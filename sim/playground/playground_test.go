@@ -22,9 +22,8 @@ func TestPlayground(t *testing.T) {
 	dir := t.TempDir()
 	assert.Succeed(t, build(dir))
 	const most = 2_000_000
-	if n := onTheWire(t, dir); n > most {
-		t.Errorf("%d bytes over the wire, more than %d", n, most)
-	}
+	n := onTheWire(t, dir)
+	assert.That(t, n <= most, "%d bytes over the wire, more than %d", n, most)
 	index := filepath.Join(dir, "index.html")
 	for i, look := range browser.Looks {
 		b.OpenFile(index, look)

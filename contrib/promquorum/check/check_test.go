@@ -175,9 +175,8 @@ func TestAlertsFire(t *testing.T) {
 		t.Skip("promtool is not installed")
 	}
 	for _, args := range [][]string{{"check", "rules", rulesFile}, {"test", "rules", "testdata/alerts_test.yaml"}} {
-		if out, err := exec.Command(promtool, args...).CombinedOutput(); err != nil {
-			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
+		out, err := exec.Command(promtool, args...).CombinedOutput()
+		assert.That(t, err == nil, "promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }
 

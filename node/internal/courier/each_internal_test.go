@@ -26,9 +26,8 @@ func submits(t *testing.T, s *server, cmds ...node.Command) *[]node.Reply {
 		if cmd.Deadline == 0 {
 			cmd.Deadline = s.clock.Now().Add(time.Second)
 		}
-		if err := s.enqueue(cmd, func(r node.Reply) { *answers = append(*answers, r) }); err != nil {
-			t.Fatal(err)
-		}
+		err := s.enqueue(cmd, func(r node.Reply) { *answers = append(*answers, r) })
+		assert.Succeed(t, err)
 	}
 	return answers
 }
@@ -97,9 +96,8 @@ func TestGather(t *testing.T) {
 				got += group[0] + " "
 			}
 		}
-		if got = strings.TrimSpace(got); got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.in, got, tt.want)
-		}
+		got = strings.TrimSpace(got)
+		assert.That(t, got == tt.want, "%s: %s, want %s", tt.in, got, tt.want)
 	}
 }
 
@@ -134,9 +132,8 @@ func TestApart(t *testing.T) {
 		if !slices.ContainsFunc(*answers, func(r node.Reply) bool { return errors.Is(r.Err, tt.err) }) && tt.again == 0 {
 			t.Errorf("%v: %+v", tt.whole, *answers)
 		}
-		if paused := s.apart > c.now; paused != tt.pause {
-			t.Errorf("%v: groups are made again: %t", tt.whole, !paused)
-		}
+		paused := s.apart > c.now
+		assert.That(t, paused == tt.pause, "%v: groups are made again: %t", tt.whole, !paused)
 		if tt.again == 0 || lacksScript(tt.whole.err) {
 			continue
 		}

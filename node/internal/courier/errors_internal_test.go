@@ -139,9 +139,8 @@ func TestAResetIsListenedTo(t *testing.T) {
 				}
 				return s.dial(ctx)
 			}, ""), 0)
-			if r := acquires(n); !errors.Is(r.Err, want) {
-				t.Errorf("%q: %v", said, r.Err)
-			}
+			r := acquires(n)
+			assert.That(t, errors.Is(r.Err, want), "%q: %v", said, r.Err)
 		})
 	}
 }
@@ -165,9 +164,8 @@ func TestServerErrorHidesArguments(t *testing.T) {
 func TestServerErrorText(t *testing.T) {
 	const want = "the key at this name is not a lock: WRONGTYPE Operation against a key holding the wrong kind of value"
 	for _, said := range inWords("WRONGTYPE Operation against a key holding the wrong kind of value") {
-		if got := serverError(errors.New(said)); got.Error() != want {
-			t.Errorf("%q: got %q", said, got)
-		}
+		got := serverError(errors.New(said))
+		assert.That(t, got.Error() == want, "%q: got %q", said, got)
 	}
 }
 

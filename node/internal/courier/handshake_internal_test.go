@@ -256,14 +256,12 @@ func TestImpossibleTurns(t *testing.T) {
 		"grant me 0 life name", "grant me -1 life name", "grant me 9007199254740992 life name", "grant me 99999999999999999999 life name",
 		"grant  5 life name", "grant me 5 life ", "grant me 5 life", "grant me x life name", "turn  name", "turn waiter ", "turn", "other 1 2 3 4",
 	} {
-		if turn, ok := s.turn(message); ok {
-			t.Errorf("%q: %+v", message, turn)
-		}
+		turn, ok := s.turn(message)
+		assert.That(t, !ok, "%q: %+v", message, turn)
 	}
 	for _, message := range []string{"grant me 1 life a name", "grant me 9007199254740991 life a name", "turn waiter a name", ""} {
-		if turn, ok := s.turn(message); !ok || message != "" && turn.Name != "a name" {
-			t.Errorf("%q: %+v, %v", message, turn, ok)
-		}
+		turn, ok := s.turn(message)
+		assert.That(t, ok && (message == "" || turn.Name == "a name"), "%q: %+v, %v", message, turn, ok)
 	}
 }
 
@@ -272,9 +270,8 @@ func TestImpossibleTurns(t *testing.T) {
 func TestImpossibleLives(t *testing.T) {
 	for _, id := range []string{strings.Repeat("x", 65), "a b", "a\x1b[31m", "ä"} {
 		s := gatherer(&standing{})
-		if life, err := s.handshake([]string{infoText(id, 60)}); life != nil || !errors.Is(err, ErrProtocol) {
-			t.Errorf("%q: %v, %v", id, life, err)
-		}
+		life, err := s.handshake([]string{infoText(id, 60)})
+		assert.That(t, life == nil && errors.Is(err, ErrProtocol), "%q: %v, %v", id, life, err)
 	}
 	s := gatherer(&standing{})
 	if life, err := s.handshake([]string{infoText("a", math.MaxInt64)}); err != nil || life.Born > 0 {

@@ -39,9 +39,8 @@ func TestBombsAreRefused(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"-" + strings.Repeat("E", maxLine-3) + "\r\n", fmt.Sprintf("$%d\r\n%s\r\n", maxReply, make([]byte, maxReply))} {
-		if _, n, err := new(parser).parse([]byte(text)); n != len(text) || err != nil {
-			t.Errorf("%.40q: %d bytes of %d, %v", text, n, len(text), err)
-		}
+		_, n, err := new(parser).parse([]byte(text))
+		assert.That(t, n == len(text) && err == nil, "%.40q: %d bytes of %d, %v", text, n, len(text), err)
 	}
 }
 
@@ -168,9 +167,8 @@ func TestLongNames(t *testing.T) {
 	for size, want := range map[int]error{node.MaxName: nil, node.MaxName + 1: node.ErrUnsupported} {
 		cmd := node.Command{Kind: node.Acquire, TTL: time.Second, Deadline: clock.Never,
 			Claims: []node.Claim{{Name: "a", Owner: "me"}, {Name: strings.Repeat("n", size), Owner: "me"}}}
-		if err := s.enqueue(cmd, func(node.Reply) {}); !errors.Is(err, want) {
-			t.Errorf("a name of %d bytes: %v, want %v", size, err, want)
-		}
+		err := s.enqueue(cmd, func(node.Reply) {})
+		assert.That(t, errors.Is(err, want), "a name of %d bytes: %v, want %v", size, err, want)
 	}
 }
 
@@ -179,9 +177,8 @@ func TestErrorTextIsShown(t *testing.T) {
 	long := "WRONGTYPE " + strings.Repeat("ä", maxLine)
 	for _, said := range []string{long, "ERR \x1b[31mred", "ERR \x1b]0;title\x07", "CROSSSLOT \x1b[31m", "ERR \xff", "ERR a\u202eb", "ERR a\rb"} {
 		for _, err := range []error{serverError(errors.New(said)), connectError(errors.New(said)), networkError(errors.New(said))} {
-			if text := err.Error(); !isShown(text) {
-				t.Errorf("%.40q: %q", said, text)
-			}
+			text := err.Error()
+			assert.That(t, isShown(text), "%.40q: %q", said, text)
 		}
 	}
 	assert.Is(t, serverError(errors.New(long)), node.ErrWrongType, "a long error")
@@ -199,9 +196,8 @@ func isShown(text string) bool {
 func TestInfoIsText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := wireServer{answer: func(command string, _ []string) string { return map[string]string{"info": ":1\r\n"}[command] }}
-		if r := acquires(s.node(t, target(s.dial, ""), 0)); !errors.Is(r.Err, ErrProtocol) {
-			t.Errorf("%+v", r)
-		}
+		r := acquires(s.node(t, target(s.dial, ""), 0))
+		assert.That(t, errors.Is(r.Err, ErrProtocol), "%+v", r)
 	})
 }
 
@@ -315,9 +311,8 @@ func FuzzSubscription(f *testing.F) {
 			given := turn.Name != "" && turn.Waiter == "" && turn.Owner != "" && isToken(turn.Token) && turn.Token > 0
 			assert.That(t, began || asked || given, "of %q comes %+v", said, turn)
 		})()
-		if err := s.watch.session(); err == nil {
-			t.Error("it has not ended")
-		}
+		err := s.watch.session()
+		assert.That(t, err != nil, "it has not ended")
 	})
 }
 

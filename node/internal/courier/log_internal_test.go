@@ -73,9 +73,8 @@ func TestNothingWaitsForTheLog(t *testing.T) {
 				n.Watch("a", node.Exclusive, func() {})
 			}
 			soon(t, "the line", func() {
-				if text := <-log.came; !strings.Contains(text, line) {
-					t.Errorf("the log has %q", text)
-				}
+				text := <-log.came
+				assert.That(t, strings.Contains(text, line), "the log has %q", text)
 			})
 			down.Store(false)
 			soon(t, "to watch", func() { n.Watch("b", node.Exclusive, func() {})() })
@@ -85,9 +84,8 @@ func TestNothingWaitsForTheLog(t *testing.T) {
 				}
 				granted(t, n)
 			})
-			if took := soon(t, "Close", func() { n.Close() }); took < logFor || took > 30*logFor {
-				t.Errorf("Close took %v", took)
-			}
+			took := soon(t, "Close", func() { n.Close() })
+			assert.That(t, took >= logFor && took <= 30*logFor, "Close took %v", took)
 		})
 	}
 }

@@ -143,9 +143,8 @@ func (p *primary) stay(stay bool, followers ...*follower) {
 
 func (p *primary) granted(t *testing.T) {
 	t.Helper()
-	if r := p.asks(node.Acquire); r.Status != node.Granted {
-		t.Errorf("%v %v", r.Status, r.Err)
-	}
+	r := p.asks(node.Acquire)
+	assert.That(t, r.Status == node.Granted, "%v %v", r.Status, r.Err)
 }
 
 // asks submits a command of a kind, and returns the answer.
@@ -224,9 +223,8 @@ func TestWhatWaitReturnsIsNoEvidence(t *testing.T) {
 			}
 			return p.says(command, words)
 		})
-		if r := p.asks(node.Acquire); !errors.Is(r.Err, node.ErrUnreplicated) {
-			t.Errorf("%v %v", r.Status, r.Err)
-		}
+		r := p.asks(node.Acquire)
+		assert.That(t, errors.Is(r.Err, node.ErrUnreplicated), "%v %v", r.Status, r.Err)
 	})
 }
 
@@ -360,9 +358,8 @@ func TestWhomARoundWaitsFor(t *testing.T) {
 		p.granted(t)
 		waits()
 		p.granted(t)
-		if got := waits(); !slices.Equal(got, []string{"1"}) {
-			t.Errorf("both follow for long: waited for %v", got)
-		}
+		got := waits()
+		assert.That(t, slices.Equal(got, []string{"1"}), "both follow for long: waited for %v", got)
 		p.change(func() {
 			p.followers[0].since = time.Now()
 			p.followers[1].stays = true
@@ -399,9 +396,8 @@ func TestTooFewReplicasAreNotWaitedFor(t *testing.T) {
 			for range 10 {
 				p.all(t, what, node.ErrUnreplicated)
 			}
-			if took := time.Since(began); took > 100*time.Millisecond {
-				t.Errorf("%s: 30 answers took %v", what, took)
-			}
+			took := time.Since(began)
+			assert.That(t, took <= 100*time.Millisecond, "%s: 30 answers took %v", what, took)
 			p.change(func() {
 				p.followers = followers
 				for _, f := range followers {
@@ -480,9 +476,8 @@ func TestARoundCoversOnlyWhatWasBefore(t *testing.T) {
 				}
 			})
 			p.granted(t)
-			if r := <-second; r.Err == nil {
-				t.Errorf("lone %v, a yes: %v", lone, r.Status)
-			}
+			r := <-second
+			assert.That(t, r.Err != nil, "lone %v, a yes: %v", lone, r.Status)
 			if turn := <-turns; turn.Life != nil {
 				t.Errorf("lone %v, a hand-over: %+v", lone, turn)
 			}

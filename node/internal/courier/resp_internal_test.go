@@ -37,9 +37,8 @@ func TestParse(t *testing.T) {
 		}
 	}
 	got, _, _ := new(parser).parse([]byte("-NOSCRIPT No matching script.\r\n"))
-	if e, ok := got.(refusal); !ok || !lacksScript(e) || !fromServer(e) {
-		t.Errorf("an error is %#v", got)
-	}
+	e, ok := got.(refusal)
+	assert.That(t, ok && lacksScript(e) && fromServer(e), "an error is %#v", got)
 }
 
 // A reply is not read again from its beginning each time that some of it comes: that of a
@@ -93,9 +92,8 @@ func TestWords(t *testing.T) {
 	w.number(-12)
 	w.text("")
 	w.text(long)
-	if got, want := string(w), "*4\r\n$7\r\nevalsha\r\n$3\r\n-12\r\n$0\r\n\r\n$123\r\n"+long+"\r\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	got, want := string(w), "*4\r\n$7\r\nevalsha\r\n$3\r\n-12\r\n$0\r\n\r\n$123\r\n"+long+"\r\n"
+	assert.That(t, got == want, "%q, want %q", got, want)
 	if got, want := w.list(), []string{"evalsha", "-12", "", long}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

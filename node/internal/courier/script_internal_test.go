@@ -83,9 +83,8 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 		do("", command(node.Acquire, node.Exclusive, "me", 1))
 		wait := command(node.Acquire, node.Exclusive, "you", 2)
 		wait.Wait = &node.Wait{Ticket: 1, Waiter: "you:1", PlaceTTL: time.Minute, Offer: 2}
-		if r := do("", wait); r.Status != node.Refused {
-			t.Fatalf("%s: the offer is answered %+v", tt.what, r)
-		}
+		r := do("", wait)
+		assert.Must(t, r.Status == node.Refused, "%s: the offer is answered %+v", tt.what, r)
 		tt.meddle()
 		release := command(node.Release, node.Exclusive, "me", 1)
 		release.HandOver = 3

@@ -44,9 +44,8 @@ func TestParse(t *testing.T) {
 		"short header": func(p packet) packet { p[0] = 4<<4 | 4; return p },
 		"nothing":      func(packet) packet { return nil },
 	} {
-		if _, ok := parse(change(segment(40000, 7000, syn, ""))); ok {
-			t.Errorf("%s: accepted", name)
-		}
+		_, ok := parse(change(segment(40000, 7000, syn, "")))
+		assert.That(t, !ok, "%s: accepted", name)
 	}
 }
 

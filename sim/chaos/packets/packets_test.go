@@ -73,9 +73,8 @@ func TestLossAndOrder(t *testing.T) {
 	go client.Write(want)
 	got := make([]byte, len(want))
 	server.SetDeadline(time.Now().Add(time.Minute))
-	if _, err := io.ReadFull(server, got); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%v, or the bytes differ", err)
-	}
+	_, err := io.ReadFull(server, got)
+	assert.That(t, err == nil && bytes.Equal(got, want), "%v, or the bytes differ", err)
 	if c := s.link.Count(); c.Lost == 0 || packetstest.SentAgain(t) == before {
 		t.Errorf("%+v, and TCP has sent %d segments again", c, packetstest.SentAgain(t)-before)
 	}
@@ -88,9 +87,8 @@ func TestVanish(t *testing.T) {
 		return
 	}
 	client, server := s.connect()
-	if n := established(t); n != 2 {
-		t.Fatalf("%d ends are open, want 2", n)
-	}
+	n := established(t)
+	assert.Must(t, n == 2, "%d ends are open, want 2", n)
 	s.link.Set(faults.Trouble{Cut: [2]bool{true, true}}, time.Time{})
 	client.(*net.TCPConn).SetLinger(0)
 	client.Close()
@@ -101,9 +99,8 @@ func TestVanish(t *testing.T) {
 	s.link.Set(faults.Trouble{}, time.Time{})
 	server.SetDeadline(time.Now().Add(10 * time.Second))
 	server.Write([]byte("x"))
-	if _, err := server.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%v, want a reset", err)
-	}
+	_, err := server.Read(make([]byte, 1))
+	assert.That(t, err != nil && !errors.Is(err, os.ErrDeadlineExceeded), "%v, want a reset", err)
 }
 
 // Half-open connections are silent, and new ones work. Later TCP delivers what was written.
@@ -119,9 +116,8 @@ func TestHalfOpen(t *testing.T) {
 	newClient.Write([]byte("new"))
 	b := make([]byte, 3)
 	newServer.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := io.ReadFull(newServer, b); err != nil || string(b) != "new" {
-		t.Errorf("%q, %v", b, err)
-	}
+	_, err := io.ReadFull(newServer, b)
+	assert.That(t, err == nil && string(b) == "new", "%q, %v", b, err)
 	server.SetDeadline(time.Now().Add(300 * time.Millisecond))
 	if n, err := server.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("%q, %v", b[:n], err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
@@ -29,8 +30,7 @@ func TestRoundCountsAllAnswers(t *testing.T) {
 		b.Nodes[i] = generous{}
 	}
 	for range 2000 {
-		if _, err := b.Lock(t.Context(), "x", time.Minute, false); err != nil {
-			t.Fatal(err)
-		}
+		_, err := b.Lock(t.Context(), "x", time.Minute, false)
+		assert.Succeed(t, err)
 	}
 }
