@@ -190,9 +190,8 @@ func TestMedianAndSpread(t *testing.T) {
 	}{
 		{[]float64{3, 1, 2}, 2, 0.5}, {[]float64{4, 1, 3, 2}, 2.5, 0.6}, {[]float64{5}, 5, 0}, {[]float64{0, 0}, 0, 0},
 	} {
-		if m, s := median(c.values), spread(c.values); m != c.median || s != c.spread {
-			t.Errorf("%v: %v ± %v, want %v ± %v", c.values, m, s, c.median, c.spread)
-		}
+		m, s := median(c.values), spread(c.values)
+		assert.That(t, m == c.median && s == c.spread, "%v: %v ± %v, want %v ± %v", c.values, m, s, c.median, c.spread)
 	}
 	assert.That(t, math.IsNaN(median(nil)), "there is a median of nothing")
 }

@@ -519,9 +519,8 @@ func TestMainHeedsASecondSignal(t *testing.T) {
 
 func TestMainWithoutRedis(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	if status, _, stderr := main("--spawn"); status != 2 || !strings.Contains(stderr, "no Redis to start") {
-		t.Errorf("status %d, %q", status, stderr)
-	}
+	status, _, stderr := main("--spawn")
+	assert.That(t, status == 2 && strings.Contains(stderr, "no Redis to start"), "status %d, %q", status, stderr)
 }
 
 func TestMainHelps(t *testing.T) {
@@ -546,9 +545,8 @@ func TestMain_formats(t *testing.T) {
 		!strings.Contains(stdout, "--for 50ms; lease 10s; Timeout of") || !strings.Contains(stderr, "12 measurements, about ") {
 		t.Errorf("status %d, %s%s", status, stdout, stderr)
 	}
-	if page, err := os.ReadFile(file); err != nil || !strings.Contains(string(page), "Latency by number of nodes") {
-		t.Errorf("%.100s, %v", page, err)
-	}
+	page, err := os.ReadFile(file)
+	assert.That(t, err == nil && strings.Contains(string(page), "Latency by number of nodes"), "%.100s, %v", page, err)
 	// A file stays until there is something better.
 	if status, _, stderr := main("--nodes", "127.0.0.1:1", "--html", file); status != 1 {
 		t.Errorf("status %d, %s", status, stderr)

@@ -150,8 +150,7 @@ func TestMaxDownBehindAHolder(t *testing.T) {
 		lock(t, l, "x")
 		w.nodes[1:].Down(true)
 		began := time.Now()
-		_, err := l.Lock(background, "x")
-		expect(t, err, quorum.ErrNoQuorum)
+		expect(t, errorOf(l.Lock(background, "x")), quorum.ErrNoQuorum)
 		within(t, time.Since(began), 2*time.Second, 13*time.Second, "a call that waited was refused")
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -207,32 +206,4 @@ func TestPlaceIsKeptThroughLongPauses(t *testing.T) {
 		cancel()
 		<-done
 	})
-}
-
-// On real servers, with Lockers that are different processes to the nodes: nobody is
-// served twice before a waiter that waited all the while is served once.
-func TestFairOnRealServers(t *testing.T) {
-	t.Parallel()
-	all := servers(t, 5)
-	const lockers, turns = 6, 15
-	unfair := 1
-	// On a busy machine the first requests of some may be on their way for long, while others are served.
-	for try := 0; unfair > 0 && try < 3; try++ {
-		c := newContest(t)
-		var served, late atomic.Int64
-		for range lockers {
-			l := connect(t, all, quorum.Options{})
-			c.task(turns, func() (held, error) {
-				before := served.Load()
-				lease, err := l.Lock(background, "x", quorum.WithFair())
-				if served.Add(1)-1-before > 2*lockers {
-					late.Add(1)
-				}
-				return lease, err
-			}, always(2*time.Millisecond))
-		}
-		c.wait(time.Minute)
-		unfair = int(late.Load())
-	}
-	equal(t, unfair, 0, "callers that waited for more than two turns of each other one")
 }

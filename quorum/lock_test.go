@@ -389,30 +389,27 @@ func TestInspect(t *testing.T) {
 func TestBadOptionsAndArguments(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		nodes := []node.Node{w.nodes[0], w.nodes[1], w.nodes[2]}
-		for want, try := range map[string]func() error{
-			"no nodes": func() error { _, err := quorum.New(nil, quorum.Options{}); return err },
-			"odd":      func() error { _, err := quorum.New(nodes[:2], quorum.Options{}); return err },
-			"is nil":   func() error { _, err := quorum.New([]node.Node{nil}, quorum.Options{}); return err },
-			"listed twice": func() error {
-				_, err := quorum.New([]node.Node{nodes[0], nodes[1], nodes[0]}, quorum.Options{})
-				return err
-			},
-			"restart guard": func() error {
-				_, err := quorum.New([]node.Node{replicated{nodes[0], 2}}, quorum.Options{NoRestartGuard: true})
-				return err
-			},
-			"negative":          func() error { _, err := quorum.New(nodes, quorum.Options{Lease: -1}); return err },
-			"between 0 and 0.5": func() error { _, err := quorum.New(nodes, quorum.Options{Drift: 0.6}); return err },
-			"at least 1ms":      func() error { _, err := quorum.New(nodes, quorum.Options{Timeout: 1}); return err },
-			"RetryEvery is 1ns": func() error { _, err := quorum.New(nodes, quorum.Options{RetryEvery: 1}); return err },
-			"longer than MaxLe": func() error { _, err := quorum.New(nodes, quorum.Options{Lease: time.Hour}); return err },
-			"too short":         func() error { _, err := quorum.New(nodes, quorum.Options{Lease: 3 * time.Millisecond}); return err },
-			"Quorum is 1 of 3":  func() error { _, err := quorum.New(nodes, quorum.Options{Quorum: 1}); return err },
-			"Quorum is 4 of 3":  func() error { _, err := quorum.New(nodes, quorum.Options{Quorum: 4}); return err },
-			"Quorum is 1 of 2":  func() error { _, err := quorum.New(nodes[:2], quorum.Options{Quorum: 1}); return err },
-			"at most 63":        func() error { _, err := quorum.New(make([]node.Node, 65), quorum.Options{}); return err },
+		for want, c := range map[string]struct {
+			nodes   []node.Node
+			options quorum.Options
+		}{
+			"no nodes":          {},
+			"odd":               {nodes: nodes[:2]},
+			"is nil":            {nodes: []node.Node{nil}},
+			"listed twice":      {nodes: []node.Node{nodes[0], nodes[1], nodes[0]}},
+			"restart guard":     {[]node.Node{replicated{nodes[0], 2}}, quorum.Options{NoRestartGuard: true}},
+			"negative":          {nodes, quorum.Options{Lease: -1}},
+			"between 0 and 0.5": {nodes, quorum.Options{Drift: 0.6}},
+			"at least 1ms":      {nodes, quorum.Options{Timeout: 1}},
+			"RetryEvery is 1ns": {nodes, quorum.Options{RetryEvery: 1}},
+			"longer than MaxLe": {nodes, quorum.Options{Lease: time.Hour}},
+			"too short":         {nodes, quorum.Options{Lease: 3 * time.Millisecond}},
+			"Quorum is 1 of 3":  {nodes, quorum.Options{Quorum: 1}},
+			"Quorum is 4 of 3":  {nodes, quorum.Options{Quorum: 4}},
+			"Quorum is 1 of 2":  {nodes[:2], quorum.Options{Quorum: 1}},
+			"at most 63":        {nodes: make([]node.Node, 65)},
 		} {
-			says(t, try(), want)
+			says(t, errorOf(quorum.New(c.nodes, c.options)), want)
 		}
 		l := w.locker(quorum.Options{})
 		for want, opts := range map[string][]quorum.Option{
@@ -435,22 +432,18 @@ func TestReservedNames(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
 		from := terms(t, detach(t, lock(t, l, "x")))
+		resume := func(names ...string) error {
+			from["names"] = names
+			return errorOf(l.Resume(background, handleOf(t, from)))
+		}
 		calls := map[string]func(name string) error{
-			"TryLock":   func(name string) error { _, err := l.TryLock(background, name); return err },
-			"WithNames": func(name string) error { _, err := l.TryLock(background, "a", quorum.WithNames(name)); return err },
-			"WithRead":  func(name string) error { _, err := l.TryLock(background, name, quorum.WithRead()); return err },
-			"Inspect":   func(name string) error { _, err := l.Inspect(background, name); return err },
-			"Break":     func(name string) error { _, err := l.Break(background, name); return err },
-			"Resume": func(name string) error {
-				from["names"] = []string{name}
-				_, err := l.Resume(background, handleOf(t, from))
-				return err
-			},
-			"Resume of several": func(name string) error {
-				from["names"] = []string{"x", name}
-				_, err := l.Resume(background, handleOf(t, from))
-				return err
-			},
+			"TryLock":           func(name string) error { return errorOf(l.TryLock(background, name)) },
+			"WithNames":         func(name string) error { return errorOf(l.TryLock(background, "a", quorum.WithNames(name))) },
+			"WithRead":          func(name string) error { return errorOf(l.TryLock(background, name, quorum.WithRead())) },
+			"Inspect":           func(name string) error { return errorOf(l.Inspect(background, name)) },
+			"Break":             func(name string) error { return errorOf(l.Break(background, name)) },
+			"Resume":            func(name string) error { return resume(name) },
+			"Resume of several": func(name string) error { return resume("x", name) },
 		}
 		for _, name := range []string{
 			node.FenceKey("x"), node.FenceKey("a{b}"), node.ReadersKey("x"), node.NextKey("x"), node.QueueKey("x"),

@@ -78,22 +78,6 @@ func TestHandingOver(t *testing.T) {
 			unlock(t, lease)
 			equal(t, w.locked("x"), 0, "nodes keep it")
 		}},
-		{"programs whose turns somebody has disturbed, so that some nodes are a turn ahead, come together again", 5, func(t *testing.T, w *world) {
-			w.delay(time.Millisecond, 100*time.Microsecond)
-			var tasks sync.WaitGroup
-			var all tally
-			began := time.Now()
-			for i := range 4 {
-				l := w.locker(quorum.Options{})
-				tasks.Go(func() {
-					time.Sleep(time.Duration(i) * 777 * time.Microsecond)
-					all.take(t, l, 2*time.Millisecond, began.Add(2*time.Second), began.Add(4*time.Second))
-				})
-			}
-			try(t, w.locker(quorum.Options{}), began.Add(time.Second))
-			tasks.Wait()
-			all.wantHandedOver(t, 500)
-		}},
 		{"as long as fewer nodes than a quorum have handed the lock over, nobody has it, and they are given back", 5, func(t *testing.T, w *world) {
 			held, ended := wanted(t, w, w.locker(quorum.Options{}))
 			w.nodes[2:].Hang(true)

@@ -3,16 +3,13 @@ package quorum_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
@@ -27,26 +24,6 @@ var (
 	reentry = quorum.WithReentry()
 	atOnce  = quorum.WithWait(0)
 )
-
-// Readers share; all else excludes.
-func TestReadersShareAndWritersExclude(t *testing.T) {
-	modes := []quorum.Option{nil, read, write}
-	for here, first := range modes {
-		for there, second := range modes {
-			inWorld(t, 5, func(w *world) {
-				a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
-				lease := lock(t, a, "x", first)
-				for _, l := range []*quorum.Locker{a, b} {
-					_, err := l.TryLock(background, "x", second)
-					if shared := here == 1 && there == 1; shared && err != nil || !shared && !errors.Is(err, quorum.ErrHeld) {
-						t.Errorf("%v after %v: %v", node.Mode(there), node.Mode(here), err)
-					}
-				}
-				unlock(t, lease)
-			})
-		}
-	}
-}
 
 // A writer that releases lets in all readers at once, here and in other processes.
 func TestReadersAreWokenTogether(t *testing.T) {
@@ -362,24 +339,6 @@ func TestReadersAndWriters(t *testing.T) {
 	}.hold(t)
 }
 
-// On real servers a downgrade lets in a reader that waits elsewhere, and is reported.
-func TestRealDowngrade(t *testing.T) {
-	t.Parallel()
-	all := servers(t, 3)
-	a, b := connect(t, all, quorum.Options{}), connect(t, all, quorum.Options{})
-	outer, inner := writesAndReads(t, a)
-	waited := async(func() error {
-		return b.Do(background, "x", func(context.Context, *quorum.Lease) error { return nil }, read)
-	})
-	assert.Eventually(t, "a reader that waits", func() bool { return keys(t, all, node.QueueKey("x")) == len(all) })
-	unlock(t, outer)
-	expect(t, <-waited, nil)
-	report := inspect(t, b, "x")
-	ensure(t, report.Mode == node.Read && slices.Equal(report.Owners, []string{inner.Owner()}), "%+v", report)
-	unlock(t, inner)
-	assert.Eventually(t, "no key is left", func() bool { return keys(t, all, "x")+keys(t, all, "{x}:*") == 0 })
-}
-
 // While a writer waits no new reader is let in, also where its own process reads.
 func TestWriterBesideItsOwnReaderKeepsOthersOut(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
@@ -393,40 +352,6 @@ func TestWriterBesideItsOwnReaderKeepsOthersOut(t *testing.T) {
 		writer := <-served
 		atMost(t, time.Since(left), quorum.Defaults().RetryEvery/2, "the writer came after")
 		unlock(t, writer)
-	})
-}
-
-// A reader's token is above those of all earlier writers, a writer's above those
-// of everybody before it, whatever the clocks say.
-func TestTokensOfReadersAndWriters(t *testing.T) {
-	inWorld(t, 5, func(w *world) {
-		var lockers []*quorum.Locker
-		for i := range 4 {
-			l := w.locker(quorum.Options{Clock: wall{w.clock, time.Duration(i) * 47 * time.Hour}})
-			lockers = append(lockers, l)
-		}
-		rnd := rand.New(rand.NewPCG(1, 2))
-		var writers, all node.Token
-		for range 300 {
-			if rnd.IntN(3) == 0 {
-				lease := tryLock(t, lockers[rnd.IntN(4)], "x", write)
-				more(t, lease.Token(), all, "the token of a writer")
-				writers, all = lease.Token(), lease.Token()
-				_ = lease.Unlock(background)
-				continue
-			}
-			var leases []*quorum.Lease
-			for range 1 + rnd.IntN(3) {
-				lease := tryLock(t, lockers[rnd.IntN(4)], "x", read)
-				more(t, lease.Token(), writers, "the token of a reader")
-				all = max(all, lease.Token())
-				leases = append(leases, lease)
-			}
-			rnd.Shuffle(len(leases), func(i, k int) { leases[i], leases[k] = leases[k], leases[i] })
-			for _, lease := range leases {
-				unlock(t, lease)
-			}
-		}
 	})
 }
 

@@ -1,9 +1,7 @@
 package quorum_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"sync/atomic"
 	"testing"
@@ -23,7 +21,7 @@ import (
 
 // Exclusion both ways, and the layout.
 func TestRedissonExclusion(t *testing.T) {
-	l, j, _ := shop(t)
+	l, j := shop(t)
 	j.take("foo")
 	_, err := l.TryLock(background, "foo")
 	var details *quorum.Error
@@ -50,7 +48,7 @@ const muchLess = 15 * time.Second
 func TestRedissonWakesGo(t *testing.T) {
 	t.Parallel()
 	all := servers(t, 1)
-	j := newJava(t, all[0], 1)
+	j := newJava(t, all[0])
 	for how, release := range map[string]func(){
 		"a notice alone": func() { equal(t, j.unlock("foo"), 1, "Java unlocks") },
 		"cut off": func() {
@@ -62,7 +60,7 @@ func TestRedissonWakesGo(t *testing.T) {
 			j.client.Del(background, "foo")
 		},
 		"spin": func() {
-			_ = javaSpinUnlock.Run(background, j.client, []string{"foo", "latch"}, 30000, j.owner, 1000).Err()
+			_ = javaUnlock.Run(background, j.client, []string{"foo"}, j.owner).Err()
 		},
 	} {
 		every := time.Duration(0)
@@ -85,100 +83,10 @@ func TestRedissonWakesGo(t *testing.T) {
 	}
 }
 
-// Java wakes when Go unlocks: exactly one message, then it is free.
-func TestGoWakesRedisson(t *testing.T) {
-	t.Parallel()
-	l, j, _ := shop(t)
-	lease := lock(t, l, "foo")
-	messages := j.listen("foo")
-	unlock(t, lease)
-	m := <-messages
-	equal(t, m.Channel+" "+m.Payload, "redisson_lock__channel:{foo} 0", "message")
-	j.take("foo")
-	silent(t, messages)
-}
-
-// Re-entry on either side.
-func TestRedissonReentry(t *testing.T) {
-	t.Parallel()
-	l, j, _ := shop(t)
-	messages := j.listen("foo")
-	j.take("foo")
-	j.take("foo")
-	equal(t, j.unlock("foo"), 0, "the first unlock")
-	silent(t, messages)
-	taken(t, l, "foo")
-	equal(t, j.unlock("foo"), 1, "the second unlock")
-	<-messages
-	outer := lock(t, l, "foo")
-	inner := nest(t, l, outer, "foo")
-	for _, count := range j.fields("foo") {
-		equal(t, count, "1", "Go's count is")
-	}
-	unlock(t, inner)
-	silent(t, messages)
-	unlock(t, outer)
-	<-messages
-}
-
-// Unlocking what is another's.
-func TestRedissonNonOwner(t *testing.T) {
-	t.Parallel()
-	l, j, _ := shop(t)
-	lease := lock(t, l, "foo", quorum.WithFixedLease(2*time.Second))
-	before := j.fields("foo")
-	equal(t, j.unlock("foo"), none, "Java's unlock of Go's lock")
-	equal(t, fmt.Sprint(j.fields("foo")), fmt.Sprint(before))
-	<-lease.Context().Done()
-	assert.Eventually(t, "Go's key expires", func() bool { return j.acquire("foo", 30*time.Second) == none })
-	expect(t, lease.Unlock(background), quorum.ErrNotHeld, "Go's unlock")
-	assert.Eventually(t, "Go's release is done", func() bool { return len(j.fields("foo")) == 1 })
-	equal(t, j.fields("foo")[j.owner], "1", "Java's count is")
-	atLeast(t, j.ttl("foo"), 25*time.Second, "Java has left")
-}
-
-// A repeated unlock of Java does not touch Go's lock.
-func TestRedissonLatchReplay(t *testing.T) {
-	l, j, _ := shop(t)
-	j.take("foo")
-	equal(t, j.unlock("foo"), 1, "Java unlocks")
-	lease := lock(t, l, "foo")
-	equal(t, j.unlockAgain("foo"), 1, "the same unlock again")
-	equal(t, j.unlock("foo"), none, "a new unlock")
-	unlock(t, lease)
-}
-
-// Leases that end by themselves.
-func TestRedissonExpiry(t *testing.T) {
-	t.Parallel()
-	l, j, _ := shop(t)
-	start := time.Now()
-	j.acquire("foo", 500*time.Millisecond)
-	lease := lock(t, l, "foo", quorum.WithFixedLease(time.Second))
-	atLeast(t, time.Since(start), 490*time.Millisecond, "Go had it after")
-	assert.Eventually(t, "Java gets it", func() bool { return j.acquire("foo", time.Second) == none })
-	equal(t, lease.Remaining(), 0, "Go still holds it")
-}
-
-// Java breaks Go's lock.
-func TestRedissonForce(t *testing.T) {
-	t.Parallel()
-	all := servers(t, 1)
-	l, j := connect(t, all, quorum.Options{Lease: 3 * time.Second}), newJava(t, all[0], 1)
-	lease := lock(t, l, "foo")
-	messages := j.listen("foo")
-	equal(t, j.number(javaForce.Run(background, j.client, []string{"foo", node.Channel("foo")}, 0, "PUBLISH")), 1, "force")
-	equal(t, (<-messages).Payload, "0", "message")
-	<-lease.Context().Done()
-	expect(t, context.Cause(lease.Context()), quorum.ErrLost)
-	expect(t, lease.Unlock(background), quorum.ErrNotHeld)
-	equal(t, len(j.fields("foo")), 0, "the renewal made the key again")
-}
-
 // Odd keys: one without a TTL, and a string, as redsync and others make a lock, which so excludes ours, and ours it.
 func TestRedissonOddKeys(t *testing.T) {
 	t.Parallel()
-	l, j, _ := shop(t)
+	l, j := shop(t)
 	j.take("foo")
 	j.client.Persist(background, "foo")
 	start := time.Now()
@@ -208,7 +116,7 @@ func TestRedissonLostReply(t *testing.T) {
 		})
 	}}}, quorum.Options{NoRestartGuard: true}))
 	defer l.Close()
-	j := newJava(t, s, 1)
+	j := newJava(t, s)
 
 	mute.Store(true)
 	expect(t, errorOf(l.TryLock(background, "foo")), quorum.ErrNoQuorum, "without a reply")
@@ -225,34 +133,8 @@ func TestRedissonLostReply(t *testing.T) {
 	equal(t, j.fields("foo")[j.owner], "1", "Java's count is")
 }
 
-// The tokens of a fenced lock of Java are its own row, which Go's do not
-// continue, and which stays when the lock goes.
-func TestRedissonFenced(t *testing.T) {
-	l, j, other := shop(t)
-	acquire := func(j *java) [2]int64 {
-		t.Helper()
-		r := must[[]int64](t)(javaFenced.Run(background, j.client, []string{"foo", "redisson_lock_token:{foo}"}, 30000, j.owner).Int64Slice())
-		return [2]int64(r)
-	}
-	for want := int64(1); want <= 2; want++ {
-		equal(t, acquire(j), [2]int64{-1, want}, "Java got")
-	}
-	taken(t, l, "foo")
-	equal(t, j.unlock("foo"), 0, "Java unlocks once")
-	equal(t, j.unlock("foo"), 1, "and again")
-	lease := lock(t, l, "foo")
-	r := acquire(other)
-	ensure(t, r[0] > 0 && r[1] == -1, "while Go holds it Java got %v", r)
-	more(t, lease.Token(), 2, "Go's token is")
-	unlock(t, lease)
-	equal(t, acquire(other), [2]int64{-1, 3}, "after Go Java got")
-	j.client.Del(background, "foo")
-	equal(t, acquire(j), [2]int64{-1, 4}, "after the lock was deleted Java got")
-}
-
-// The code from here on stands for Redisson: it does what Redisson's plain locks do on a
-// server, with the same keys and arguments in the same order, rewritten from their
-// published behavior.
+// The code from here on stands for Redisson: it does what Redisson's plain locks do to a key
+// and its channel, rewritten from their published behavior.
 
 var (
 	// KEYS lock; ARGV lease ms, owner: nil when acquired, else the holder's PTTL.
@@ -264,56 +146,25 @@ var (
 			return nil
 		end
 		return redis.call('PTTL', KEYS[1])`)
-	// KEYS lock, channel, latch; ARGV message, lease ms, owner, publish verb,
-	// latch ms: 1 released, 0 still held, nil not the owner.
+	// KEYS lock; ARGV owner, and the channel if it is no spin lock: 1 released, nil not the owner.
 	javaUnlock = redis.NewScript(`
-		local before = redis.call('GET', KEYS[3])
-		if before then return tonumber(before) end
-		if redis.call('HEXISTS', KEYS[1], ARGV[3]) == 0 then return nil end
-		local result = 0
-		if redis.call('HINCRBY', KEYS[1], ARGV[3], -1) > 0 then
-			redis.call('PEXPIRE', KEYS[1], ARGV[2])
-		else
-			redis.call('DEL', KEYS[1])
-			redis.call(ARGV[4], KEYS[2], ARGV[1])
-			result = 1
-		end
-		redis.call('SET', KEYS[3], result, 'PX', ARGV[5])
-		return result`)
-	// KEYS lock, channel; ARGV message, publish verb: 1 if there was a lock.
-	javaForce = redis.NewScript(`
-		if redis.call('DEL', KEYS[1]) == 0 then return 0 end
-		redis.call(ARGV[2], KEYS[2], ARGV[1])
-		return 1`)
-	// KEYS lock, token; ARGV lease ms, owner: {-1, token} when acquired, else the
-	// holder's PTTL and -1.
-	javaFenced = redis.NewScript(`
-		if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
-			return {redis.call('PTTL', KEYS[1]), -1}
-		end
-		redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
-		redis.call('PEXPIRE', KEYS[1], ARGV[1])
-		return {-1, redis.call('INCR', KEYS[2])}`)
-	// KEYS lock, latch; ARGV lease ms, owner, latch ms: as javaUnlock, silently.
-	javaSpinUnlock = redis.NewScript(`
-		if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then return nil end
-		if redis.call('HINCRBY', KEYS[1], ARGV[2], -1) > 0 then return 0 end
+		if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return nil end
 		redis.call('DEL', KEYS[1])
+		if ARGV[2] then redis.call('PUBLISH', ARGV[2], '0') end
 		return 1`)
 )
 
 // A java is one thread of a Java program, on one server.
 type java struct {
-	t       *testing.T
-	client  *redis.Client
-	owner   string
-	request int
+	t      *testing.T
+	client *redis.Client
+	owner  string
 }
 
-func newJava(t *testing.T, s *redisserver.Server, thread int) *java {
+func newJava(t *testing.T, s *redisserver.Server) *java {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { _ = c.Close() })
-	return &java{t: t, client: c, owner: fmt.Sprintf("5d3f0c2e-8f0b-4c55-9f64-0a1b2c3d4e5f:%d", thread)}
+	return &java{t: t, client: c, owner: "5d3f0c2e-8f0b-4c55-9f64-0a1b2c3d4e5f:1"}
 }
 
 // number reads a script's answer, -100 for nil.
@@ -342,16 +193,7 @@ func (j *java) take(name string) {
 
 func (j *java) unlock(name string) int64 {
 	j.t.Helper()
-	j.request++
-	return j.unlockAgain(name)
-}
-
-// unlockAgain repeats the last unlock, as after a lost reply.
-func (j *java) unlockAgain(name string) int64 {
-	j.t.Helper()
-	latch := fmt.Sprintf("redisson_unlock_latch:{%s}:%032x", name, j.request)
-	return j.number(javaUnlock.Run(background, j.client, []string{name, node.Channel(name), latch},
-		0, 30000, j.owner, "PUBLISH", 16000))
+	return j.number(javaUnlock.Run(background, j.client, []string{name}, j.owner, node.Channel(name)))
 }
 
 func (j *java) ttl(name string) time.Duration {
@@ -365,26 +207,8 @@ func (j *java) fields(name string) map[string]string {
 	return must[map[string]string](j.t)(j.client.HGetAll(background, name).Result())
 }
 
-// listen subscribes to name's channel and returns its messages.
-func (j *java) listen(name string) <-chan *redis.Message {
-	j.t.Helper()
-	sub := j.client.Subscribe(background, node.Channel(name))
-	succeed(j.t, errorOf(sub.Receive(background)))
-	j.t.Cleanup(func() { _ = sub.Close() })
-	return sub.Channel()
-}
-
-func silent(t *testing.T, messages <-chan *redis.Message) {
-	t.Helper()
-	select {
-	case m := <-messages:
-		t.Errorf("message %q on %q", m.Payload, m.Channel)
-	case <-time.After(30 * time.Millisecond):
-	}
-}
-
-// shop starts one server, a Locker on it, and two Java threads.
-func shop(t *testing.T) (*quorum.Locker, *java, *java) {
+// shop starts one server, a Locker on it, and a Java thread.
+func shop(t *testing.T) (*quorum.Locker, *java) {
 	all := servers(t, 1)
-	return connect(t, all, quorum.Options{}), newJava(t, all[0], 1), newJava(t, all[0], 2)
+	return connect(t, all, quorum.Options{}), newJava(t, all[0])
 }

@@ -18,8 +18,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/node/model"
-	"github.com/redquorum/redquorum/node/redisnode"
-	"github.com/redquorum/redquorum/node/redisserver"
 	"github.com/redquorum/redquorum/quorum"
 	"github.com/redquorum/redquorum/semaphore"
 )
@@ -375,38 +373,6 @@ func TestOptionsThatAreNotForPermits(t *testing.T) {
 		}
 		assert.Succeed(t, permit.Unlock(background))
 	})
-}
-
-// On servers of redis, too.
-func TestPermitsOnServers(t *testing.T) {
-	var urls []string
-	for _, server := range tests.Servers(t, 3, redisserver.Config{}) {
-		urls = append(urls, server.URL())
-	}
-	c := crowd{t: t, k: 2}
-	ctx, cancel := context.WithTimeout(background, 30*time.Second)
-	defer cancel()
-	over := make(chan bool)
-	for range 5 {
-		nodes, err := redisnode.Dial(urls...)
-		assert.Succeed(t, err)
-		l, err := quorum.New(nodes, quorum.Options{NoRestartGuard: true})
-		assert.Succeed(t, err)
-		t.Cleanup(func() { l.Close() })
-		go func() {
-			c.work(ctx, of(t, l, 2), func() time.Duration {
-				if c.got.Load() == 50 {
-					cancel()
-				}
-				return rand.N(10 * time.Millisecond)
-			})
-			over <- true
-		}()
-	}
-	for range 5 {
-		<-over
-	}
-	assert.That(t, c.got.Load() >= 50, "%d permits", c.got.Load())
 }
 
 func Example() {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/assert"
-	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 )
 
@@ -86,33 +85,6 @@ func TestCampaignEndsWithItsContext(t *testing.T) {
 	cancel()
 	r := sim.Explore(ctx, sim.Campaign{To: 1 << 40, Jobs: 2})
 	assert.That(t, r.Seeds == 0, "%d seeds ran", r.Seeds)
-}
-
-// A plan always gives the same run.
-func TestVerify(t *testing.T) {
-	for seed := range uint64(tests.Times(10, 40)) {
-		err := sim.Verify(faults.Generate(seed, faults.Profile{Outside: true}))
-		assert.That(t, err == nil, "seed %d: %v", seed, err)
-	}
-}
-
-// BenchmarkSeeds is one seed: five nodes, three clients that contend with one task
-// each, ten seconds with faults, all invariants.
-func BenchmarkSeeds(b *testing.B) {
-	profile := faults.Profile{Nodes: 5, Clients: 3, Length: 10 * time.Second}
-	events, virtual := uint64(0), time.Duration(0)
-	seed := uint64(0)
-	for b.Loop() {
-		p := faults.Generate(seed, profile)
-		p.Work.Tasks = 1
-		r := sim.Run(p, nil)
-		seed++
-		events += r.Events
-		virtual += r.Virtual
-	}
-	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "seeds/s")
-	b.ReportMetric(virtual.Seconds()/b.Elapsed().Seconds(), "virtual-s/s")
 }
 
 // A program of one's own can be explored and shrunk like the plans' own work.

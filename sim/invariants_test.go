@@ -140,8 +140,7 @@ at 2.9s unlock c2
 		p, err := faults.Parse(c.plan)
 		assert.Succeed(t, err)
 		r := sim.Run(p, nil, c.options...)
-		if v := r.Worst(); r.Verdict != c.want || v != nil && v.Invariant != "I4" {
-			t.Errorf("%s: %s: %v", c.what, r.Verdict, v)
-		}
+		v := r.Worst()
+		assert.That(t, r.Verdict == c.want && (v == nil || v.Invariant == "I4"), "%s: %s: %v", c.what, r.Verdict, v)
 	}
 }

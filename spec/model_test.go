@@ -269,9 +269,8 @@ func TestSameStates(t *testing.T) {
 		t.Run(row[1], func(t *testing.T) {
 			t.Parallel()
 			sizes := strings.TrimPrefix(row[1], "as said above")
-			if got, broken := configured(t, sizes).explore(); got != states || broken != nil {
-				t.Errorf("%d states, %v; TLC has found %d", got, broken, states)
-			}
+			got, broken := configured(t, sizes).explore()
+			assert.That(t, got == states && broken == nil, "%d states, %v; TLC has found %d", got, broken, states)
 		})
 	}
 }

@@ -392,9 +392,8 @@ func TestDoctorOfAPrimaryWithReplicas(t *testing.T) {
 		return doctor(t, grownUp, url).has(primary.Addr(), "unsafe", "0 of 2 replicas follow it; it needs 1")
 	})
 	const refusal = "NOREPLICAS Not enough good replicas to write."
-	if do := remedyFor(refusal, 2); !strings.Contains(do, "may be 1 at most") || remedyFor(refusal, 0) == do {
-		t.Errorf("%s: %s", refusal, do)
-	}
+	do := remedyFor(refusal, 2)
+	assert.That(t, strings.Contains(do, "may be 1 at most") && remedyFor(refusal, 0) != do, "%s: %s", refusal, do)
 }
 
 // advice is what to do about a finding.

@@ -22,7 +22,6 @@ import (
 
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
-	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -320,30 +319,6 @@ func TestRunCannotEver(t *testing.T) {
 	ends(t, exitNoQuorum, runOn(urls, "--try", "true")...)
 }
 
-func TestNotAcquired(t *testing.T) {
-	votes := func(sentinel error, errs ...error) error {
-		e := &quorum.Error{Err: sentinel, Quorum: 2}
-		for _, err := range errs {
-			e.Nodes = append(e.Nodes, quorum.NodeVote{Err: err})
-		}
-		return e
-	}
-	same := fmt.Errorf("%w: a and b", quorum.ErrSameServer)
-	for _, c := range []struct {
-		err  error
-		want int
-	}{
-		{votes(quorum.ErrHeld), exitHeld},
-		{votes(quorum.ErrHeld, nil, nil, node.ErrAuth), exitHeld},
-		{votes(quorum.ErrNoQuorum, node.ErrTimeout, node.ErrTimeout, node.ErrAuth), exitNoQuorum},
-		{votes(quorum.ErrNoQuorum, same, same, nil), exitConfig},
-		{votes(quorum.ErrNoQuorum, node.ErrAuth, node.ErrUnsupported, nil), exitConfig},
-		{errors.New("no token is left"), exitNoQuorum},
-	} {
-		assert.Equal(t, (&lockFlags{conflict: exitHeld}).notAcquired(c.err), c.want, c.err)
-	}
-}
-
 // A signal that comes while it waits ends the wait, in order.
 func TestRunStopsWaiting(t *testing.T) {
 	tests.NeedLong(t)
@@ -508,21 +483,6 @@ func TestRunMaxHold(t *testing.T) {
 	// A command that handles TERM has time to end by itself, and the lock is free.
 	start(t, runOn(urls, "--max-hold 3s", "sh", "-c", "trap 'echo tidy; exit 0' TERM; while :; do sleep 0.02; done")...).exits(exitLost, "tidy")
 	verdictIs(t, "job", urls, "free")
-}
-
-// The lock lasts as long as the command, however short the lease, also while a
-// node is down.
-func TestRunRenews(t *testing.T) {
-	tests.NeedLong(t)
-	t.Parallel()
-	servers, urls := startNodes(t, 3)
-	p := start(t, runOn(urls, "--lease 6s", "sh", "-c", "echo begun; read line; echo over")...)
-	p.says("begun")
-	servers[1].Kill()
-	time.Sleep(7 * time.Second) // longer than the lease
-	verdictIs(t, "job", urls, "held")
-	io.WriteString(p.in, "\n")
-	p.exits(0)
 }
 
 // If redquorum itself is killed, so is the command, with all that belongs to it.
@@ -726,9 +686,8 @@ func TestRunInsideRun(t *testing.T) {
 			inner = strings.NewReplacer(" --name job", " job", " -- ", "").Replace(inner)
 		}
 		out := ends(t, c.want, runOn(urls, c.outer, "sh", "-c", inner)...)
-		if refused := strings.Contains(out, "job is held by the 'redquorum run' that started this process"); refused != (c.want == exitConfig) || strings.Contains(out, "never") {
-			t.Errorf("%s: %s", c.inner, out)
-		}
+		refused := strings.Contains(out, "job is held by the 'redquorum run' that started this process")
+		assert.That(t, refused == (c.want == exitConfig) && !strings.Contains(out, "never"), "%s: %s", c.inner, out)
 	}
 	// Its command learns of its own lock, and not of the outer one.
 	out := start(t, runOn(urls, "", "sh", "-c", `echo $REDQUORUM_OWNER; `+run("--name a")+`sh -c 'echo $REDQUORUM_NAME $REDQUORUM_OUTER'`)...).exits(0)
@@ -973,4 +932,74 @@ func handedOver(t *testing.T, urls, lease string) (said string, kept bool) {
 		waiter.exits(0)
 	}
 	return said, kept
+}
+
+// olderCommit is the first whose programs say that they are v0.1.0.
+const olderCommit = "0d29e66"
+
+// olderProgram builds the command of that commit.
+func olderProgram(t *testing.T) (path string) {
+	t.Helper()
+	dir := t.TempDir()
+	path = filepath.Join(dir, "redquorum")
+	for _, step := range []struct{ what, script string }{
+		{"no commit " + olderCommit + " here, as in a shallow clone", "cd ../.. && git archive -o $DIR/source.tar " + olderCommit},
+		{"no tar", "cd $DIR && mkdir source && tar -xf source.tar -C source"},
+		{"its modules cannot be downloaded", "cd $DIR/source && go mod download"},
+		{"", "cd $DIR/source && go build -o $DIR/redquorum ./cmd/redquorum"},
+	} {
+		cmd := exec.Command("sh", "-c", step.script)
+		cmd.Env = append(os.Environ(), "DIR="+dir)
+		if out, err := cmd.CombinedOutput(); err != nil && step.what != "" {
+			t.Skip(step.what)
+		} else if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	return path
+}
+
+// While programs are upgraded, and when an upgrade is taken back, old and new ones exclude each other, wait for each
+// other and draw rising tokens. Each sees what the other holds.
+func TestUpgrade(t *testing.T) {
+	tests.NeedLong(t)
+	older, newer := olderProgram(t), os.Args[0]
+	urls := tests.Server(t).URL() + "," + tests.Server(t).URL() + "," + tests.Server(t).URL()
+	run := func(path string, more ...string) *program {
+		return startProgram(t, path, append([]string{"run", "--nodes", urls, "--name", "x", "--no-guard"}, more...)...)
+	}
+	t.Run("turns", func(t *testing.T) {
+		dir := t.TempDir()
+		script := "cd " + dir + " && mkdir held && echo $REDQUORUM_TOKEN >>tokens && sleep 0.1 && rmdir held || echo overlap >>tokens"
+		var all []*program
+		const turns = 5
+		for range turns {
+			all = append(all, run(older, "--", "sh", "-c", script), run(newer, "--", "sh", "-c", script))
+		}
+		for _, p := range all {
+			p.exits(exitOK)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "tokens"))
+		assert.Succeed(t, err)
+		tokens, last := strings.Fields(string(text)), 0
+		for _, token := range tokens {
+			n, err := strconv.Atoi(token)
+			assert.That(t, err == nil && n > last, "%s after %d", token, last)
+			last = n
+		}
+		assert.That(t, len(tokens) == 2*turns, "%d turns of %d", len(tokens), 2*turns)
+	})
+	for _, c := range []struct{ title, holder, other string }{{"old holder", older, newer}, {"new holder", newer, older}} {
+		t.Run(c.title, func(t *testing.T) {
+			held := filepath.Join(t.TempDir(), "held")
+			p := run(c.holder, "--", "sh", "-c", "touch "+held+"; read end")
+			assert.Eventually(t, "the lock is held", func() bool { _, err := os.Stat(held); return err == nil })
+			run(c.other, "--try", "--", "true").exits(exitHeld)
+			startProgram(t, c.other, "status", "--nodes", urls, "--no-guard", "x").exits(exitOK, "held")
+			waiting := run(c.other, "--", "true")
+			_ = p.in.Close()
+			p.exits(1) // of read
+			waiting.exits(exitOK)
+		})
+	}
 }

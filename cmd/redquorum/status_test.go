@@ -164,9 +164,8 @@ func TestStatusOfString(t *testing.T) {
 			want(t, exitConfig, node.ErrWrongType.Error(), "break", "a", "--yes", "--nodes", urls)
 			want(t, exitConfig, node.ErrWrongType.Error(), "ask", "a", "--nodes", urls)
 			want(t, exitConfig, node.ErrWrongType.Error(), "check", "a", "--owner", "o", "--nodes", urls)
-			if again := statusOf(t, exitError, "a", urls); again.Nodes[1].String != n.String || again.Nodes[1].TTL <= 0 {
-				t.Errorf("after break: %+v", again)
-			}
+			again := statusOf(t, exitError, "a", urls)
+			assert.That(t, again.Nodes[1].String == n.String && again.Nodes[1].TTL > 0, "after break: %+v", again)
 		})
 	}
 }

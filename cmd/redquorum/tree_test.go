@@ -120,9 +120,8 @@ func TestRunEndsTheBackground(t *testing.T) {
 // Processes that end soon after the command do so by themselves.
 func TestRunLetsTheBackgroundFinish(t *testing.T) {
 	urls := parallelNodes(t, 3)
-	if out := start(t, runOn(urls, "", "sh", "-c", "(sleep 0.1; echo finished) &")...).exits(0); !strings.Contains(out, "finished\n") || strings.Contains(out, "in the background") {
-		t.Error(out)
-	}
+	out := start(t, runOn(urls, "", "sh", "-c", "(sleep 0.1; echo finished) &")...).exits(0)
+	assert.That(t, strings.Contains(out, "finished\n") && !strings.Contains(out, "in the background"), "%v", out)
 }
 
 // Orphans of the command do not pile up as zombies.

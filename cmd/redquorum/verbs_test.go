@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"io"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -272,9 +274,8 @@ func TestVersion(t *testing.T) {
 		assert.Must(t, found != nil, "%s has no %s", file, pattern)
 		return found[1]
 	}
-	if newest := first("CHANGELOG.md", `^## \[(\d.*)\] - \d{4}-\d\d-\d\d$`); release != "v"+newest {
-		t.Errorf("the release is %s, and the newest in the changelog %s", release, newest)
-	}
+	newest := first("CHANGELOG.md", `^## \[(\d.*)\] - \d{4}-\d\d-\d\d$`)
+	assert.That(t, release == "v"+newest, "the release is %s, and the newest in the changelog %s", release, newest)
 	modules, err := filepath.Glob(filepath.Join("..", "..", "contrib", "*", "go.mod"))
 	assert.Must(t, err == nil && len(modules) != 0, "contrib has no modules %v", err)
 	for _, module := range modules {
@@ -284,9 +285,8 @@ func TestVersion(t *testing.T) {
 	}
 	cited := first("CITATION.cff", `^version: (.*)$`)
 	assert.That(t, release == "v"+cited, "the release is %s, and CITATION.cff has %s", release, cited)
-	if image, tested := first("Dockerfile", `^FROM (golang:\S+)`), first(".github/workflows/ci.yml", `(golang:\S+)$`); image != tested {
-		t.Errorf("the container is built with %s, and tested with %s", image, tested)
-	}
+	image, tested := first("Dockerfile", `^FROM (golang:\S+)`), first(".github/workflows/ci.yml", `(golang:\S+)$`)
+	assert.That(t, image == tested, "the container is built with %s, and tested with %s", image, tested)
 	have, want := first("Dockerfile", `^FROM golang:(\d+\.\d+)`), first("go.mod", `^go (\d+\.\d+)`)
 	assert.That(t, have == want, "the container has Go %s, and go.mod asks for %s", have, want)
 }
@@ -378,4 +378,74 @@ func TestDefaultsAreSaidOnce(t *testing.T) {
 			}
 		})
 	}
+}
+
+// tool skips the test where a program is missing.
+func tool(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skip(err)
+	}
+	return path
+}
+
+// outputOf writes what the program prints to a file.
+func outputOf(t *testing.T, args ...string) (text, file string) {
+	t.Helper()
+	text = want(t, exitOK, "redquorum", args...)
+	return text, fileOf(t, text)
+}
+
+func TestCompletion(t *testing.T) {
+	for line, words := range map[string]string{
+		"st":                    "status",
+		"run --term":            "--term-grace",
+		"run --lease ":          ":4",
+		"run --name x -- no-su": ":0", // files
+		"run --cacert ":         ":0",
+		"sim explore --out ":    ":16", // folders
+		"sim m":                 "manual matrix",
+		"sim scenario --cl":     "--client",
+		"sim scenario S24":      "S24",
+		"completion ":           "bash zsh fish powershell",
+		"help de":               "demo",
+		"list --a":              "--all",
+	} {
+		_, stdout, _ := redquorum(t, append([]string{"__completeNoDesc"}, strings.Split(line, " ")...)...)
+		got, directive, _ := strings.Cut("\n"+stdout, "\n:")
+		if got = strings.Join(strings.Fields(got), " "); got == "" {
+			got = ":" + strings.TrimSpace(directive)
+		}
+		assert.That(t, got == words, "%q: %q, want %q", line, got, words)
+	}
+	want(t, exitUsage, `the shell is "sh"; it must be bash, zsh, fish or powershell`, "completion", "sh")
+	want(t, exitUsage, "the shell is missing", "completion")
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		want(t, exitOK, "__complete", "completion", shell)
+	}
+}
+
+func TestManPage(t *testing.T) {
+	text, file := outputOf(t, "man")
+	tests.Says(t, text, "\n.SH REDQUORUM SIM SCENARIO\n")
+	assert.That(t, roff(`.x \n`) == `\&.x \en` && roff("'x") == `\&'x`, "a line is taken for a command of roff")
+	t.Run("man", func(t *testing.T) {
+		cmd := exec.Command(tool(t, "man"), "-P", "cat", "--warnings", "-l", file)
+		cmd.Env = append(os.Environ(), "MANWIDTH=80", "LC_ALL=C.UTF-8")
+		var errs strings.Builder
+		cmd.Stderr = &errs
+		out, err := cmd.Output()
+		if err != nil && strings.Contains(errs.String(), "option") {
+			t.Skip("this man takes other options: ", errs.String())
+		}
+		if err != nil || errs.Len() > 0 || !strings.Contains(string(out), "redquorum run nightly --wait 10s -- ./report.sh") {
+			t.Errorf("%v: %s", err, errs.String())
+		}
+		tests.Narrow(t, string(out), 80)
+	})
+	t.Run("mandoc", func(t *testing.T) {
+		out, err := exec.Command(tool(t, "mandoc"), "-Tlint", "-W", "error", file).CombinedOutput()
+		assert.That(t, err == nil, "%v: %s", err, out)
+	})
 }

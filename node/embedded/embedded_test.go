@@ -96,9 +96,8 @@ func TestAdvance(t *testing.T) {
 	connected(t, n)
 	ask(n, node.Acquire, 1, time.Hour, patience)
 	s.Server(0).Advance(30 * time.Minute)
-	if got := ask(n, node.Inspect, 0, 0, patience).State.TTL; got > 30*time.Minute || got < 30*time.Minute-patience {
-		t.Errorf("life %v, want 30 minutes", got)
-	}
+	got := ask(n, node.Inspect, 0, 0, patience).State.TTL
+	assert.That(t, got <= 30*time.Minute && got >= 30*time.Minute-patience, "life %v, want 30 minutes", got)
 	s.Server(0).Advance(30 * time.Minute)
 	assert.Equal(t, ask(n, node.Inspect, 0, 0, patience).State.Type, "none", "type")
 }

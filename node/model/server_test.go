@@ -124,9 +124,8 @@ func TestDump(t *testing.T) {
 	got := s.Dump(110)
 	assert.That(t, reflect.DeepEqual(got, want), "\n got %+v\nwant %+v", got, want)
 	assert.Equal(t, s.Len(110), 4)
-	if n, dumped := s.Len(111), len(s.Dump(111)); n != 3 || dumped != 3 {
-		t.Errorf("after the lock's expiry %d keys, and %d in the dump, want 3", n, dumped)
-	}
+	n, dumped := s.Len(111), len(s.Dump(111))
+	assert.That(t, n == 3 && dumped == 3, "after the lock's expiry %d keys, and %d in the dump, want 3", n, dumped)
 	s.FlushAll()
 	assert.Equal(t, s.Len(100), 0)
 }

@@ -136,9 +136,8 @@ func TestTornTail(t *testing.T) {
 		assert.Equal(t, c.Get(context.Background(), "x").Val(), "1", "it has")
 		return nil
 	})
-	if said, _ := os.ReadFile(filepath.Join(dir, "output")); !strings.Contains(string(said), "runcated") {
-		t.Errorf("it does not speak of a truncated file:\n%s", said)
-	}
+	said, _ := os.ReadFile(filepath.Join(dir, "output"))
+	assert.That(t, strings.Contains(string(said), "runcated"), "it does not speak of a truncated file:\n%s", said)
 }
 
 // Two holders at the same time: one writes over what the other has added, unless the store refuses

@@ -32,8 +32,7 @@ func TestElectionsDrawnFromSeeds(t *testing.T) {
 // The same plan gives the same run.
 func TestElectionsAreDeterministic(t *testing.T) {
 	for seed := range uint64(tests.Times(5, 20)) {
-		if err := sim.Verify(faults.Generate(seed, faults.Profile{Outside: true}), sim.WithProgram(elections.Program(nil))); err != nil {
-			t.Errorf("seed %d: %v", seed, err)
-		}
+		err := sim.Verify(faults.Generate(seed, faults.Profile{Outside: true}), sim.WithProgram(elections.Program(nil)))
+		assert.That(t, err == nil, "seed %d: %v", seed, err)
 	}
 }

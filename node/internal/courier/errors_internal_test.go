@@ -149,9 +149,8 @@ func TestAResetIsListenedTo(t *testing.T) {
 func TestCrossSlotIsPermanent(t *testing.T) {
 	got := serverError(errors.New("CROSSSLOT Keys in request don't hash to the same slot"))
 	assert.That(t, node.Permanent(got), "%v is not permanent", got)
-	if text := got.Error(); !strings.Contains(text, "CROSSSLOT") || !strings.Contains(text, "brace") {
-		t.Errorf("unhelpful: %v", text)
-	}
+	text := got.Error()
+	assert.That(t, strings.Contains(text, "CROSSSLOT") && strings.Contains(text, "brace"), "unhelpful: %v", text)
 }
 
 // A server that does not know a command repeats what came with it.

@@ -185,9 +185,8 @@ func TestAYesNeedsAMajority(t *testing.T) {
 					want = nil
 				}
 				r := p.all(t, fmt.Sprintf("%d of %d", have, replicas), want)[node.Acquire]
-				if text := fmt.Sprintf("only %d of %d replicas have it", have, replicas); want != nil && !strings.Contains(r.Err.Error(), text) {
-					t.Errorf("%v, want %s", r.Err, text)
-				}
+				text := fmt.Sprintf("only %d of %d replicas have it", have, replicas)
+				assert.That(t, want == nil || strings.Contains(r.Err.Error(), text), "%v, want %s", r.Err, text)
 			})
 		}
 	}

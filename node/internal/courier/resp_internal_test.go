@@ -66,9 +66,7 @@ func FuzzReply(f *testing.F) {
 	f.Add([]byte("-ERR\r\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, n, err := new(parser).parse(b)
-		if n < 0 || n > len(b) || err != nil && n != 0 {
-			t.Fatalf("%d bytes used of %d, %v", n, len(b), err)
-		}
+		assert.Must(t, n >= 0 && n <= len(b) && (err == nil || n == 0), "%d bytes used of %d, %v", n, len(b), err)
 		if n > 0 {
 			if _, again, err := new(parser).parse(b[:n]); again != n || err != nil {
 				t.Fatalf("a whole reply of %d bytes, then %d, %v", n, again, err)

@@ -111,9 +111,8 @@ func TestShares(t *testing.T) {
 		}
 		return fates
 	}
-	if first := run(1); !slices.Equal(first, run(1)) || slices.Equal(first, run(2)) {
-		t.Error("it does not depend on the seed alone")
-	}
+	first := run(1)
+	assert.That(t, slices.Equal(first, run(1)) && !slices.Equal(first, run(2)), "it does not depend on the seed alone")
 }
 
 // nowhere is a device without packets.
