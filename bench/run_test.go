@@ -183,6 +183,7 @@ func TestRun(t *testing.T) {
 
 // The options reach the clients.
 func TestRunOpensForATarget(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	callers := make(map[int]bool)
 	plain := bench.Redquorum()
@@ -266,6 +267,7 @@ func TestRunFindsWhatIsWrong(t *testing.T) {
 // When a server dies what was measured before is not lost, nor are the others left
 // with keys.
 func TestRunGoesOnToTheEndOfARound(t *testing.T) {
+	t.Parallel()
 	var addrs []string
 	var servers []*embedded.Server
 	var clients []*redis.Client
@@ -303,6 +305,7 @@ func TestRunRefusesAServerTwice(t *testing.T) {
 
 // Servers of somebody's own are left as they were.
 func TestRunLeavesNothing(t *testing.T) {
+	t.Parallel()
 	c := config(t, bench.Redquorum(), contestants[1])
 	c.Servers, c.Nodes, c.Workloads = bench.Given, []int{1}, []string{"latency", "handover"}
 	s, client := server(t)
@@ -330,6 +333,7 @@ func TestRunWithPassword(t *testing.T) {
 }
 
 func TestRunEnds(t *testing.T) {
+	t.Parallel()
 	c := config(t, bench.Redquorum())
 	c.Workloads = []string{"latency", "handover"}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -363,6 +367,7 @@ func TestRunEnds(t *testing.T) {
 
 // An interruption ends everything at once, also processes, and also where nothing happens.
 func TestRunEndsAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, which := range []string{"keep", "one process", "8 processes"} {
 		for met := false; !met; {
 			c := config(t, bench.Redquorum())
@@ -482,6 +487,7 @@ func started(t *testing.T, args ...string) (*exec.Cmd, *redis.Client) {
 
 // However it is ended, nothing is left on the servers.
 func TestMainHeedsSignals(t *testing.T) {
+	t.Parallel()
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		if signal.Ignored(sig) {
 			continue // by nohup, say, which the program respects

@@ -17,7 +17,7 @@ import (
 // are served. Processor time does not depend on what else the machine does; in steps over all waiters,
 // ten times as many cost a hundred times as much.
 func TestCostOfAWaiterIsFlat(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	const few, many, most = 500, 5000, 4 // the ratio is about 1; it was 6 for readers, and 8 for two names
 	for what, c := range map[string]struct {
 		options []quorum.Option

@@ -218,7 +218,7 @@ func try(t *testing.T, l *quorum.Locker, until time.Time) {
 // When programs take turns, they rarely have to ask.
 func TestTurnsAreHandedOver(t *testing.T) {
 	tests.NeedSeconds(t)
-	for range 3 { // what keeps turns from being handed over may need some chance
+	for range tests.Times(1, 3) { // what keeps turns from being handed over may need some chance
 		inWorld(t, 5, func(w *world) {
 			w.delay(500*time.Microsecond, 300*time.Microsecond)
 			var tasks sync.WaitGroup
@@ -236,7 +236,7 @@ func TestTurnsAreHandedOver(t *testing.T) {
 
 // So it is where others try at any time, and have some of the nodes for a moment.
 func TestTurnsAreHandedOverBesideTries(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	inWorld(t, 5, func(w *world) {
 		w.delay(time.Millisecond, 100*time.Microsecond)
 		var tasks sync.WaitGroup

@@ -210,7 +210,7 @@ func TestNamesBesideThoseInLine(t *testing.T) {
 // they, though the names are rarely free at the same time.
 func TestNamesHaveTheirTurns(t *testing.T) {
 	tests.NeedSeconds(t)
-	for _, hold := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond} {
+	for _, hold := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond}[:tests.Times(1, 2)] {
 		for _, names := range []string{"x,y", "u,v,x,y"} {
 			for _, programs := range []int{1, 3} {
 				inWorld(t, 5, func(w *world) {
@@ -286,7 +286,7 @@ func TestNamesBesideJoints(t *testing.T) {
 // many turns as without it, with as many commands if the other is held for long, and it
 // has its own turn when the other is free.
 func TestNamesPassTheirTurnOn(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	inWorld(t, 5, func(w *world) {
 		w.delay(500*time.Microsecond, 0)
 		turns := func(hot ...string) (least int, commands float64) {
@@ -474,7 +474,8 @@ func (o *listener) turn(slow, hold time.Duration) {
 func TestSlowMinorityCostsFewTurns(t *testing.T) {
 	for _, nodes := range []int{3, 5}[:tests.Times(1, 2)] {
 		down := turns(t, nodes, 0)
-		for _, slow := range []time.Duration{10 * time.Millisecond, 40 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond} {
+		for _, ms := range []time.Duration{40, 400, 10, 200}[:tests.Times(2, 4)] {
+			slow := ms * time.Millisecond
 			n := turns(t, nodes, slow)
 			ensure(t, float64(n) >= 0.5*float64(down), "%d nodes, one of them %v away: %d turns, and %d when it is down", nodes, slow, n, down)
 		}

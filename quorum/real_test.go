@@ -287,7 +287,7 @@ func harass(t *testing.T, all []*redisserver.Server, done <-chan struct{}) (faul
 // and the cost of a writer's attempt does not either.
 func TestManyReaders(t *testing.T) {
 	t.Parallel()
-	const readers = 4000
+	readers := tests.Times(1000, 4000)
 	all := servers(t, 3)
 	// No lease is renewed meanwhile, and no Unlock fails as the machine is slow.
 	o := quorum.Options{Lease: 10 * time.Minute, MaxLease: 10 * time.Minute, Timeout: time.Minute, NoRestartGuard: true}

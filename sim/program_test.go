@@ -241,7 +241,7 @@ func everything(handles *[]quorum.Handle) func(c *sim.Client) error {
 // A Locker lets 1,024 attempts go to the nodes at a time. A task that has to wait for that is
 // served in the end, gives up with its context, or gets ErrClosed.
 func TestMoreAttemptsThanGoAtATime(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	const tasks = 1300
 	for _, closes := range []time.Duration{4 * time.Millisecond, 10 * time.Second}[:tests.Times(1, 2)] {
 		served, gaveUp, closed, waiting := 0, 0, 0, 0
@@ -350,7 +350,7 @@ func TestProgramReturnsAnError(t *testing.T) {
 // A program that lets no time pass ends, and so does one that recovers from whatever
 // ends it.
 func TestProgramsThatGoOn(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	violates(t, sim.Run(planned(t, "clients 3\nlength 1s\n"), func(c *sim.Client) error {
 		for {
 			if lease, err := c.Locker().Lock(c.Context(), "x1"); err == nil {

@@ -61,13 +61,13 @@ func TestSeeds(t *testing.T) {
 // break.
 func TestSeedsWithMachines(t *testing.T) {
 	tests.NeedSeconds(t)
-	explored(t, sim.Campaign{To: uint64(tests.Times(30, 100)), Profile: faults.Profile{Machines: true}})
+	explored(t, sim.Campaign{To: uint64(tests.Times(15, 100)), Profile: faults.Profile{Machines: true}})
 }
 
 // Runs are also sound where each node is a primary with replicas, through failovers of all kinds.
 func TestReplicasSeeds(t *testing.T) {
 	tests.NeedSeconds(t)
-	explored(t, sim.Campaign{To: uint64(tests.Times(50, 200)), Profile: faults.Profile{Replicas: true}})
+	explored(t, sim.Campaign{To: uint64(tests.Times(25, 200)), Profile: faults.Profile{Replicas: true}})
 }
 
 // A program may lock as often as it likes, one time right after the other.

@@ -263,7 +263,7 @@ func TestSameStates(t *testing.T) {
 	for _, row := range rows {
 		states, err := strconv.Atoi(strings.ReplaceAll(row[2], ",", ""))
 		assert.Succeed(t, err)
-		if strings.Contains(row[1], "Others") || strings.Contains(row[1], "Module") || states > tests.Times(32_000, 110_000) {
+		if strings.Contains(row[1], "Others") || strings.Contains(row[1], "Module") || states > tests.Times(26_000, 110_000) {
 			continue
 		}
 		t.Run(row[1], func(t *testing.T) {

@@ -109,7 +109,7 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 // Servers that are there already are used without faults, and have no keys of the run afterwards but for
 // moments.
 func TestChaosServers(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	t.Parallel()
 	servers := serverAddrs(t)
 	client := clientOf(t, servers[0])

@@ -212,6 +212,7 @@ func TestDoctorUnfit(t *testing.T) {
 
 	var r diagnosis
 	assert.Eventually(t, "replication, and age", func() bool {
+		time.Sleep(100 * time.Millisecond)
 		r = doctor(t, grownUp, master.URL(), replica.URL(), evicting.URL(), full.URL(), unsaved.URL())
 		return r.has(master.Addr(), "warning", "has 1 connected replica") && r.Nodes[0].Abstains == 0 && r.Nodes[2].Abstains == 0
 	})
@@ -366,6 +367,7 @@ func TestDoctorOfAPrimaryWithReplicas(t *testing.T) {
 	url := primary.URL() + "?replicas=2"
 	var r diagnosis
 	assert.Eventually(t, "replicas that have followed for long enough", func() bool {
+		time.Sleep(100 * time.Millisecond)
 		r = doctor(t, grownUp, url)
 		return r.Nodes[0].Abstains == 0 && r.has(primary.Addr(), "info", "1 of 2 replicas confirmed") || r.has(primary.Addr(), "info", "2 of 2 replicas confirmed")
 	})

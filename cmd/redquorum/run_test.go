@@ -375,7 +375,7 @@ func TestRunForwardsSignals(t *testing.T) {
 func TestRunHeedsEarlySignals(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 1)
-	for i := range 24 {
+	for i := 0; i < 24; i += tests.Times(4, 1) {
 		p := start(t, runOn(urls, "", "sleep", "60")...)
 		time.Sleep(time.Duration(i) * 2 * time.Millisecond)
 		s := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT}[i%3]
@@ -616,7 +616,7 @@ func TestRunOnNewServers(t *testing.T) {
 
 // Of hosts that run the same job, not at the very same time, one does, though it is done at once.
 func TestRunOnceInAnInterval(t *testing.T) {
-	tests.NeedSeconds(t)
+	tests.NeedLong(t)
 	t.Parallel()
 	minHold := 5 * time.Second
 	for end := time.Now().Add(2 * patience); !onceIn(t, minHold); minHold = min(3*minHold, 25*time.Second) {
@@ -671,16 +671,16 @@ func TestRunInsideRun(t *testing.T) {
 		outer, inner string
 	}{
 		{exitConfig, "", run("--name job") + "echo never"},
-		{exitConfig, "", run("--name job --try") + "echo never"},
+		{exitOK, "--read", run("--name job --read") + "sh -c 'echo $REDQUORUM_NAME'"},
 		{exitConfig, "--read", run("--name job --write") + "echo never"},
+		{exitConfig, "", run("--name a") + run("--name b") + run("--name job") + "echo never"},
+		{exitOK, "", run("--name a") + run("--name b") + "echo $REDQUORUM_NAME"},
+		{exitConfig, "", run("--name job --try") + "echo never"},
 		{exitConfig, "--write", run("--name job --read") + "echo never"},
 		{exitConfig, "", run("--name a --name job") + "echo never"},
-		{exitConfig, "", run("--name a") + run("--name b") + run("--name job") + "echo never"},
 		{exitConfig, "", strings.Replace(run("--name job"), " run ", " hold ", 1)},
-		{exitOK, "", run("--name a") + run("--name b") + "echo $REDQUORUM_NAME"},
-		{exitOK, "--read", run("--name job --read") + "sh -c 'echo $REDQUORUM_NAME'"},
 		{exitOK, "", run("--name job --prefix other:") + "true"},
-	} {
+	}[:tests.Times(5, 10)] {
 		inner := c.inner
 		if strings.Contains(inner, " hold ") {
 			inner = strings.NewReplacer(" --name job", " job", " -- ", "").Replace(inner)
@@ -736,7 +736,7 @@ func TestRunFindsCommand(t *testing.T) {
 		{"/bin", "./tool", 0, "second/tool\n"},
 		{"/bin", "", exitNotFound, "not found"},
 		{"unset", "ls", 0, "tool\n"},
-	} {
+	}[:tests.Times(6, 10)] {
 		p := exec.Command(os.Args[0], runIn("", c.command)...)
 		p.Dir, p.Env = filepath.Join(dir, "second"), []string{actAsProgram + "=yes", "PATH=" + c.path}
 		if c.path == "unset" {
@@ -850,7 +850,7 @@ func TestRunWithWrongConfiguration(t *testing.T) {
 		{"--nodes rediss://:s3kr1t@" + strings.Replace(secure, "127.0.0.1", "localhost", 1) + " --cacert " + cert + " --cert " + cert + " --key " + key,
 			"wanted to match localhost", "in the URL a host that the certificate names"}, // it names 127.0.0.1 alone
 		{"--nodes " + fakeServer(t, "-DENIED Redis is running in protected mode", nil), "DENIED", "set its protected-mode to no"},
-	} {
+	}[:tests.Times(4, 8)] {
 		t.Run(c.flags, func(t *testing.T) {
 			t.Parallel()
 			flags := strings.Fields(c.flags)

@@ -101,16 +101,16 @@ func TestRunAsksOnTerminal(t *testing.T) {
 	urls := parallelNodes(t, 1)
 	for _, line := range []string{
 		"%s",
+		"true | %s | cat",
+		"$RUN --name outer -- %s >out",
 		"%s >out",
 		"%s </dev/null",
 		"%s </dev/null >out 2>&1",
 		"%s | cat",
 		"true | %s",
-		"true | %s | cat",
-		"$RUN --name outer -- %s >out",
 		"$RUN --name outer -- $RUN --name middle -- %s | cat",
 		"timeout 60 true; (exec %s)",
-	} {
+	}[:tests.Times(3, 10)] {
 		c := onTerminal(t, urls, "sh", "-c", `exec 3>answer; `+fmt.Sprintf(line, "$RUN --name job -- "+ask)+`; cat answer`)
 		c.says("Your word: ")
 		c.types("s3same\n")
@@ -133,7 +133,7 @@ func TestRunLeadsSession(t *testing.T) {
 // In the background it is stopped when it needs the terminal, and goes on in the foreground.
 func TestRunInBackground(t *testing.T) {
 	urls := parallelNodes(t, 1)
-	for _, shell := range []string{"dash", "bash"} {
+	for _, shell := range []string{"bash", "dash"}[:tests.Times(1, 2)] {
 		c := interactive(t, urls, shell)
 		c.types("$RUN --name job -- sh -c 'sleep 0.1; echo its work is done'; wait\n") // it needs none
 		c.says("its work is done\r\n")
@@ -170,7 +170,7 @@ func interactive(t *testing.T, urls, shell string) *session {
 // Ctrl-Z stops all of it, and fg continues it.
 func TestRunStopsByKey(t *testing.T) {
 	urls := parallelNodes(t, 1)
-	for _, shell := range []string{"dash", "bash"} {
+	for _, shell := range []string{"bash", "dash"}[:tests.Times(1, 2)] {
 		for _, command := range []string{
 			`sh -c 'echo begun; read line; echo "line: $line"'`,
 			`sh -c 'trap "sleep 0.3; stty echo; echo tidied; trap - TSTP; kill -TSTP \$\$" TSTP; echo begun; until read line; do :; done; echo "line: $line"'`, // as editors do
@@ -213,7 +213,7 @@ func TestRunInterruptsOnce(t *testing.T) {
 	}
 	urls := parallelNodes(t, 1)
 	const command = `sh -c 'n=0; trap "n=\$((n+1)); echo interrupt=\$n" INT; trap "echo \$n in all; exit 3" TERM; echo begun; while :; do sleep 0.02; done'`
-	for _, line := range []string{"%s", "%s >out", "%s | cat", "$RUN --name outer -- %s"} {
+	for _, line := range []string{"%s", "$RUN --name outer -- %s", "%s >out", "%s | cat"}[:tests.Times(2, 4)] {
 		t.Run(line, func(t *testing.T) {
 			c := onTerminal(t, urls, "sh", "-c", "trap : INT; "+fmt.Sprintf(line, "$RUN --name job -- "+strings.ReplaceAll(command, "echo", "echo >/dev/tty"))+"; echo over=$?")
 			c.says("begun")
@@ -265,6 +265,9 @@ func TestRunRestoresTerminal(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "killed" {
+				tests.NeedLong(t)
+			}
 			urls := parallelNodes(t, 1)
 			for _, command := range []string{
 				`sh -c 'trap "" TERM; echo $$ >pid; stty raw -echo; echo begun; while :; do sleep 0.05; done'`,
@@ -365,6 +368,9 @@ func TestRunEndsTheTreeOnTerminal(t *testing.T) {
 	t.Parallel()
 	for name, script := range escapes {
 		t.Run(name, func(t *testing.T) {
+			if name != "double fork" { // the one that is hardest to find
+				tests.NeedLong(t)
+			}
 			urls := parallelNodes(t, 3)
 			ticks := filepath.Join(t.TempDir(), "ticks")
 			c := onTerminal(t, urls, "sh", "-c", `export TICK="trap '' TERM INT HUP; while :; do echo >>$0; sleep 0.02; done"; $RUN --name job --lease 3s -- sh -c "$1"; echo over=$?`, ticks, script)

@@ -81,6 +81,7 @@ func TestRedis(t *testing.T) {
 
 // A primary keeps the same rules, though each yes waits for its replica.
 func TestPrimary(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	server := tests.Server(t, "--repl-diskless-sync-delay", "0")
 	host, port, _ := net.SplitHostPort(server.Addr())

@@ -88,6 +88,7 @@ func TestOptions(t *testing.T) {
 
 // A program that uses this package contains no client of Redis, and can be built for the browser.
 func TestImports(t *testing.T) {
+	tests.NeedLong(t)
 	t.Parallel()
 	const module = "github.com/redquorum/redquorum/"
 	run := func(env []string, args ...string) string {

@@ -99,7 +99,7 @@ func TestUnsentIsUnsent(t *testing.T) {
 	t.Parallel()
 	p, n := serve(t)
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
-	const callers, each = 16, 300
+	callers, each := 16, tests.Times(100, 300)
 	replies := make([]node.Reply, callers*each)
 	var tasks sync.WaitGroup
 	for caller := range callers {

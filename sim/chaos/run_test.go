@@ -88,6 +88,7 @@ func comesTo(t *testing.T, p *faults.Plan, want sim.Verdict) *chaos.Outcome {
 // On packets TCP's own ends suffer the faults: what is lost is sent again, and connections that are half-open
 // or cut are not reset. The lock stays sound.
 func TestPackets(t *testing.T) {
+	tests.NeedLong(t)
 	tests.NeedServer(t)
 	relay := packetstest.Open(t)
 	if relay == nil {
