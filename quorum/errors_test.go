@@ -187,6 +187,7 @@ func TestCauseOfAnotherLease(t *testing.T) {
 	} {
 		inWorld(t, 3, func(w *world) {
 			l, inner, other := w.cuttable(quorum.Options{}), w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			w.linger = time.Second // a Close may be under way
 			held, lease := lock(t, other, "x"), lock(t, inner, "y")
 			outer := lock(t, l, "outer")
 			check := func(err error, held ...any) {
