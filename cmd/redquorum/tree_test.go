@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
@@ -115,6 +116,21 @@ func TestRunEndsTheBackground(t *testing.T) {
 		`trap "" TERM; setsid sh -c 'while :; do echo >>"$0"; sleep 0.02; done' "$0" & until [ -e "$0" ]; do sleep 0.02; done; exit 3`, ticks)...)
 	p.exits(3, "in the background")
 	still(t, ticks)
+}
+
+// That is so also where they make orphans all the time. Each of these ends at once.
+func TestRunEndsABackgroundOfOrphans(t *testing.T) {
+	tests.NeedSeconds(t)
+	urls := parallelNodes(t, 3)
+	orphans := filepath.Join(t.TempDir(), "orphans")
+	assert.Succeed(t, os.WriteFile(orphans, nil, 0o600))
+	p := start(t, runOn(urls, "--term-grace 100ms", "sh", "-c",
+		`trap "" TERM; for i in 1 2 3; do while [ -e "$0" ]; do for k in 1 2 3 4 5 6 7 8 9; do (: &); done; done & done`, orphans)...)
+	left := time.AfterFunc(20*time.Second, func() { os.Remove(orphans) })
+	defer left.Stop()
+	p.exits(0, "in the background, and does not stop")
+	_, err := os.Stat(orphans)
+	assert.That(t, err == nil, "it has waited until there were no orphans any more")
 }
 
 // Processes that end soon after the command do so by themselves.

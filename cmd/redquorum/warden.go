@@ -189,10 +189,11 @@ type keeper struct {
 	asked    bool          // what it has left behind was asked to stop
 	grace    time.Duration // of what the command has left behind, between TERM and KILL
 	until    time.Duration
-	killing  time.Time // since when all is killed
-	pause    time.Duration
-	why      string // all is killed, to be said
-	orphaned bool   // redquorum was killed
+	killing  time.Time     // since when all is killed
+	looked   time.Duration // when inTime, or kill, was called last, by machineTime
+	pause    time.Duration // until kill is called again
+	why      string        // all is killed, to be said
+	orphaned bool          // redquorum was killed
 }
 
 // wardenMain is the warden's process. Its arguments are the numbers of its pipes, the command's
@@ -286,7 +287,9 @@ func (k *keeper) keep(orders <-chan message, died <-chan os.Signal) {
 		case <-died:
 		case s := <-k.signals:
 			k.got[s] = time.Now()
-		case <-time.After(k.look()):
+		case <-time.After(k.due() - machineTime()):
+		}
+		if machineTime() >= k.due() { // also where there is always something else
 			k.inTime()
 		}
 	}
@@ -302,18 +305,18 @@ const (
 	timeToStop = 5 * time.Second
 )
 
-// look returns when inTime is to be called. Timers of the runtime do not count a suspension
+// due returns when inTime is to be called. Timers of the runtime do not count a suspension
 // of the machine.
-func (k *keeper) look() time.Duration {
+func (k *keeper) due() time.Duration {
 	if !k.killing.IsZero() {
-		k.pause = min(max(2*k.pause, time.Millisecond), 100*time.Millisecond)
-		return k.pause
+		return k.looked + k.pause
 	}
-	return min(100*time.Millisecond, k.until-machineTime())
+	return min(k.looked+100*time.Millisecond, k.until)
 }
 
 // inTime does what is due.
 func (k *keeper) inTime() {
+	k.looked = machineTime()
 	switch left := time.Since(k.ended); {
 	case !k.killing.IsZero():
 		k.kill(k.why)
@@ -394,6 +397,7 @@ func (k *keeper) kill(why string) {
 		_ = syscall.Kill(-k.command, syscall.SIGKILL)
 	}
 	signalDescendants(syscall.SIGKILL, k.command, nil)
+	k.looked, k.pause = machineTime(), min(max(2*k.pause, time.Millisecond), 100*time.Millisecond)
 }
 
 // reap reports how the command has ended, if it has, and returns whether anything is left.
