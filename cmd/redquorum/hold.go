@@ -48,6 +48,7 @@ func holdVerb() *cobra.Command {
 		if cmd.ArgsLenAtDash() > 0 {
 			return cli.Usage("hold runs no command: use 'redquorum run %s -- COMMAND [ARG...]'", cli.Quoted(c.args[0]))
 		}
+		c.stderr = impatient{c.stderr}
 		err := f.take(fs, c.args)
 		if err != nil {
 			return err
@@ -64,11 +65,16 @@ func holdVerb() *cobra.Command {
 		if lease == nil {
 			return cli.Exit(status)
 		}
-		err = c.print(*asJSON, holdJSON{lease.Names(), lease.Owner(), lease.Token()}, func(io.Writer) string {
-			return fmt.Sprintf("holding %s: owner %s, token %d\n", printable(f.title()), lease.Owner(), lease.Token())
-		})
+		printed := make(chan error, 1) // perhaps nobody reads it
+		go func() {
+			printed <- c.print(*asJSON, holdJSON{lease.Names(), lease.Owner(), lease.Token()}, func(io.Writer) string {
+				return fmt.Sprintf("holding %s: owner %s, token %d\n", printable(f.title()), lease.Owner(), lease.Token())
+			})
+		}()
 		for asked := lease.Asked(); err == nil; {
 			select {
+			case err = <-printed:
+				continue
 			case <-asked:
 				asked = nil
 				fmt.Fprintln(c.stderr, "redquorum hold: somebody asks for the lock: end this process to release it")

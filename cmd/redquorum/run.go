@@ -186,6 +186,7 @@ func (f *runFlags) takeCommand(fs *pflag.FlagSet, names []string) error {
 }
 
 func (f *runFlags) run(ctx context.Context, c *command) error {
+	c.stderr = impatient{c.stderr}
 	signals, stop := catch(passable())
 	defer stop()
 	path, err := findCommand(f.command[0])

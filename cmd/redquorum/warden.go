@@ -219,7 +219,7 @@ func wardenMain(args []string) int {
 	signal.Notify(make(chan os.Signal, 1), notIgnored(append(passable(), syscall.SIGPIPE)...)...)
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
-	k := &keeper{stderr: terminal.Plain(os.Stderr), reports: os.NewFile(uintptr(numbers[1]), "reports"),
+	k := &keeper{stderr: impatient{terminal.Plain(os.Stderr)}, reports: os.NewFile(uintptr(numbers[1]), "reports"),
 		place: place(numbers[2]), grace: cmp.Or(time.Duration(numbers[3]), timeToStop),
 		signals: make(chan os.Signal, 8), got: make(map[os.Signal]time.Time), console: openConsole()}
 	signal.Notify(k.signals, notIgnored(fromTerminal...)...)
