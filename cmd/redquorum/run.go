@@ -415,6 +415,13 @@ func (s *supervision) end() int {
 
 // over returns the exit status when the warden has ended.
 func (s *supervision) over() int {
+	if !s.gone && s.warden.group == 0 && s.status < 0 && !s.asked {
+		if by := s.ended(); by != nil { // and has ended the warden as well, which was not ready for it
+			s.warden.endAlone()
+			say(s.stderr, "the command was not started: ended by %s", unix.SignalName(by.(syscall.Signal)))
+			return gaveUp(by)
+		}
+	}
 	if !s.gone {
 		if s.warden.group == 0 {
 			say(s.stderr, "the helper process ended before the command began")
@@ -432,6 +439,20 @@ func (s *supervision) over() int {
 		return exitLost
 	}
 	return s.status
+}
+
+// ended returns the signal that is to end this process, or nil if none comes in a moment.
+func (s *supervision) ended() os.Signal {
+	for moment := time.After(100 * time.Millisecond); ; {
+		select {
+		case by := <-s.signals:
+			if slices.Contains(endSignals, by) {
+				return by
+			}
+		case <-moment:
+			return nil
+		}
+	}
 }
 
 // withoutLock removes from an environment the nodes' URLs, because the command has no need of the

@@ -93,6 +93,22 @@ const (
 	ctrlZ = "\x1a"
 )
 
+// Ctrl-C ends it also while the command begins.
+func TestCtrlCWhileTheCommandBegins(t *testing.T) {
+	tests.NeedSeconds(t)
+	urls := parallelNodes(t, 1)
+	for i := range 20 {
+		c := onTerminal(t, urls, "sh", "-c", "exec $RUN --name job --verbose -- sleep 5")
+		c.says("acquired job")
+		time.Sleep(time.Duration(i) * time.Millisecond)
+		c.types(ctrlC)
+		_ = c.cmd.Wait()
+		if status := c.cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || status.Signal() != syscall.SIGINT {
+			t.Fatalf("after %d ms: status %d:\n%s", i, status.ExitStatus(), c.out.String())
+		}
+	}
+}
+
 // ask is a command that asks on the terminal, as programs do for a password.
 const ask = `sh -c 'stty -echo </dev/tty; printf "Your %s: " word >/dev/tty; read word </dev/tty; stty echo </dev/tty; echo "it was $word" >&3'`
 

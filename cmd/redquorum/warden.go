@@ -185,6 +185,7 @@ type keeper struct {
 	got      map[os.Signal]time.Time // when, of those
 	console  *console
 	command  int           // its process, or 0 if it has not begun
+	began    time.Time     // when the command has
 	ended    time.Time     // when the command has, by itself or not
 	asked    bool          // what it has left behind was asked to stop
 	grace    time.Duration // of what the command has left behind, between TERM and KILL
@@ -255,6 +256,13 @@ func (k *keeper) begin(path string, command []string) {
 	if k.place == foreground {
 		attr.Sys.Foreground, attr.Sys.Ctty = true, k.console.fd
 	}
+	for none := false; !none; { // the command has not got what came before
+		select {
+		case <-k.signals:
+		default:
+			none = true
+		}
+	}
 	p, err := os.StartProcess(path, command, attr)
 	if errors.Is(err, syscall.ENOEXEC) { // it says of nothing that it is for anything else
 		p, err = os.StartProcess("/bin/sh", append([]string{"sh", path}, command[1:]...), attr)
@@ -264,7 +272,7 @@ func (k *keeper) begin(path string, command []string) {
 		k.report(reportEnded, failCommand(k.stderr, command[0], path, err))
 		return
 	}
-	k.command = p.Pid
+	k.command, k.began = p.Pid, time.Now()
 	_ = p.Release() // reap waits for it
 	k.report(reportBegan, k.command)
 }
@@ -366,18 +374,19 @@ func (k *keeper) pass(s syscall.Signal) {
 }
 
 // hasGot reports whether the command has got a signal that redquorum has: the terminal sends its
-// signals to the whole job, and so to this process.
+// signals to the whole job, and so to this process. One that came while the command began is passed on: better twice than never.
 func (k *keeper) hasGot(s syscall.Signal) bool {
 	const (
 		soon   = 500 * time.Millisecond // where this process is slower
 		lately = 2 * time.Second        // where redquorum is. Two signals may come as one, to either
+		early  = 100 * time.Millisecond
 	)
 	if !slices.Contains(fromTerminal, os.Signal(s)) {
 		return false
 	}
 	for timeout := time.After(min(soon, k.until-machineTime())); ; {
 		if at, ok := k.got[s]; ok && time.Since(at) < lately {
-			return true
+			return at.Sub(k.began) > early
 		}
 		select {
 		case got := <-k.signals:
