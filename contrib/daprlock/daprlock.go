@@ -42,7 +42,7 @@ type Store struct {
 	leases sync.Map // the *quorum.Lease of each resource and owner
 }
 
-// New returns a Store. The options apply to each lock. TryLock waits for 100 ms before it says that
+// New returns a Store. The options apply to each lock, but its length is the request's. TryLock waits for 100 ms before it says that
 // a lock is held, unless there is another [quorum.WithWait]: of several sidecars that ask at the
 // same instant, one then gets it.
 func New(l *quorum.Locker, opts ...quorum.Option) *Store {
@@ -55,8 +55,8 @@ func (s *Store) InitLockStore(context.Context, lock.Metadata) error { return nil
 // TryLock locks the resource until its expiry, or says that it is held.
 func (s *Store) TryLock(ctx context.Context, req *lock.TryLockRequest) (*lock.TryLockResponse, error) {
 	key, expiry := [2]string{req.ResourceID, req.LockOwner}, time.Duration(req.ExpiryInSeconds)*time.Second
-	opts := []quorum.Option{quorum.WithWait(100 * time.Millisecond), quorum.WithFixedLease(expiry)}
-	lease, err := s.locker.Lock(ctx, req.ResourceID, append(opts, s.opts...)...)
+	opts := append([]quorum.Option{quorum.WithWait(100 * time.Millisecond)}, s.opts...)
+	lease, err := s.locker.Lock(ctx, req.ResourceID, append(opts, quorum.WithFixedLease(expiry))...)
 	if err == nil {
 		s.leases.Store(key, lease)
 		time.AfterFunc(expiry, func() { s.leases.CompareAndDelete(key, lease) })

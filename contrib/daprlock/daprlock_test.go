@@ -67,6 +67,14 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// But the expiry is that of the request.
+func TestExpiryIsNoOption(t *testing.T) {
+	l, m := lockers.Two(t)
+	assert.Must(t, try(t, daprlock.New(l, quorum.WithLease(300*time.Millisecond)), "report", "one"), "a free lock is refused")
+	time.Sleep(500 * time.Millisecond)
+	assert.That(t, !try(t, daprlock.New(m), "report", "two"), "a lock was granted again before its expiry")
+}
+
 // After a restart a sidecar cannot unlock what it has locked: the lock is held until it expires.
 func TestRestartedSidecar(t *testing.T) {
 	l, _ := lockers.Two(t)
