@@ -55,7 +55,7 @@
 //	              at most two leases; minhold= of acquisitions to be alone, whose names
 //	              stay taken for a tenth to nine tenths of maxlease=; label= of processes,
 //	              whose Locker has a label (on real servers all have); odd= of
-//	              processes, whose Locker has half of timeout= and poll=, and may
+//	              processes, whose Locker has half of timeout= and poll=, twice maxlease=, and may
 //	              need more nodes (not on real servers), and of calls, such as to ask
 //	              for locks of different kinds as one; and of what kind
 //	              their locks are: read= and write= of all, fair= of the others, down= of

@@ -67,7 +67,7 @@ func (w *waiter) offerLasts() time.Duration {
 func (w *waiter) mayOffer() bool {
 	s, o := w.request, &w.e.opts
 	return s.names == nil && !s.fixed && s.keep == 0 &&
-		attemptWindow(o.MaxLease) >= o.RetryEvery && w.offerLasts() >= o.RetryEvery+2*o.Timeout
+		attemptWindow(s.lease) >= o.RetryEvery && w.offerLasts() >= o.RetryEvery+2*o.Timeout
 }
 
 // offerToken is the token of an offer whose attempt has the given one: a Timeout ahead, since
@@ -230,7 +230,7 @@ func (w *waiter) handedOver() (g grant, ok bool) {
 		// Enough must be left to renew it.
 		renewable := validUntil(o.start, lease, e.opts.Drift).Add(-e.opts.Timeout)
 		switch {
-		case token == 0 || e.now >= min(renewable, decideBy(o.start, lease, e.opts.MaxLease, e.opts.Drift)):
+		case token == 0 || e.now >= min(renewable, decideBy(o.start, lease, w.request.lease, e.opts.Drift)):
 		case w.handedWith(o, token) >= e.need:
 			e.handovers.accept(w, o)
 			e.tokens.saw(token)

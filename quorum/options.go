@@ -40,7 +40,7 @@ type Options struct {
 	// that shares locks over these nodes: a longer one is refused. A node that restarted
 	// is ignored for MaxLease and Grace, because it may have forgotten a lock. So is a
 	// new node, because it looks the same. For renewals it is ignored for a third of
-	// MaxLease. An attempt must be decided within a third of MaxLease, and waiters are handed a
+	// MaxLease. An attempt must be decided within a third of its lease, and waiters are handed a
 	// lock directly only if that is no less than RetryEvery. 0 means 30 s.
 	MaxLease time.Duration
 

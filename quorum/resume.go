@@ -57,7 +57,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	defer l.leave()
 	defer r.done()
 	switch {
-	case r.tally.verdict() == won && l.now < decideBy(r.start, s.lease, l.opts.MaxLease, l.opts.Drift):
+	case r.tally.verdict() == won && l.now < decideBy(r.start, s.lease, s.lease, l.opts.Drift):
 		return l.resumed(ctx, r, t.High, &s)
 	case r.missing(l.need):
 		return nil, r.fail("resume", ErrNotHeld, nil)

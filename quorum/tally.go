@@ -97,16 +97,16 @@ func validUntil(start clock.Instant, lease time.Duration, ratio float64) clock.I
 	return start.Add(lease - drift(lease, ratio))
 }
 
-// attemptWindow is for how long, from its start, the answers to an attempt may be counted, if no lease
-// is longer than longest. A node that granted the attempt and then forgot it may already have a
-// renewed lease of somebody else when the last answer comes. So that both are not counted, such a node
-// does not count for renewals during the attemptWindow after its start: see voters.guard.
-func attemptWindow(longest time.Duration) time.Duration { return longest / 3 }
+// attemptWindow is for how long, from its start, the answers to an attempt for such a lease may be counted. A node that granted
+// the attempt and then forgot it may already have a renewed lease of somebody else when the last answer comes. So that both
+// are not counted, such a node does not count for renewals during the attemptWindow of the longest lease after its start: see
+// voters.guard. It goes by the lease, as programs may have a longer MaxLease already that nobody uses yet.
+func attemptWindow(lease time.Duration) time.Duration { return lease / 3 }
 
-// decideBy is the instant before which an attempt must be won: so that something is left of the lease,
-// and within the attemptWindow.
-func decideBy(start clock.Instant, lease, longest time.Duration, ratio float64) clock.Instant {
-	return min(validUntil(start, lease, ratio), start.Add(attemptWindow(longest)))
+// decideBy is the instant before which an attempt for a lease must be won: so that something is left of it, which at first lasts
+// as said, and within the attemptWindow.
+func decideBy(start clock.Instant, lasts, lease time.Duration, ratio float64) clock.Instant {
+	return min(validUntil(start, lasts, ratio), start.Add(attemptWindow(lease)))
 }
 
 // guardEnd is the instant from which a server that may have lost its memory at

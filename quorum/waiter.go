@@ -284,7 +284,7 @@ func (w *waiter) confirming() phase {
 		return phaseConfirming
 	}
 	if w.stopped == nil && r.discountDuplicates() {
-		if e.now < decideBy(r.start, s.lease, e.opts.MaxLease, e.opts.Drift) {
+		if e.now < decideBy(r.start, s.lease, s.lease, e.opts.Drift) {
 			g := r.grant(w.last, s.lease, 0)
 			w.attemptEnds()
 			return w.granted(g)

@@ -318,9 +318,9 @@ func (c *Client) node(n node.Node) node.Node {
 
 func (c *Client) options(nodes, need int) quorum.Options {
 	p := &c.w.p.Lock
-	timeout, poll := p.Timeout, p.Poll
+	timeout, poll, longest := p.Timeout, p.Poll, p.MaxLease
 	if c.odd {
-		timeout, poll = timeout/2, poll/2
+		timeout, poll, longest = timeout/2, poll/2, 2*longest
 	}
 	drift := float64(p.Drift) / 1e6
 	if p.Drift == 0 {
@@ -331,7 +331,7 @@ func (c *Client) options(nodes, need int) quorum.Options {
 		steps = func(line string) { c.w.log(Entry{Kind: KindSteps, Client: c.number, Node: -1, Text: line}) }
 	}
 	return quorum.Options{
-		Steps: steps, Lease: p.Lease, MaxLease: p.MaxLease, Timeout: timeout, RetryEvery: poll, Grace: p.Grace, MaxHold: p.MaxHold, MaxDown: p.MaxDown, Drift: drift,
+		Steps: steps, Lease: p.Lease, MaxLease: longest, Timeout: timeout, RetryEvery: poll, Grace: p.Grace, MaxHold: p.MaxHold, MaxDown: p.MaxDown, Drift: drift,
 		NoRestartGuard: !p.Guard, Quorum: cmp.Or(need, nodes/2+1), Prefix: c.prefix(), Label: cmp.Or(c.label, quorum.NoLabel),
 		Clock: c, Random: c.engine.Next, Trace: c.observe,
 	}
