@@ -30,7 +30,7 @@ func inBubble(t *testing.T, p *faults.Plan) (r *sim.Result) {
 func TestOursInScenarios(t *testing.T) {
 	had := 0
 	for i, s := range sim.Scenarios() {
-		if i%tests.Times(7, 1) != 0 {
+		if i%tests.Times(4, 1) != 0 { // a quick run has that in which the specification refuses M33: see TestStack of sim/mutants
 			continue
 		}
 		t.Run(s.ID, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestOursInScenarios(t *testing.T) {
 			assert.That(t, r.Verdict == want, "%s %v; the simulator says %s", r.Verdict, r.Violations, want)
 		})
 	}
-	assert.That(t, had >= tests.Times(4, 60), "only %d scenarios can be had", had)
+	assert.That(t, had >= tests.Times(6, 60), "only %d scenarios can be had", had)
 }
 
 // The production stack is sound in drawn plans, as it is in the simulator.
