@@ -253,19 +253,10 @@ func margins(lease, grace time.Duration) (term, kill time.Duration) {
 	return kill + cmp.Or(grace, min(lease/6, 10*time.Second)), kill
 }
 
-// say writes a line, but does not wait for a reader for long: there is more to do.
 func say(w io.Writer, format string, args ...any) { sayAs(w, "run", format, args...) }
 
 func sayAs(w io.Writer, verb, format string, args ...any) {
-	said := make(chan struct{})
-	go func() {
-		defer close(said)
-		fmt.Fprintf(w, "redquorum "+verb+": "+format+"\n", args...)
-	}()
-	select {
-	case <-said:
-	case <-time.After(100 * time.Millisecond):
-	}
+	fmt.Fprintf(w, "redquorum "+verb+": "+format+"\n", args...)
 }
 
 // A supervision is a command that runs for as long as the lease lasts.
