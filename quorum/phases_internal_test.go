@@ -71,6 +71,18 @@ func (d *drive) to(p phase) {
 	}
 }
 
+// A hand-over that is given back revokes its offer and all earlier ones: a node that is late may hand the lock over to one of these.
+func TestEarlierOffersAreRevoked(t *testing.T) {
+	d := newDrive(t)
+	for _, owner := range []string{"first", "second"} {
+		d.handovers.offer(d.w, claim{Claim: node.Claim{Name: "x", Owner: owner}}, d.now)
+	}
+	d.w.handed = []handover{{0, node.Turn{Name: "x", Owner: node.Offer("second"), Token: 7}}}
+	d.w.returnHandovers(true, "")
+	assert.Equal(t, len(d.w.offers), 0, "offers are left")
+	assert.That(t, d.handovers.byOwner[node.Offer("first")].to == nil, "the earlier one is accepted")
+}
+
 // TestPhases walks through every phase and every input: what becomes of a waiter.
 func TestPhases(t *testing.T) {
 	inputs := []struct {

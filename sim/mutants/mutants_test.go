@@ -162,6 +162,21 @@ func TestStack(t *testing.T) {
 	assert.That(t, o.Refused != nil && strings.Contains(o.What, "too soon after a restart"), "%+v", o)
 }
 
+// The plans that are kept show their bugs, also when the engine asks at other times than when they were found.
+func TestKeptPlansShowTheirBugs(t *testing.T) {
+	tests.NeedLong(t)
+	var list []*Mutant
+	for _, m := range mutants {
+		if strings.HasPrefix(m.Tests, "./sim -run ") {
+			list = append(list, m)
+		}
+	}
+	_, err := (&config{jobs: 2}).all(t.Context(), rootOf(t), list, func(o *Outcome) {
+		assert.That(t, o.fine(), "%s survives %s", o.ID, o.Tests)
+	})
+	assert.Succeed(t, err)
+}
+
 // Without a protection, a plan breaks what the model says.
 func TestSpecPlans(t *testing.T) {
 	tests.NeedLong(t)
