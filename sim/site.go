@@ -297,8 +297,8 @@ func (s *site) diverts(l *link) bool {
 	return true
 }
 
-// listensFor is for how long the connection that listens stays at a server that commands no longer go to. Package redisnode takes half a second;
-// this is longer than that server's successor is ignored.
+// listensFor is for how long the connection that listens stays at a server that commands no longer go to. Package redisnode leaves it
+// after half a second. Here it is longer than a promoted server is ignored, as no hand-over counts before.
 const listensFor = 5 * time.Second
 
 // listensElsewhere ends the listening to a server that commands no longer go to.
