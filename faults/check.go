@@ -57,8 +57,8 @@ func (p *Plan) check() *wrong {
 		return w("lock client", "lock client: want %s or %s, have %q", Redquorum, Plain, l.Client)
 	case l.Replicas > MaxNodes || p.Nodes%(1+l.Replicas) != 0:
 		return w("lock replicas, nodes", "nodes is %d, and lock replicas %d; want a multiple of %d nodes: a primary and its replicas each", p.Nodes, l.Replicas, 1+l.Replicas)
-	case l.Replicas > 0 && (p.Work.Joint > 0 || p.Work.Break > 0):
-		return w("lock replicas, work joint, work break", "lock replicas is %d; work joint and break are for nodes that are one server", l.Replicas)
+	case l.Replicas > 0 && p.Work.Joint > 0:
+		return w("lock replicas, work joint", "lock replicas is %d; work joint is for nodes that are one server", l.Replicas)
 	case l.Need != 0 && (l.Need <= p.Sites()/2 || l.Need > p.Sites()):
 		return w("lock need, nodes, lock replicas", "lock need is %d; want more than half of %d nodes, and at most all, or 0", l.Need, p.Sites())
 	case p.Work.Read+p.Work.Write > Percent(100):

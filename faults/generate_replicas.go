@@ -13,7 +13,7 @@ func (g *generator) servers(p *Plan) {
 
 // replicas adds failovers, and takes out what is about nodes that are one server.
 func (g *generator) replicas(p *Plan) {
-	p.Lock.Need, p.Work.Joint, p.Work.Break = 0, 0, 0
+	p.Lock.Need, p.Work.Joint = 0, 0
 	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.Verb == Demote })
 	for i := range p.Events {
 		e := &p.Events[i]

@@ -72,12 +72,20 @@ func (k *checker) excused(h *holder) bool {
 	if b == nil {
 		return false
 	}
-	nodes, need := k.w.site(h.name)
+	nodes, need := k.w.p.Site(h.name)
+	size := 1 + k.w.p.Lock.Replicas
 	lacking, forced := 0, false
-	for i, s := range nodes {
-		if !s.hasAll(h) || b[i] > 0 && s.copy > b[i] {
+	for i := range nodes {
+		have, here := 0, false
+		for _, s := range k.w.nodes[i*size : (i+1)*size] {
+			if s.hasAll(h) && (b[s.number] == 0 || s.copy <= b[s.number]) {
+				have++
+			}
+			here = here || k.isForced(h, s.number)
+		}
+		if have <= size/2 || here && size > 1 { // a failover may bring it back to a node
 			lacking++
-			forced = forced || k.isForced(h, i)
+			forced = forced || here
 		}
 	}
 	return forced && lacking >= need
