@@ -35,9 +35,8 @@ func TestAdviceIsForTheLongestLinks(t *testing.T) {
 	assert.Must(t, a != nil && a.RTT == 60*ms && a.Contestant == ours && a.Rows[0].PairP50 == float64(61*ms), "%+v", a)
 	tests.Says(t, a.Text, "the longest lock (61 ms)")
 	tests.Says(t, a.table().Title, "redquorum behind round trips of 60ms, if each node is away 0.1 % of the time")
-	if a := reportOf(took("latency", "", 3, 0, ms)).advise(60*ms, 0.001); a != nil {
-		t.Errorf("of links that were not measured: %+v", a)
-	}
+	a = reportOf(took("latency", "", 3, 0, ms)).advise(60*ms, 0.001)
+	assert.That(t, a == nil, "of links that were not measured: %+v", a)
 }
 
 // The Timeout is enough for the longest locks of the number of nodes to take,
@@ -211,9 +210,8 @@ func TestCounter(t *testing.T) {
 		c := counter{total: &total}
 		for rest := stream; rest != ""; {
 			n := min(1+rand.IntN(40), len(rest))
-			if wrote, err := c.Write([]byte(rest[:n])); wrote != n || err != nil {
-				t.Fatal(wrote, err)
-			}
+			wrote, err := c.Write([]byte(rest[:n]))
+			assert.Must(t, wrote == n && err == nil, "%v, %v", wrote, err)
 			rest = rest[n:]
 		}
 		got := total.Load()
@@ -228,9 +226,8 @@ func TestUnavailability(t *testing.T) {
 	}{
 		{1, 0.1, 0.9}, {3, 0.1, 0.972}, {5, 0.1, 0.99144}, {3, 0, 1}, {3, 0.5, 0.5}, {9, 0.5, 0.5},
 	} {
-		if got := 1 - unavailability(c.n, c.q); math.Abs(got-c.want) > 1e-12 {
-			t.Errorf("of %d nodes that are away for %v: %v, want %v", c.n, c.q, got, c.want)
-		}
+		got := 1 - unavailability(c.n, c.q)
+		assert.That(t, math.Abs(got-c.want) <= 1e-12, "of %d nodes that are away for %v: %v, want %v", c.n, c.q, got, c.want)
 	}
 	if gone := unavailability(9, 0.001); gone < 1.2e-13 || gone > 1.3e-13 { // about 126 of 1e-15
 		t.Errorf("of 9 nodes: %g", gone)

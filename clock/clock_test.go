@@ -44,9 +44,8 @@ func TestSetIsRememberedAndCountsOnce(t *testing.T) {
 		s.Set()
 		wake := s.Wait(context.Background(), clock.Never)
 		assert.Must(t, wake == clock.WakeSet, "first Wait returned %d", wake)
-		if wake := s.Wait(context.Background(), 0); wake != clock.WakePassed {
-			t.Fatalf("second Wait returned %d", wake)
-		}
+		wake = s.Wait(context.Background(), 0)
+		assert.Must(t, wake == clock.WakePassed, "second Wait returned %d", wake)
 	})
 }
 

@@ -145,17 +145,13 @@ func TestLeadersTakeTurns(t *testing.T) {
 			}
 			pass(time.Second)
 			if i+1 < len(began) {
-				if took := began[i+1].Sub(canceled); took < stops || took > stops+10*time.Millisecond {
-					t.Errorf("program %d led after %v", i+1, took)
-				}
+				took := began[i+1].Sub(canceled)
+				assert.That(t, took >= stops && took <= stops+10*time.Millisecond, "program %d led after %v", i+1, took)
 			}
-			if err := elections[i].IsLeader(background); err == nil {
-				t.Errorf("program %d leads, and has resigned", i)
-			}
+			assert.That(t, elections[i].IsLeader(background) != nil, "program %d leads, and has resigned", i)
 		}
-		if leader, err := elections[0].Leader(background); err != nil || leader != (election.Leader{}) {
-			t.Errorf("%+v leads, %v", leader, err)
-		}
+		leader, err := elections[0].Leader(background)
+		assert.That(t, err == nil && leader == (election.Leader{}), "%+v leads, %v", leader, err)
 	})
 }
 
@@ -280,9 +276,8 @@ func TestRunReturns(t *testing.T) {
 				assert.That(t, errors.Is(err, c.want) && (c.want != nil || err == nil), "%v; want %v", err, c.want)
 				assert.That(t, len(w.terms) <= 1, "%d terms", len(w.terms))
 				time.Sleep(time.Second)
-				if r, err := other.Inspect(background, "boss"); err != nil || (r.Verdict == "free") == c.held {
-					t.Errorf("%v, %v", r.Verdict, err)
-				}
+				r, err := other.Inspect(background, "boss")
+				assert.That(t, err == nil && (r.Verdict == "free") != c.held, "%v, %v", r.Verdict, err)
 			})
 		})
 	}
@@ -300,12 +295,10 @@ func TestCampaign(t *testing.T) {
 			"%v, %v, %v", err, first.IsLeader(background), second.IsLeader(background))
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
-		if _, err := second.Campaign(ctx); !errors.Is(err, quorum.ErrHeld) || second.IsLeader(background) == nil {
-			t.Error(err)
-		}
-		if err := lease.Unlock(background); err != nil || first.IsLeader(background) == nil {
-			t.Errorf("%v, %v", err, first.IsLeader(background))
-		}
+		_, err = second.Campaign(ctx)
+		assert.That(t, errors.Is(err, quorum.ErrHeld) && second.IsLeader(background) != nil, "%v", err)
+		err = lease.Unlock(background)
+		assert.That(t, err == nil && first.IsLeader(background) != nil, "%v, %v", err, first.IsLeader(background))
 		next, err := second.Campaign(background)
 		assert.That(t, err == nil && second.IsLeader(background) == nil && next.Token() > lease.Token(), "%v", err)
 	})
@@ -394,9 +387,8 @@ func TestLeaderIsNotKnown(t *testing.T) {
 		for _, n := range w.nodes[:2] {
 			n.Down(true)
 		}
-		if leader, err := e.Leader(background); !errors.Is(err, quorum.ErrNoQuorum) || leader != (election.Leader{}) {
-			t.Errorf("%+v, %v", leader, err)
-		}
+		leader, err = e.Leader(background)
+		assert.That(t, errors.Is(err, quorum.ErrNoQuorum) && leader == (election.Leader{}), "%+v, %v", leader, err)
 	})
 }
 

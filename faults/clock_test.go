@@ -51,9 +51,8 @@ at 2s suspend c2 for 2s
 		}
 	}
 	client := func(procs faults.Procs) bool { return procs.Clients.Has(1) }
-	if d := p.DayOf(client, 5*second); d.Ahead != time.Hour {
-		t.Errorf("c2 is ahead by %v", d.Ahead)
-	}
+	d := p.DayOf(client, 5*second)
+	assert.That(t, d.Ahead == time.Hour, "c2 is ahead by %v", d.Ahead)
 }
 
 // Between two changes nothing changes, and at each there is one.

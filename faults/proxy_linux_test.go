@@ -15,9 +15,8 @@ func TestProxyClosesWhileItConnects(t *testing.T) {
 	raw, err := l.(*net.TCPListener).SyscallConn()
 	assert.Succeed(t, err)
 	var refused error
-	if err := raw.Control(func(fd uintptr) { refused = syscall.Listen(int(fd), 0) }); err != nil || refused != nil {
-		t.Fatal(err, refused)
-	}
+	err = raw.Control(func(fd uintptr) { refused = syscall.Listen(int(fd), 0) })
+	assert.Must(t, err == nil && refused == nil, "%v, %v", err, refused)
 	full := false
 	for range 10 {
 		conn, err := net.DialTimeout("tcp", l.Addr().String(), 100*time.Millisecond)

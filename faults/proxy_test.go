@@ -241,12 +241,10 @@ func TestLinkHolds(t *testing.T) {
 	keeps(5, faults.ToClient, "release", true)
 	free := l.Strike(all[0], true)
 	assert.That(t, slices.Equal(free, []int{3}), "%v go on", free)
-	if free := l.Strike(all[2], false); !slices.Equal(free, []int{5}) || l.Holds() {
-		t.Errorf("%v go on", free)
-	}
-	if free := again.Strike(all[2], false); len(free) > 0 {
-		t.Errorf("another process gets %v", free)
-	}
+	free = l.Strike(all[2], false)
+	assert.That(t, slices.Equal(free, []int{5}) && !l.Holds(), "%v go on", free)
+	free = again.Strike(all[2], false)
+	assert.That(t, len(free) == 0, "another process gets %v", free)
 }
 
 func TestServerDoesWhatTheLatestFaultSays(t *testing.T) {

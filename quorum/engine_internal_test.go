@@ -72,9 +72,8 @@ func TestNoLeaseNestsInOneThatIsOver(t *testing.T) {
 	lease, err := h.nest(s)
 	assert.That(t, lease != nil && err == nil, "with a second left: %v, %v", lease, err)
 	e.now = e.now.Add(time.Second)
-	if lease, err := h.nest(s); lease != nil || err != nil {
-		t.Errorf("at its end: %v, %v", lease, err)
-	}
+	lease, err = h.nest(s)
+	assert.That(t, lease == nil && err == nil, "at its end: %v, %v", lease, err)
 }
 
 // A prying context is foreign code that needs the Locker whenever it is asked.

@@ -124,9 +124,8 @@ func TestPermits(t *testing.T) {
 		for range 12 {
 			<-over
 		}
-		if got, worst := c.got.Load(), time.Duration(c.worst.Load()); got < 500 || worst > time.Second || !c.full.Load() {
-			t.Errorf("%d permits, the longest wait took %v", got, worst)
-		}
+		got, worst := c.got.Load(), time.Duration(c.worst.Load())
+		assert.That(t, got >= 500 && worst <= time.Second && c.full.Load(), "%d permits, the longest wait took %v", got, worst)
 	})
 }
 
@@ -348,9 +347,8 @@ func TestPermitsOfOneCaller(t *testing.T) {
 
 func TestRefusedSemaphores(t *testing.T) {
 	for k, want := range map[int]string{0: "at least 1", 1000: "", 1001: "at most 1000", math.MaxInt: "at most 1000"} {
-		if _, err := semaphore.New(nil, "x", k); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Error(k, err)
-		}
+		_, err := semaphore.New(nil, "x", k)
+		assert.That(t, (err != nil) == (want != "") && (err == nil || strings.Contains(err.Error(), want)), "%v, %v", k, err)
 	}
 	inWorld(t, func(w *world) {
 		s, err := semaphore.New(w.locker(), "redquorum_x", 2)

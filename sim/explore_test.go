@@ -29,9 +29,8 @@ func TestCampaignFindsAndShrinks(t *testing.T) {
 	small := sim.Shrink(ctx, p)
 	t.Logf("seed %d: %s; shrunk from %d events to %d in %v:\n%s", f.Seed, f.What, len(p.Events), len(small.Events), time.Since(begun), small)
 	again := sim.Run(small, nil)
-	if v := again.Worst(); v == nil || v.Invariant != f.Invariant {
-		t.Errorf("the shrunk plan breaks %v, not %s", v, f.Invariant)
-	}
+	v := again.Worst()
+	assert.That(t, v != nil && v.Invariant == f.Invariant, "the shrunk plan breaks %v, not %s", v, f.Invariant)
 	assert.That(t, again.Events <= 300, "%d things happen in its run", again.Events)
 	for what, left := range leftOuts(small) {
 		v := sim.Run(left, nil).Worst()
@@ -72,9 +71,7 @@ func TestShrinkTriesOtherSeeds(t *testing.T) {
 	small := sim.Shrink(t.Context(), p)
 	w := small.Work
 	for i, share := range w.Shares() {
-		if *share != 0 {
-			t.Errorf("share %d of the work is %v", i, *share)
-		}
+		assert.That(t, *share == 0, "share %d of the work is %v", i, *share)
 	}
 	if r := sim.Run(small, nil); r.Worst() == nil || r.Worst().Invariant != "I2" || r.Events > 300 || small.Clients > 2 || w.Names > 1 || w.Tasks > 1 ||
 		len(small.Events) > 1 {

@@ -101,9 +101,8 @@ func read(t *testing.T, html string) (s shown) {
 	_, data, _ := strings.Cut(html, `<script type="application/json" id="data">`)
 	data, _, _ = strings.Cut(data, "</script>")
 	var all struct{ Runs []shown }
-	if err := json.Unmarshal([]byte(data), &all); err != nil || len(all.Runs) != 1 {
-		t.Fatal(err, len(all.Runs))
-	}
+	err := json.Unmarshal([]byte(data), &all)
+	assert.Must(t, err == nil && len(all.Runs) == 1, "%v, %v", err, len(all.Runs))
 	return all.Runs[0]
 }
 

@@ -91,9 +91,8 @@ func TestSpecificationRefuses(t *testing.T) {
 // is reported as lost before it is reported as acquired.
 func TestSpecificationAllowsWhatIsRare(t *testing.T) {
 	for _, p := range []*faults.Plan{faults.Generate(24442, faults.Profile{Machines: true}), faults.Generate(30828, faults.Profile{})} {
-		if r := sim.Run(p, nil); r.Verdict != sim.Sound {
-			t.Errorf("seed %d: %s: %v", p.Seed, r.Verdict, r.Worst())
-		}
+		r := sim.Run(p, nil)
+		assert.That(t, r.Verdict == sim.Sound, "seed %d: %s: %v", p.Seed, r.Verdict, r.Worst())
 	}
 }
 

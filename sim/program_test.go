@@ -32,17 +32,13 @@ func planned(t *testing.T, text string) *faults.Plan {
 // sound fails the test if the run is not.
 func sound(t *testing.T, r *sim.Result) {
 	t.Helper()
-	if r.Verdict != sim.Sound {
-		t.Errorf("%s: %v", r.Verdict, r.Worst())
-	}
+	assert.That(t, r.Verdict == sim.Sound, "%s: %v", r.Verdict, r.Worst())
 }
 
 // noBug fails the test if the run has shown a bug.
 func noBug(t *testing.T, seed uint64, r *sim.Result) {
 	t.Helper()
-	if r.Verdict != sim.Sound && r.Verdict != sim.Outside {
-		t.Errorf("seed %d: %s: %v", seed, r.Verdict, r.Worst())
-	}
+	assert.That(t, r.Verdict == sim.Sound || r.Verdict == sim.Outside, "seed %d: %s: %v", seed, r.Verdict, r.Worst())
 }
 
 // violates fails the test if the run does not break an invariant with such words.
@@ -68,9 +64,8 @@ func TestReadersInOneClient(t *testing.T) {
 							break
 						}
 						c.Sleep(time.Duration(c.Below(20)) * time.Millisecond)
-						if _, ok := c.Read("doc", lease.Token()); !ok && lease.Remaining() > 0 {
-							t.Errorf("seed %d: c%d is refused", seed, c.Number())
-						}
+						_, ok := c.Read("doc", lease.Token())
+						assert.That(t, ok || lease.Remaining() <= 0, "seed %d: c%d is refused", seed, c.Number())
 						_ = lease.Unlock(context.Background())
 					}
 					tasks--

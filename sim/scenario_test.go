@@ -87,9 +87,7 @@ func TestScenarios(t *testing.T) {
 			}
 			assert.That(t, p.Events != nil && len(p.Events) <= 12, "%s has %d events", s.ID, len(p.Events))
 			r := sim.Run(p, nil, sim.WithTrace())
-			if r.Verdict != want {
-				t.Errorf("%s with %s is %s, not %s: %v", s.ID, v.Name, r.Verdict, want, r.Worst())
-			}
+			assert.That(t, r.Verdict == want, "%s with %s is %s, not %s: %v", s.ID, v.Name, r.Verdict, want, r.Worst())
 			assert.That(t, p.Lock.Client != faults.Redquorum || want == sim.Sound || want == sim.Outside, "%s: our own lock may not be %s", s.ID, want)
 			lines := traceOf(t, r, p)
 			broken := "-"
@@ -203,9 +201,8 @@ func areSound(t *testing.T, pattern string, least int) {
 		assert.Succeed(t, err)
 		p, err := faults.Parse(string(text))
 		assert.Must(t, err == nil, "%s: %v", path, err)
-		if r := sim.Run(p, nil); r.Verdict != sim.Sound {
-			t.Errorf("%s is %s: %v", path, r.Verdict, r.Worst())
-		}
+		r := sim.Run(p, nil)
+		assert.That(t, r.Verdict == sim.Sound, "%s is %s: %v", path, r.Verdict, r.Worst())
 	}
 }
 

@@ -142,9 +142,8 @@ func TestTrackRecord(t *testing.T) {
 		case strings.HasPrefix(name, `"`): // a rule
 			want = strings.Trim(name, `"`)
 		}
-		if text, err := os.ReadFile(filepath.Join("../docs/evidence", link[2])); err != nil || !strings.Contains(string(text), want) {
-			t.Errorf("%s is not in %s (%v)", name, link[2], err)
-		}
+		text, err := os.ReadFile(filepath.Join("../docs/evidence", link[2]))
+		assert.That(t, err == nil && strings.Contains(string(text), want), "%s is not in %s (%v)", name, link[2], err)
 	}
 	plans, err := filepath.Glob("testdata/bugs/*.plan")
 	assert.Must(t, err == nil && len(plans) != 0, "no plans: %v", err)

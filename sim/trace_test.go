@@ -61,9 +61,8 @@ func TestTraceOfLinesAndJoints(t *testing.T) {
 		}
 	}
 	slices.Sort(joints)
-	if want := []string{"holds far and x1 as one", "holds x1 and far as one"}; !slices.Equal(joints, want) {
-		t.Errorf("joint locks: %q, want %q", joints, want)
-	}
+	want = []string{"holds far and x1 as one", "holds x1 and far as one"}
+	assert.That(t, slices.Equal(joints, want), "joint locks: %q, want %q", joints, want)
 }
 
 // A plan whose steps keep a lock forever says so.
@@ -201,12 +200,11 @@ func TestCause(t *testing.T) {
 	})
 	p = faults.New(3, 2)
 	p.Lock.Guard = false
-	if r := sim.Run(p, nil, careless); r.Worst() == nil || r.Cause() != "" {
-		t.Errorf("of a program that does not unlock: %q, %v", r.Cause(), r.Worst())
-	}
+	r := sim.Run(p, nil, careless)
+	assert.That(t, r.Worst() != nil && r.Cause() == "", "of a program that does not unlock: %q, %v", r.Cause(), r.Worst())
 	calls := 0
 	p.Clients = 1
-	r := sim.Run(p, func(c *sim.Client) error {
+	r = sim.Run(p, func(c *sim.Client) error {
 		calls++
 		_, err := c.Locker().Lock(c.Context(), "x1")
 		return err

@@ -288,7 +288,6 @@ func TestSameAsTLC(t *testing.T) {
 	assert.Must(t, err == nil, "%v\n%s", err, out)
 	row := regexp.MustCompile(`(?m)^\| nothing \| ` + sizes + ` \| nothing \| +\| ([0-9]+) \|$`).FindSubmatch(out)
 	assert.Must(t, row != nil, "no row of %s:\n%s", sizes, out)
-	if got, _ := configured(t, sizes).explore(); strconv.Itoa(got) != string(row[1]) {
-		t.Errorf("%d states, and TLC finds %s", got, row[1])
-	}
+	got, _ := configured(t, sizes).explore()
+	assert.That(t, strconv.Itoa(got) == string(row[1]), "%d states, and TLC finds %s", got, row[1])
 }

@@ -72,9 +72,8 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 				Folder  string
 				Trace   []sim.Entry
 			}
-			if err := json.Unmarshal([]byte(stdout), &out); err != nil {
-				t.Fatalf("status %d: %v: %s", status, err, stderr)
-			}
+			err := json.Unmarshal([]byte(stdout), &out)
+			assert.Must(t, err == nil, "status %d: %v: %s", status, err, stderr)
 			assert.That(t, statusOfVerdict(out.Verdict) == status && len(out.Trace) != 0, "%s, and status %d", out.Verdict, status)
 			tests.Says(t, textOf(t, page), "<h1>Scenario S53: A node is replaced</h1>")
 			if client == "plain" && out.Verdict != sim.Unsafe && out.Late > 4e6 {
@@ -90,17 +89,15 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 			if client == "plain" {
 				want = "again.sh logs plan run.html"
 			}
-			if got := strings.Join(names, " "); got != want || (out.Folder == "") != (want == "") {
-				t.Errorf("left %q in %q, want %q", got, out.Folder, want)
-			}
+			got := strings.Join(names, " ")
+			assert.That(t, got == want && (out.Folder == "") == (want == ""), "left %q in %q, want %q", got, out.Folder, want)
 			if want == "" {
 				return
 			}
 			tests.Says(t, textOf(t, filepath.Join(out.Folder, "again.sh")),
 				"redquorum chaos --stretch 4 --server 'redis-server' '"+filepath.Join(out.Folder, "plan")+"'")
-			if p, err := readPlan(filepath.Join(out.Folder, "plan")); err != nil || p.Nodes != 3 {
-				t.Errorf("%v, %v", p, err)
-			}
+			p, err := readPlan(filepath.Join(out.Folder, "plan"))
+			assert.That(t, err == nil && p.Nodes == 3, "%v, %v", p, err)
 			tests.Says(t, textOf(t, page), "textbook Redlock on real servers")
 		})
 	}

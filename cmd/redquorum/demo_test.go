@@ -119,9 +119,8 @@ func TestDemoVerdict(t *testing.T) {
 		out.Reset()
 		d := newDemo(&command{stdout: &out}, 5)
 		d.number, d.done, d.fallen = c.number, [demoWorkers]int{1, 1, 1, 0}, c.fallen
-		if got := d.verdict(); got != c.want || !strings.Contains(out.String(), c.text) {
-			t.Errorf("%+v: status %d\n%s", c, got, out.String())
-		}
+		got := d.verdict()
+		assert.That(t, got == c.want && strings.Contains(out.String(), c.text), "%+v: status %d\n%s", c, got, out.String())
 	}
 	if full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0); err == nil {
 		defer full.Close()
@@ -156,7 +155,6 @@ func TestPicture(t *testing.T) {
 	tests.Says(t, picture, "end\n")
 	out.Reset()
 	d.screen.draw(d)
-	if up := "\x1b[21A"; !strings.HasPrefix(out.String(), up) {
-		t.Errorf("the second picture does not begin with %q: %q", up, out.String()[:20])
-	}
+	up := "\x1b[21A"
+	assert.That(t, strings.HasPrefix(out.String(), up), "the second picture does not begin with %q: %q", up, out.String()[:20])
 }

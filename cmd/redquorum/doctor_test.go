@@ -117,9 +117,8 @@ func TestDoctorSound(t *testing.T) {
 	a.Kill()
 	r = doctor(t, grownUp, urls...)
 	tests.Says(t, r.lines(), "warning "+a.Addr()+": not reachable", "verdict: warnings")
-	if n := r.Nodes[0]; n.RTT != nil || n.Uptime != nil || n.Offset != nil {
-		t.Errorf("known of one that is down: %+v", n)
-	}
+	n = r.Nodes[0]
+	assert.That(t, n.RTT == nil && n.Uptime == nil && n.Offset == nil, "known of one that is down: %+v", n)
 	assert.Succeed(t, b.Stop())
 	begun := time.Now()
 	tests.Says(t, doctor(t, grownUp, urls...).lines(), "warning "+b.Addr()+": not reachable", "unsafe usable nodes: 1 of 3", "verdict: unsafe")

@@ -824,9 +824,8 @@ func TestRunSaysWhyItWaits(t *testing.T) {
 			p.says(" for job; the last attempt failed: ") // after a second, or ten where that was too early
 			p.signal(syscall.SIGTERM)
 			_, reason, _ := strings.Cut(p.exits(exitHeld), " for job; the last attempt failed: ")
-			if reason, _, _ = strings.Cut(reason, "\n"); !strings.Contains(reason, refusal) || strings.Contains(reason, "never") {
-				t.Errorf("%s: %s", refusal, reason)
-			}
+			reason, _, _ = strings.Cut(reason, "\n")
+			assert.That(t, strings.Contains(reason, refusal) && !strings.Contains(reason, "never"), "%s: %s", refusal, reason)
 		}
 	}
 }

@@ -171,9 +171,8 @@ func TestSimManual(t *testing.T) {
 	}{{first, sim.Unsafe}, {parts[2], sim.Sound}} {
 		p, err := faults.Parse("redquorum plan 1\n" + c.plan)
 		assert.Must(t, err == nil, "%v in\n%s", err, c.plan)
-		if r := sim.Run(p, nil); r.Verdict != c.want {
-			t.Errorf("%s is %s: %v", c.plan, r.Verdict, r.Worst())
-		}
+		r := sim.Run(p, nil)
+		assert.That(t, r.Verdict == c.want, "%s is %s: %v", c.plan, r.Verdict, r.Worst())
 	}
 	tests.Says(t, out, "![New]")
 }

@@ -259,9 +259,7 @@ func TestServersDoNotControlTheTerminal(t *testing.T) {
 				break
 			}
 		}
-		if strings.ContainsAny(all, "\x1b\a\r") || !utf8.ValidString(all) {
-			t.Errorf("%s: %q", args[0], all)
-		}
+		assert.That(t, !strings.ContainsAny(all, "\x1b\a\r") && utf8.ValidString(all), "%s: %q", args[0], all)
 		tests.Says(t, all, "größer")
 	}
 }
@@ -305,9 +303,8 @@ func TestNameEitherWay(t *testing.T) {
 			t.Errorf("%q: %s", args, out)
 		}
 	}
-	if out := start(t, "run", "a", "b", "--nodes", urls, "--name", "c", "--", "sh", "-c", "echo $REDQUORUM_NAME -- $0", "--").exits(0); !strings.Contains(out, "a,b,c -- --\n") {
-		t.Error(out)
-	}
+	out := start(t, "run", "a", "b", "--nodes", urls, "--name", "c", "--", "sh", "-c", "echo $REDQUORUM_NAME -- $0", "--").exits(0)
+	assert.That(t, strings.Contains(out, "a,b,c -- --\n"), "%v", out)
 	for _, name := range [][]string{{"a"}, {"--name", "a"}} {
 		p := start(t, append([]string{"hold", "--nodes", urls}, name...)...)
 		p.says("holding a: ")
@@ -355,9 +352,8 @@ func TestVerbsAreInterrupted(t *testing.T) {
 			args += " --nodes " + urls
 		}
 		var stdout, stderr bytes.Buffer
-		if status := run(ctx, strings.Fields(args), &stdout, &stderr); status != exitInterrupted {
-			t.Errorf("%s: status %d, %s%s", args, status, &stdout, &stderr)
-		}
+		status := run(ctx, strings.Fields(args), &stdout, &stderr)
+		assert.That(t, status == exitInterrupted, "%s: status %d, %s%s", args, status, &stdout, &stderr)
 		assert.That(t, !strings.Contains(stdout.String(), "unsafe"), "a verdict that nobody has come to: %s", &stdout)
 	}
 	for end, status := range map[error]int{cli.Exit(7): exitInterrupted, discovery{cli.Exit(7)}: 7} {
@@ -373,9 +369,8 @@ func TestDefaultsAreSaidOnce(t *testing.T) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
 			alone := pflag.NewFlagSet("", pflag.ContinueOnError)
 			alone.AddFlag(f)
-			if usage := alone.FlagUsages(); strings.Count(usage, "(default ") > 1 {
-				t.Errorf("%s: %s", cmd.CommandPath(), usage)
-			}
+			usage := alone.FlagUsages()
+			assert.That(t, strings.Count(usage, "(default ") <= 1, "%s: %s", cmd.CommandPath(), usage)
 		})
 	}
 }

@@ -43,9 +43,8 @@ func TestRunOutputIsLost(t *testing.T) {
 		root := &cobra.Command{Use: "program", Version: "1"}
 		root.AddCommand(do)
 		var talk strings.Builder
-		if status := Run(t.Context(), root, strings.Fields(c.args), full{}, &talk); status != c.status || talk.String() != c.said {
-			t.Errorf("%q, %v: status %d, %q", c.args, c.err, status, &talk)
-		}
+		status := Run(t.Context(), root, strings.Fields(c.args), full{}, &talk)
+		assert.That(t, status == c.status && talk.String() == c.said, "%q, %v: status %d, %q", c.args, c.err, status, &talk)
 	}
 }
 

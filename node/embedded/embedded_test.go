@@ -80,9 +80,8 @@ func TestKeysExpireByThemselves(t *testing.T) {
 	connected(t, n)
 	const ttl = 100 * time.Millisecond
 	before := time.Now()
-	if r := ask(n, node.Acquire, 1, ttl, patience); r.Status != node.Granted {
-		t.Fatal(r.Status, r.Err)
-	}
+	r := ask(n, node.Acquire, 1, ttl, patience)
+	assert.Must(t, r.Status == node.Granted, "%v, %v", r.Status, r.Err)
 	for ask(n, node.Inspect, 0, 0, patience).State.Type == "hash" {
 		assert.Must(t, time.Since(before) <= patience, "never")
 	}
@@ -151,9 +150,8 @@ func TestKillAndRestart(t *testing.T) {
 			want = 0
 		}
 		assert.Equal(t, connected(t, n).State.Fence, want, empty)
-		if r := ask(n, node.Release, 8, 0, patience); r.Err != nil {
-			t.Error(r.Err)
-		}
+		r = ask(n, node.Release, 8, 0, patience)
+		assert.That(t, r.Err == nil, "%v", r.Err)
 	}
 }
 

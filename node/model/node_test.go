@@ -199,13 +199,11 @@ func TestRestartBeginsALife(t *testing.T) {
 				want = node.Granted
 			}
 			second.is(t, want, nil, time.Second)
-			if life := second.reply.Life; life.ID == first.reply.Life.ID || life.Born != c.Now() {
-				t.Errorf("life %+v after %+v", life, first.reply.Life)
-			}
+			life := second.reply.Life
+			assert.That(t, life.ID != first.reply.Life.ID && life.Born == c.Now(), "life %+v after %+v", life, first.reply.Life)
 			n.SetLife(nil)
-			if life := submit(n, c, time.Hour, release("n", "b", 2)).reply.Life; life != nil {
-				t.Errorf("life %+v, want none", life)
-			}
+			life = submit(n, c, time.Hour, release("n", "b", 2)).reply.Life
+			assert.That(t, life == nil, "life %+v, want none", life)
 		})
 	}
 }

@@ -57,9 +57,8 @@ func TestExpiry(t *testing.T) {
 			_, held := s.Holds(now, "n", "a")
 			assert.That(t, held == (after <= 0), "TTL %v, at %d: held %v", c.ttl, now, held)
 			r := apply(t, &s, now, acquire("n", "b", 2, time.Hour), want)
-			if left := time.Duration(c.last-now) * ms; want == node.Refused && r.TTL != left {
-				t.Errorf("TTL %v, at %d: %v left, want %v", c.ttl, now, r.TTL, left)
-			}
+			left := time.Duration(c.last-now) * ms
+			assert.That(t, want != node.Refused || r.TTL == left, "TTL %v, at %d: %v left, want %v", c.ttl, now, r.TTL, left)
 		}
 	}
 }
@@ -96,9 +95,8 @@ func TestRestart(t *testing.T) {
 		got := s.Dump(0)
 		assert.That(t, reflect.DeepEqual(got, want), "loss %d:\n got %+v\nwant %+v", c.loss, got, want)
 		s.Restart(model.LoseUnsynced) // what came through one restart comes through the next
-		if got := s.Dump(0); !reflect.DeepEqual(got, want) {
-			t.Errorf("loss %d, then another restart:\n got %+v\nwant %+v", c.loss, got, want)
-		}
+		got = s.Dump(0)
+		assert.That(t, reflect.DeepEqual(got, want), "loss %d, then another restart:\n got %+v\nwant %+v", c.loss, got, want)
 	}
 }
 

@@ -73,16 +73,13 @@ func TestOptions(t *testing.T) {
 	assert.That(t, asked.Load() != 0, "nobody asked for credentials")
 	nothing, err := redisconn.New(func(context.Context) (net.Conn, error) { return nil, nil }, redisconn.Options{Name: "nothing"})
 	assert.Succeed(t, err)
-	if r := inspect(nothing); !errors.Is(r.Err, node.ErrUnreachable) {
-		t.Errorf("a dialer that returns nothing: %+v", r)
-	}
+	r := inspect(nothing)
+	assert.That(t, errors.Is(r.Err, node.ErrUnreachable), "a dialer that returns nothing: %+v", r)
 	nothing.Close()
-	if _, err := redisconn.New(dial, redisconn.Options{}); err == nil {
-		t.Error("a node without a name")
-	}
-	if _, err := redisconn.New(nil, redisconn.Options{Name: "a"}); err == nil {
-		t.Error("a node without a dialer")
-	}
+	_, err = redisconn.New(dial, redisconn.Options{})
+	assert.That(t, err != nil, "a node without a name")
+	_, err = redisconn.New(nil, redisconn.Options{Name: "a"})
+	assert.That(t, err != nil, "a node without a dialer")
 	assert.Says(t, assert.ErrorOf(redisconn.New(dial, redisconn.Options{Name: "a", DB: -1})), "Options.DB is -1")
 }
 

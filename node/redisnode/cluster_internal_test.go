@@ -30,9 +30,8 @@ func TestOnlyMastersThatWereAskedGetCommands(t *testing.T) {
 	r := &shared{client: client, timeout: time.Second, asked: map[*redis.Client]bool{}}
 	assert.Is(t, assert.ErrorOf(r.to("a")), courier.ErrNotAsked, "a command for a master that was not asked")
 	r.asked[master] = true
-	if to, err := r.to("a"); to != master || err != nil {
-		t.Errorf("a command for a master that was asked goes to %v: %v", to, err)
-	}
+	to, err := r.to("a")
+	assert.That(t, to == master && err == nil, "a command for a master that was asked goes to %v: %v", to, err)
 }
 
 // A tape is a connection to a server that has said all that it ever says.
@@ -69,9 +68,8 @@ func TestConnectionsOfAClusterAreChecked(t *testing.T) {
 	defer r.Close()
 	conn, err := r.client.(*redis.ClusterClient).Options().Dialer(t.Context(), "tcp", "a")
 	assert.Succeed(t, err)
-	if read, err := io.ReadAll(conn); len(read) > 0 || !errors.Is(err, courier.ErrProtocol) {
-		t.Errorf("%q, %v", read, err)
-	}
+	read, err := io.ReadAll(conn)
+	assert.That(t, len(read) == 0 && errors.Is(err, courier.ErrProtocol), "%q, %v", read, err)
 }
 
 // FuzzPubSub has a server say anything to who subscribes through go-redis.

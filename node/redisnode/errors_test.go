@@ -162,9 +162,8 @@ func TestReplicaHasNoVote(t *testing.T) {
 		if r := ask(t, met[i], tt.again); !errors.Is(r.Err, node.ErrReadOnly) || r.Unsent {
 			t.Errorf("%s again on the replica: %v, %v, kept %v, unsent %v", tt.what, r.Status, r.Err, r.Kept, r.Unsent)
 		}
-		if r := expect(t, tt.what+" again on the master", ask(t, n, tt.again), tt.want); slices.Contains(r.Kept, false) {
-			t.Errorf("%s again on the master: kept %v", tt.what, r.Kept)
-		}
+		r := expect(t, tt.what+" again on the master", ask(t, n, tt.again), tt.want)
+		assert.That(t, !slices.Contains(r.Kept, false), "%s again on the master: kept %v", tt.what, r.Kept)
 	}
 }
 
@@ -420,9 +419,8 @@ func TestBusy(t *testing.T) {
 	expectErr(t, "busy", r, node.ErrBusy)
 	late := connect(t, p)
 	expectErr(t, "busy", ask(t, late, inspect("a")), node.ErrBusy)
-	if r := expectErr(t, "still busy", ask(t, late, inspect("a")), node.ErrBusy); !r.Unsent {
-		t.Error("sent to a server that does not say whose life it has")
-	}
+	r = expectErr(t, "still busy", ask(t, late, inspect("a")), node.ErrBusy)
+	assert.That(t, r.Unsent, "sent to a server that does not say whose life it has")
 	p.do("script", "kill")
 	for _, n := range []node.Node{n, late} {
 		assert.Eventually(t, "the script is gone", func() bool { return ask(t, n, inspect("a")).Err == nil })
@@ -521,9 +519,8 @@ func TestWithoutInfoNoLockStays(t *testing.T) {
 	left := p.do("exists", "a")
 	assert.That(t, left == int64(0), "a lock is left that nobody holds")
 	p.allow("+info|server")
-	if r := expectErr(t, "not all that is needed of INFO", ask(t, dial(t, url), inspect("a")), node.ErrAuth); !strings.Contains(r.Err.Error(), "restart guard needs INFO") {
-		t.Errorf("unhelpful: %v", r.Err)
-	}
+	r := expectErr(t, "not all that is needed of INFO", ask(t, dial(t, url), inspect("a")), node.ErrAuth)
+	assert.That(t, strings.Contains(r.Err.Error(), "restart guard needs INFO"), "unhelpful: %v", r.Err)
 	p.allow("+info")
 	assert.Eventually(t, "the user may use INFO", func() bool { return ask(t, n, acquire("a", "me", 3)).Status == node.Granted })
 }

@@ -33,9 +33,8 @@ func TestHungServer(t *testing.T) {
 	p.freeze()
 
 	short := func() node.Reply { return ask(t, n, within(50*time.Millisecond, inspect("a"))) }
-	if r := expectErr(t, "in flight", ask(t, n, within(300*time.Millisecond, inspect("a"))), node.ErrTimeout); r.Unsent {
-		t.Error("in flight, and yet unsent")
-	}
+	r := expectErr(t, "in flight", ask(t, n, within(300*time.Millisecond, inspect("a"))), node.ErrTimeout)
+	assert.That(t, !r.Unsent, "in flight, and yet unsent")
 	assert.Eventually(t, "the node knows that it is down", func() bool {
 		r := short()
 		assert.Must(t, r.Err != nil && (r.Unsent || errors.Is(r.Err, node.ErrTimeout)), "hung: %+v", r)
@@ -86,9 +85,8 @@ func TestClientIsLeftAlone(t *testing.T) {
 	n.Close()
 	stats := c.PoolStats()
 	assert.That(t, stats.TotalConns == 0, "the client has %d connections", stats.TotalConns)
-	if err := c.Ping(t.Context()).Err(); err != nil {
-		t.Errorf("the client afterwards: %v", err)
-	}
+	err = c.Ping(t.Context()).Err()
+	assert.That(t, err == nil, "the client afterwards: %v", err)
 	o := c.Options()
 	assert.That(t, o.Protocol == 3 && o.MaxRetries == 3, "its options were changed: %+v", o)
 }
@@ -239,9 +237,7 @@ func TestKillAndRestart(t *testing.T) {
 	log := new(safeBuffer)
 	n := wrap(t, p.client(t), redisnode.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
 	first := expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted).Life
-	if first.Born < before.Add(-2*time.Second) || first.Born > after(0) {
-		t.Errorf("born %v ago", after(0).Sub(first.Born))
-	}
+	assert.That(t, first.Born >= before.Add(-2*time.Second) && first.Born <= after(0), "born %v ago", after(0).Sub(first.Born))
 	p.Kill()
 	assert.Eventually(t, "the node is down, and knows it", func() bool {
 		began := time.Now()

@@ -248,9 +248,8 @@ func TestSentinelsLeadToThePrimary(t *testing.T) {
 	counts(t, "before", n)
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "mymaster", SentinelAddrs: []string{a.addr}, SentinelPassword: "secret"})
 	counts(t, "a failover client", wrap(t, client, redisnode.Options{Replicas: 2}))
-	if name := with.Name(); !strings.HasPrefix(name, "mymaster@127.0.0.1:") || !strings.HasSuffix(name, "/3") {
-		t.Errorf("its name is %s", name)
-	}
+	name := with.Name()
+	assert.That(t, strings.HasPrefix(name, "mymaster@127.0.0.1:") && strings.HasSuffix(name, "/3"), "its name is %s", name)
 	replicas[0].do("replicaof", "no", "one")
 	follow(replicas[1], replicas[0])
 	a.primary.Store(replicas[0].addr)
@@ -322,9 +321,8 @@ func TestURLs(t *testing.T) {
 	s, err := redisnode.Parse("sentinel://a:1/main?replicas=2")
 	assert.Succeed(t, err)
 	assert.Says(t, assert.ErrorOf(redisnode.DialOptions(s.Options)), "how many replicas", "options of Sentinel without replicas")
-	if _, err := redisnode.New(redis.NewClusterClient(&redis.ClusterOptions{}), redisnode.Options{Replicas: 2}); err == nil {
-		t.Error("a cluster with replicas is not refused")
-	}
+	_, err = redisnode.New(redis.NewClusterClient(&redis.ClusterOptions{}), redisnode.Options{Replicas: 2})
+	assert.That(t, err != nil, "a cluster with replicas is not refused")
 }
 
 // A replica that takes writes refuses no command, and has only what its master has.
@@ -378,9 +376,8 @@ func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
 	follow(p, source)
 	since := after(0)
 	p.do("replicaof", "no", "one")
-	if b := born(connect(t, p)); b < since {
-		t.Errorf("for a node that is new it counts from %v before its promotion", since.Sub(b))
-	}
+	b = born(connect(t, p))
+	assert.That(t, b >= since, "for a node that is new it counts from %v before its promotion", since.Sub(b))
 	// A node that met it before meets it again over a new connection.
 	p.do("client", "kill", "type", "normal")
 	assert.Eventually(t, "a new connection", func() bool {
@@ -391,9 +388,8 @@ func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
 	// Its connections to replicas began after the promotion, and say how old that is at least.
 	follow(other, p)
 	assert.Eventually(t, "the age of a connection to a replica", func() bool { return born(connect(t, p)) < after(-2*time.Second) })
-	if b := born(connect(t, p)); b < since {
-		t.Errorf("for a node that is new it counts from %v before its promotion", since.Sub(b))
-	}
+	b = born(connect(t, p))
+	assert.That(t, b >= since, "for a node that is new it counts from %v before its promotion", since.Sub(b))
 	// A replica of a replica has been connected for longer: the promotion ends its connection.
 	follow(p, source)
 	assert.Eventually(t, "an old connection to a replica", func() bool {
@@ -403,9 +399,8 @@ func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
 	since = after(0)
 	p.do("replicaof", "no", "one")
 	assert.Eventually(t, "replication", func() bool { return infoField(other, "replication", "master_link_status") == "up" })
-	if b := born(connect(t, p)); b < since {
-		t.Errorf("for a node that is new it counts from %v before its second promotion", since.Sub(b))
-	}
+	b = born(connect(t, p))
+	assert.That(t, b >= since, "for a node that is new it counts from %v before its second promotion", since.Sub(b))
 }
 
 // newPair starts a cluster of one master and its replica.

@@ -118,9 +118,8 @@ func TestBadArgsFailWithTheServersWords(t *testing.T) {
 func TestMissingBinary(t *testing.T) {
 	assert.Is(t, assert.ErrorOf(redisserver.Start(redisserver.Config{Binary: "no-such-redis"})), exec.ErrNotFound, "error")
 	t.Setenv("PATH", "")
-	if err := redisserver.Available(); err == nil || strings.Contains(err.Error(), "\n") {
-		t.Errorf("Available with an empty PATH: %v, want one line", err)
-	}
+	err := redisserver.Available()
+	assert.That(t, err != nil && !strings.Contains(err.Error(), "\n"), "Available with an empty PATH: %v, want one line", err)
 }
 
 func TestStartN(t *testing.T) {

@@ -203,9 +203,8 @@ func downgradeOfJava(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	held(t, l, name, quorum.WithWrite())
 	j.want("false", "b", "try", "write", name, 0, watchdog)
 	assert.Succeed(t, c.Publish(background, channel, "end").Err())
-	if m, err := sub.ReceiveMessage(background); err != nil || m.Payload != "end" {
-		t.Errorf("Redisson now tells of a downgrade: %v (%v)", m, err)
-	}
+	m, err := sub.ReceiveMessage(background)
+	assert.That(t, err == nil && m.Payload == "end", "Redisson now tells of a downgrade: %v (%v)", m, err)
 	j.want("true", "a", "unlock", "read", name)
 	unlock(t, reading)
 }
@@ -259,9 +258,8 @@ func lives(t *testing.T, j *java, addrs []string, c *redis.Client) {
 	j.want("true", "a", "unlock", "read", name)
 	expect("Java is gone", false, 1)
 	unlock(t, mine)
-	if lock, holds := rest(t, c, name); lock > 0 || len(holds) > 0 {
-		t.Errorf("after Go has gone: %v, %v", lock, holds)
-	}
+	left, holds := rest(t, c, name)
+	assert.That(t, left <= 0 && len(holds) == 0, "after Go has gone: %v, %v", left, holds)
 
 	name = "livesOfGo"
 	mine = lock(t, l, name, quorum.WithRead(), quorum.WithFixedLease(long))
@@ -277,9 +275,8 @@ func lives(t *testing.T, j *java, addrs []string, c *redis.Client) {
 	expect("Go's longest is gone", false, 2)
 	unlock(t, other)
 	j.want("true", "a", "unlock", "read", name)
-	if lock, holds := rest(t, c, name); lock > 0 || len(holds) > 0 {
-		t.Errorf("after all have gone: %v, %v", lock, holds)
-	}
+	left, holds = rest(t, c, name)
+	assert.That(t, left <= 0 && len(holds) == 0, "after all have gone: %v, %v", left, holds)
 }
 
 // A reader whose time is over stays in the hash while another renews it. Nobody
@@ -411,9 +408,8 @@ func TestReadersRenew(t *testing.T) {
 	j.want("true", "a", "try", "read", "reads", 0, watchdog)
 	j.want("true", "a", "unlock", "read", "reads")
 	// Not on a machine so slow that Java has renewed by now, which shortens it.
-	if left, _ := rest(t, c, "goLonger"); left < soon && time.Since(came) < shortLease/3 {
-		t.Errorf("after Java came the lock has %v", left)
-	}
+	left, _ := rest(t, c, "goLonger")
+	assert.That(t, left >= soon || time.Since(came) >= shortLease/3, "after Java came the lock has %v", left)
 	for end := time.Now().Add(shortLease + shortLease/2); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		left, _ := rest(t, c, "javaLonger")
 		assert.Must(t, left >= soon, "Go's renewal left %v of Java's time", left)
@@ -421,9 +417,7 @@ func TestReadersRenew(t *testing.T) {
 		assert.Must(t, len(holds) == 2, "of two that renew, there are left %v", holds)
 	}
 	for i, lease := range mine {
-		if lease.Remaining() == 0 {
-			t.Errorf("Go lost lease %d: %v", i, context.Cause(lease.Context()))
-		}
+		assert.That(t, lease.Remaining() != 0, "Go lost lease %d: %v", i, context.Cause(lease.Context()))
 	}
 	// The reader that is left keeps writers out.
 	unlock(t, mine[1])
@@ -437,9 +431,8 @@ func TestReadersRenew(t *testing.T) {
 	assert.That(t, left <= soon, "Redisson no longer shortens the lock of other readers")
 	// It is set right when Java ends in order, but not when it dies.
 	j.want("true", "a", "unlock", "read", "goLonger")
-	if left, _ := rest(t, c, "goLonger"); left < soon {
-		t.Errorf("after Java has left the lock has %v", left)
-	}
+	left, _ = rest(t, c, "goLonger")
+	assert.That(t, left >= soon, "after Java has left the lock has %v", left)
 	unlock(t, lock(t, l, "reads", quorum.WithWrite()))
 	j.isNotOwner("write", "reads") // as it has read meanwhile
 	j.want("true", "a", "try", "read", "goLonger", 0, watchdog)

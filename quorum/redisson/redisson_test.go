@@ -264,9 +264,7 @@ func expiry(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 	assert.That(t, d >= lease, "Go had it %v after Java began to take it for %v", d, lease)
 	from := time.Now().Add(mine.Remaining()) // when we cease to believe
 	a = j.want("true", "a", "try", s.kind, name, patience, watchdog)
-	if a.ended.Before(from) {
-		t.Errorf("Java had it %v before Go's lease ended", from.Sub(a.ended))
-	}
+	assert.That(t, !a.ended.Before(from), "Java had it %v before Go's lease ended", from.Sub(a.ended))
 	assert.That(t, mine.Remaining() == 0, "Go still believes")
 	j.want("true", "a", "unlock", s.kind, name)
 }
@@ -360,9 +358,8 @@ func counted(t *testing.T, j *java, adds int, start func(file string, theirs fun
 		a := j.end(call)
 		assert.That(t, a.value == "alone", "Java counted: %s", a.value)
 	}
-	if text, err := os.ReadFile(file); err != nil || string(text) != strconv.Itoa(2*adds) {
-		t.Errorf("the number is %s, want %d (%v)", text, 2*adds, err)
-	}
+	text, err := os.ReadFile(file)
+	assert.That(t, err == nil && string(text) == strconv.Itoa(2*adds), "the number is %s, want %d (%v)", text, 2*adds, err)
 }
 
 // during does something under the lock, as often as is asked for.

@@ -218,8 +218,7 @@ func TestRedLockFaults(t *testing.T) {
 	// Without a lease it sets none, and what it has by its watchdogs is a majority.
 	call = j.begin("a", "try", "red/5", "renewed", wait, watchdog)
 	third("renewed")
-	if a := j.end(call); a.value != "true" {
-		t.Errorf("Java without a lease: %s", a.value)
-	}
+	a = j.end(call)
+	assert.That(t, a.value == "true", "Java without a lease: %s", a.value)
 	held(t, first, "renewed")
 }

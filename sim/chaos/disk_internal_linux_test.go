@@ -36,15 +36,13 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("a write: %v", err)
 			}
 		}
-		if have, err := c.Get(ctx, "x").Result(); have != "before" {
-			t.Errorf("it has %q, %v", have, err)
-		}
+		have, err := c.Get(ctx, "x").Result()
+		assert.That(t, have == "before", "it has %q, %v", have, err)
 		said, err := os.ReadFile(filepath.Join(h.dataDir(ctx), "output"))
 		assert.That(t, strings.Contains(string(said), "File too large"), "its log, %v:\n%s", err, said)
 		strike(disk, true)
-		if err := c.Set(ctx, "x", "after", 0).Err(); err != nil {
-			t.Errorf("there is room: %v", err)
-		}
+		err = c.Set(ctx, "x", "after", 0).Err()
+		assert.That(t, err == nil, "there is room: %v", err)
 		return nil
 	})
 	assert.Succeed(t, h.server.Load().Restart(false))

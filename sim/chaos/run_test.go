@@ -213,9 +213,8 @@ func TestAble(t *testing.T) {
 	}
 	p := faults.New(3, 2)
 	p.Events = []faults.Event{{Verb: faults.Step, Offset: time.Second, Procs: faults.Procs{Nodes: 1}}}
-	if _, err := chaos.Run(t.Context(), p, chaos.Config{Server: "/no/such/server"}); err == nil {
-		t.Error("it has a server that is not there")
-	}
+	_, err := chaos.Run(t.Context(), p, chaos.Config{Server: "/no/such/server"})
+	assert.That(t, err != nil, "it has a server that is not there")
 }
 
 // The clocks of servers are those that the plan gives them.

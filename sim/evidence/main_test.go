@@ -36,13 +36,10 @@ func TestReaders(t *testing.T) {
 		"the last find": {find, "2026-11-26\n\n" + plan + "\n", plan + ", kept on 2026-11-26", 0, "play.html#left=plain&plan=redquorum+plan+1%0A&right=redquorum"},
 	} {
 		var f figure
-		if err := c.read(&f, c.out); err != nil || f.Text != c.text || f.Number != c.number || f.Link != c.link {
-			t.Errorf("%s: %v, %+v", what, err, f)
-		}
+		err := c.read(&f, c.out)
+		assert.That(t, err == nil && f.Text == c.text && f.Number == c.number && f.Link == c.link, "%s: %v, %+v", what, err, f)
 		f = figure{}
-		if err := c.read(&f, "skipped: no Java\n"); err == nil || f.Text != "" {
-			t.Errorf("%s: without output: %+v", what, f)
-		}
+		assert.That(t, c.read(&f, "skipped: no Java\n") != nil && f.Text == "", "%s: without output: %+v", what, f)
 	}
 }
 
@@ -56,9 +53,8 @@ func TestCheckThatCannotRun(t *testing.T) {
 		f := c.run(context.Background())
 		assert.That(t, f.Missing == want && f.Text == "" && !f.Failed, "want %q: %+v", want, f)
 	}
-	if f := (check{figure: figure{Command: "false"}, read: ok}).run(t.Context()); !f.Failed {
-		t.Errorf("a check that fails: %+v", f)
-	}
+	f := (check{figure: figure{Command: "false"}, read: ok}).run(t.Context())
+	assert.That(t, f.Failed, "a check that fails: %+v", f)
 }
 
 // The page has what the run and those before it say, and a dash where nothing is known.
@@ -123,7 +119,6 @@ func TestRunGoesOn(t *testing.T) {
 		}
 	}
 	history[0].Figures[1].Missing = ""
-	if history, _ := begin(history, record{At: at, Commit: "a"}, plan("x", "y")); len(history) != 2 {
-		t.Error("a finished run was gone on with")
-	}
+	history, _ = begin(history, record{At: at, Commit: "a"}, plan("x", "y"))
+	assert.That(t, len(history) == 2, "a finished run was gone on with")
 }

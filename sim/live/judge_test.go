@@ -151,9 +151,8 @@ func TestJudge(t *testing.T) {
 			}
 			assert.That(t, got == tt.want, "have %q, want %q: %v", got, tt.want, r.Violations)
 			var page bytes.Buffer
-			if err := r.WriteHTML(&page); err != nil || !strings.Contains(page.String(), "a lock") {
-				t.Errorf("page: %v", err)
-			}
+			err = r.WriteHTML(&page)
+			assert.That(t, err == nil && strings.Contains(page.String(), "a lock"), "page: %v", err)
 			if story := strings.Join(r.Story(30), "\n"); tt.want != "" && !strings.Contains(story, "VIOLATED "+strings.Fields(tt.want)[0]) {
 				t.Errorf("the story has no violation:\n%s", story)
 			}

@@ -136,9 +136,8 @@ func TestSpecTable(t *testing.T) {
 			assert.That(t, p.Reason != "", "%s has no mutant and no reason", p.Name)
 			continue
 		}
-		if _, err := p.Mutant.apply(src); err != nil {
-			t.Errorf("%s: %v", p.Name, err)
-		}
+		_, err := p.Mutant.apply(src)
+		assert.That(t, err == nil, "%s: %v", p.Name, err)
 		text, err := os.ReadFile(filepath.Join(root, "spec", "plans", p.Plan))
 		if err != nil {
 			t.Error(err)

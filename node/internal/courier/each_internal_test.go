@@ -125,9 +125,8 @@ func TestApart(t *testing.T) {
 		c := &standing{now: clock.Instant(time.Hour)}
 		s := gatherer(c)
 		answers := submits(t, s, three("me", 1)...)
-		if batch := s.take(nil); batch[0].together != 3 {
-			t.Fatalf("%d are together", batch[0].together)
-		}
+		batch := s.take(nil)
+		assert.Must(t, batch[0].together == 3, "%d are together", batch[0].together)
 		s.settle([]result{tt.whole}, nil)
 		if s.flight.len() != 0 || s.queue.len() != tt.again || len(*answers) != 3-tt.again {
 			t.Errorf("%v: %d in flight, %d queued, %d answered", tt.whole, s.flight.len(), s.queue.len(), len(*answers))
@@ -168,9 +167,8 @@ func TestHandsOverNothingWithoutALife(t *testing.T) {
 	for life, want := range map[string]string{"": "0", "abc": "7"} {
 		to := stream{wire: new(wire), given: make(map[*script]bool)}
 		to.appendEach([]*call{one(), one()}, life)
-		if list := to.out.list(); list[len(list)-1] != want {
-			t.Errorf("life %q: next is %s, want %s", life, list[len(list)-1], want)
-		}
+		list := to.out.list()
+		assert.That(t, list[len(list)-1] == want, "life %q: next is %s, want %s", life, list[len(list)-1], want)
 	}
 }
 
@@ -339,9 +337,8 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 		tt.meddle()
 		release := command(node.Release, node.Exclusive, "me", 1)
 		release.HandOver = 3
-		if r := do(tt.before, release); r.Status != node.Released {
-			t.Fatalf("%s: the release is answered %+v", tt.what, r)
-		}
+		r = do(tt.before, release)
+		assert.Must(t, r.Status == node.Released, "%s: the release is answered %+v", tt.what, r)
 		told := hear()
 		has := client.HExists(t.Context(), "a", node.Offer("you")).Val()
 		assert.That(t, strings.HasPrefix(told, tt.want) && has == (tt.want == "grant "),

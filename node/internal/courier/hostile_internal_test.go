@@ -156,9 +156,8 @@ func TestImpossibleReplies(t *testing.T) {
 		}
 	}
 	// Somebody's PEXPIRE can make a key live for longer than a Duration is.
-	if got := remaining(many); got < 100*365*24*time.Hour {
-		t.Errorf("%d ms are %v", int64(many), got)
-	}
+	got := remaining(many)
+	assert.That(t, got >= 100*365*24*time.Hour, "%d ms are %v", int64(many), got)
 }
 
 // A name is so short that a message with it is no longer than a message may be.
@@ -182,9 +181,8 @@ func TestErrorTextIsShown(t *testing.T) {
 		}
 	}
 	assert.Is(t, serverError(errors.New(long)), node.ErrWrongType, "a long error")
-	if err := connectError(context.DeadlineExceeded); err.Error() != "unreachable: no answer in time" {
-		t.Errorf("%v", err)
-	}
+	err := connectError(context.DeadlineExceeded)
+	assert.That(t, err.Error() == "unreachable: no answer in time", "%v", err)
 }
 
 // isShown reports whether text is short, a byte that was quoted having four, and printable.

@@ -205,9 +205,8 @@ func TestAPromotionMeanwhile(t *testing.T) {
 			time.Sleep(time.Second)
 			p.all(t, "after a new handshake", nil)
 			p.change(func() { p.role = "slave" })
-			if r := p.asks(node.Acquire); r.Err == nil {
-				t.Errorf("%d replicas, demoted: %v", replicas, r.Status)
-			}
+			r := p.asks(node.Acquire)
+			assert.That(t, r.Err != nil, "%d replicas, demoted: %v", replicas, r.Status)
 		})
 	}
 }
@@ -284,16 +283,14 @@ func TestAYesIsAsYoungAsWhoConfirmsIt(t *testing.T) {
 			}
 			p.stay(false, p.followers[1])
 			p.asks(node.Acquire)
-			if age := p.age(p.asks(node.Acquire)); age < 58*time.Second || age > 61*time.Second {
-				t.Errorf("both have it: its life has lasted %v", age)
-			}
+			age := p.age(p.asks(node.Acquire))
+			assert.That(t, age >= 58*time.Second && age <= 61*time.Second, "both have it: its life has lasted %v", age)
 			p.change(func() { // it comes again
 				young.since = time.Now()
 				p.followers[0], p.followers = young, p.followers[:1]
 			})
-			if age := p.age(p.asks(node.Acquire)); age > time.Second {
-				t.Errorf("only one that has just come: its life has lasted %v", age)
-			}
+			age = p.age(p.asks(node.Acquire))
+			assert.That(t, age <= time.Second, "only one that has just come: its life has lasted %v", age)
 		})
 	}
 }
@@ -340,9 +337,7 @@ func TestConnectionsAreToldApart(t *testing.T) {
 			found.connections[id] = connection{}
 		}
 		r.tellApart(found)
-		if !maps.Equal(r.whose, step.whose) {
-			t.Errorf("%s on %s: %v, want %v", step.ids, step.addrs, r.whose, step.whose)
-		}
+		assert.That(t, maps.Equal(r.whose, step.whose), "%s on %s: %v, want %v", step.ids, step.addrs, r.whose, step.whose)
 	}
 }
 
@@ -428,9 +423,8 @@ func TestSilentReplicasHoldUpNothingElse(t *testing.T) {
 			}
 			time.Sleep(7 * time.Millisecond)
 		}
-		if r := <-done; !errors.Is(r.Err, node.ErrUnreplicated) {
-			t.Errorf("%v %v", r.Status, r.Err)
-		}
+		r := <-done
+		assert.That(t, errors.Is(r.Err, node.ErrUnreplicated), "%v %v", r.Status, r.Err)
 	})
 }
 
@@ -477,9 +471,8 @@ func TestARoundCoversOnlyWhatWasBefore(t *testing.T) {
 			p.granted(t)
 			r := <-second
 			assert.That(t, r.Err != nil, "lone %v, a yes: %v", lone, r.Status)
-			if turn := <-turns; turn.Life != nil {
-				t.Errorf("lone %v, a hand-over: %+v", lone, turn)
-			}
+			turn := <-turns
+			assert.That(t, turn.Life == nil, "lone %v, a hand-over: %+v", lone, turn)
 			assert.That(t, !lone || !p.n.(*server).replication.quick, "the round went over the replication's own connection")
 		})
 	}
@@ -512,9 +505,8 @@ func TestEveryReplyToARoundIsCounted(t *testing.T) {
 	var said round
 	for i, got := range []result{{val: "text"}, {err: no}, {val: nil}, {val: int64(3)}, {val: []any{"a", no}}, {val: []any{}}} {
 		bad := i == 1 || i == 4
-		if err := said.add(got); said.replies != i+1 || (err != nil) != bad {
-			t.Errorf("reply %d: %v, %d are counted", i+1, err, said.replies)
-		}
+		err := said.add(got)
+		assert.That(t, said.replies == i+1 && (err != nil) == bad, "reply %d: %v, %d are counted", i+1, err, said.replies)
 	}
 }
 

@@ -68,9 +68,8 @@ func FuzzReply(f *testing.F) {
 		_, n, err := new(parser).parse(b)
 		assert.Must(t, n >= 0 && n <= len(b) && (err == nil || n == 0), "%d bytes used of %d, %v", n, len(b), err)
 		if n > 0 {
-			if _, again, err := new(parser).parse(b[:n]); again != n || err != nil {
-				t.Fatalf("a whole reply of %d bytes, then %d, %v", n, again, err)
-			}
+			_, again, err := new(parser).parse(b[:n])
+			assert.Must(t, again == n && err == nil, "a whole reply of %d bytes, then %d, %v", n, again, err)
 			var growing parser
 			for end := range n + 1 {
 				if _, grown, err := growing.parse(b[:end]); grown != n*(end/n) || err != nil {
@@ -90,11 +89,9 @@ func TestWords(t *testing.T) {
 	w.number(-12)
 	w.text("")
 	w.text(long)
-	got, want := string(w), "*4\r\n$7\r\nevalsha\r\n$3\r\n-12\r\n$0\r\n\r\n$123\r\n"+long+"\r\n"
-	assert.That(t, got == want, "%q, want %q", got, want)
-	if got, want := w.list(), []string{"evalsha", "-12", "", long}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	whole := "*4\r\n$7\r\nevalsha\r\n$3\r\n-12\r\n$0\r\n\r\n$123\r\n" + long + "\r\n"
+	assert.Equal(t, string(w), whole)
+	assert.That(t, slices.Equal(w.list(), []string{"evalsha", "-12", "", long}), "%q", w.list())
 }
 
 func TestFifo(t *testing.T) {

@@ -517,9 +517,7 @@ func TestAReplicaThatTakesWritesHasNoVote(t *testing.T) {
 				assert.Must(t, r.Err == nil || errors.Is(r.Err, node.ErrReadOnly) || errors.Is(r.Err, node.ErrUnreachable), "%v", r.Err)
 				time.Sleep(time.Millisecond)
 			}
-			if n := s.count("") - conns; n > 20 {
-				t.Errorf("%d connections in 3 s", n)
-			}
+			assert.That(t, s.count("")-conns <= 20, "%d connections in 3 s", s.count("")-conns)
 			role(s, "master")
 			began = time.Now()
 			for r := acquires(n); r.Err != nil; r = acquires(n) {
@@ -581,9 +579,7 @@ func TestAFullQueueTakesRenewalsAndReleases(t *testing.T) {
 			assert.Equal(t, submit(kind), refused, kind)
 		}
 		time.Sleep(time.Minute)
-		if n := open.Load(); n > 0 {
-			t.Errorf("%d are open", n)
-		}
+		assert.Equal(t, open.Load(), 0, "are open")
 	})
 }
 

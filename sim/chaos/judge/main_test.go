@@ -54,8 +54,7 @@ func TestJudge(t *testing.T) {
 		case err != nil || !strings.Contains(out.String(), c.want) || sound == strings.Contains(c.want, "NOT"):
 			t.Errorf("%s: %v, %v, %s", what, sound, err, out.String())
 		}
-		if _, err := os.Stat(page); sound == (err == nil) {
-			t.Errorf("%s: the picture: %v", what, err)
-		}
+		_, err = os.Stat(page)
+		assert.That(t, sound != (err == nil), "%s: the picture: %v", what, err)
 	}
 }

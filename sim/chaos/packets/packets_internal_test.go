@@ -32,9 +32,8 @@ func segment(from, to uint16, flags byte, payload string) packet {
 
 func TestParse(t *testing.T) {
 	good := segment(40000, 7000, syn, "x")
-	if p, ok := parse(good); !ok || p.from() != 40000 || p.to() != 7000 || !p.opens() {
-		t.Errorf("%v, %v", p, ok)
-	}
+	p, ok := parse(good)
+	assert.That(t, ok && p.from() == 40000 && p.to() == 7000 && p.opens(), "%v, %v", p, ok)
 	assert.That(t, !segment(7000, 40000, syn|ack, "").opens() && !segment(7000, 40000, ack, "").opens(), "an answer opens a connection")
 	for name, change := range map[string]func(packet) packet{
 		"UDP":          func(p packet) packet { p[protocolAt] = 17; return p },

@@ -119,15 +119,13 @@ func TestHalfOpen(t *testing.T) {
 	_, err := io.ReadFull(newServer, b)
 	assert.That(t, err == nil && string(b) == "new", "%q, %v", b, err)
 	server.SetDeadline(time.Now().Add(300 * time.Millisecond))
-	if n, err := server.Read(b); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%q, %v", b[:n], err)
-	}
+	n, err := server.Read(b)
+	assert.That(t, errors.Is(err, os.ErrDeadlineExceeded), "%q, %v", b[:n], err)
 	assert.Equal(t, established(t), 4)
 	s.link.Set(faults.Trouble{}, time.Time{})
 	server.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := io.ReadFull(server, b); err != nil || string(b) != "old" {
-		t.Errorf("%q, %v", b, err)
-	}
+	_, err = io.ReadFull(server, b)
+	assert.That(t, err == nil && string(b) == "old", "%q, %v", b, err)
 }
 
 // The network of the machine is left alone.

@@ -38,13 +38,11 @@ func TestFind(t *testing.T) {
 	for lock, want := range map[string]sim.Verdict{"plain": sim.Unsafe, "redquorum": sim.Sound} {
 		p, err := of(small.Plan, lock)
 		assert.Succeed(t, err)
-		if r := sim.Run(p, nil); r.Verdict != want || p.Nodes != 5 {
-			t.Errorf("%s: %s with %d nodes, %v", lock, r.Verdict, p.Nodes, r.Worst())
-		}
+		r := sim.Run(p, nil)
+		assert.That(t, r.Verdict == want && p.Nodes == 5, "%s: %s with %d nodes, %v", lock, r.Verdict, p.Nodes, r.Worst())
 	}
-	if late, err := Shrink(found.Plan, "plain", 0); err != nil || len(late.Plan) <= len(small.Plan) {
-		t.Errorf("without time it finds a smaller plan: %v", err)
-	}
+	late, err := Shrink(found.Plan, "plain", 0)
+	assert.That(t, err == nil && len(late.Plan) > len(small.Plan), "without time it finds a smaller plan: %v", err)
 }
 
 func TestErrors(t *testing.T) {
