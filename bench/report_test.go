@@ -27,8 +27,7 @@ func decode(t *testing.T, text string) *bench.Report {
 // recorded is a run that was written down.
 func recorded(t *testing.T) *bench.Report {
 	t.Helper()
-	text, err := os.ReadFile("testdata/report.json")
-	assert.Succeed(t, err)
+	text := assert.Got(os.ReadFile("testdata/report.json"))(t)
 	return decode(t, string(text))
 }
 
@@ -46,8 +45,7 @@ func TestReportGolden(t *testing.T) {
 	if *update {
 		assert.Succeed(t, os.WriteFile(path, []byte(b), 0o666))
 	}
-	want, err := os.ReadFile(path)
-	assert.Succeed(t, err)
+	want := assert.Got(os.ReadFile(path))(t)
 	assert.That(t, b == string(want), "the report is now\n%s", b)
 }
 

@@ -83,16 +83,14 @@ func (f *fake) Close() error                 { return f.first.Close() }
 func config(t *testing.T, which ...bench.Contestant) bench.Config {
 	t.Helper()
 	tests.NeedSeconds(t) // to measure something
-	self, err := os.Executable()
-	assert.Succeed(t, err)
+	self := assert.Got(os.Executable())(t)
 	return bench.Config{Contestants: which, Nodes: []int{3}, RTT: []time.Duration{0}, Callers: []int{4}, Leases: []int{20}, Waiters: []int{10},
 		For: 200 * time.Millisecond, Rounds: 1, Servers: bench.Embedded, Self: []string{self, asProgram, "--child"}}
 }
 
 func run(t *testing.T, c bench.Config) *bench.Report {
 	t.Helper()
-	r, err := bench.Run(t.Context(), c)
-	assert.Succeed(t, err)
+	r := assert.Got(bench.Run(t.Context(), c))(t)
 	return r
 }
 
@@ -119,8 +117,7 @@ func good(t *testing.T, c bench.Config, look func(r *bench.Report, complain func
 // server starts an embedded server, and returns it with a client of its own.
 func server(t *testing.T) (*embedded.Server, *redis.Client) {
 	t.Helper()
-	s, err := embedded.StartServer()
-	assert.Succeed(t, err)
+	s := assert.Got(embedded.StartServer())(t)
 	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { client.Close(); s.Close() })
 	return s, client

@@ -344,8 +344,7 @@ func TestObserve(t *testing.T) {
 		w.nodes[0].Down(false)
 		w.nodes[1].Down(false)
 		expect("", "a", "") // its lease has ended meanwhile
-		lease, err := b.Lock(background, "boss")
-		assert.Succeed(t, err)
+		lease := assert.Got(b.Lock(background, "boss"))(t)
 		expect("", "a", "", lease.Owner())
 		assert.That(t, seen[1].Owner != "" && seen[3] == (election.Leader{Identity: lease.Owner(), Owner: lease.Owner()}), "observed %+v", seen)
 		cancel()
@@ -398,8 +397,7 @@ func TestOnLeader(t *testing.T) {
 		a, b := w.locker("a"), w.locker("b")
 		defer a.Close()
 		defer b.Close()
-		lease, err := b.Lock(background, "boss")
-		assert.Succeed(t, err)
+		lease := assert.Got(b.Lock(background, "boss"))(t)
 		var seen []string
 		busy := false
 		e := w.election(a, election.Options{OnLeader: func(leader election.Leader) {
@@ -409,7 +407,7 @@ func TestOnLeader(t *testing.T) {
 			seen = append(seen, leader.Identity)
 		}})
 		time.AfterFunc(10*time.Second, func() { _ = lease.Unlock(background) })
-		err = e.Run(background, w.leads(func(context.Context, *quorum.Lease) error {
+		err := e.Run(background, w.leads(func(context.Context, *quorum.Lease) error {
 			time.Sleep(1500 * time.Millisecond) // OnLeader is called after 1 s, for 1 s
 			return nil
 		}))
@@ -589,8 +587,7 @@ func (r *race) waits(l *quorum.Locker) {
 func TestRealLeaders(t *testing.T) {
 	t.Parallel()
 	r := newRace(t, 3*time.Second) // a leader that a busy machine keeps from renewing is no leader
-	l, err := connect(r.urls, r.lease)
-	assert.Succeed(t, err)
+	l := assert.Got(connect(r.urls, r.lease))(t)
 	defer l.Close()
 	leader := r.joins()
 	r.awaits(leader)
@@ -635,8 +632,7 @@ func BenchmarkFailover(b *testing.B) {
 		for _, lease := range []time.Duration{5 * time.Second, 15 * time.Second, 30 * time.Second} {
 			b.Run(fmt.Sprintf("%s/lease=%v", way.name, lease), func(b *testing.B) {
 				r := newRace(b, lease)
-				l, err := connect(r.urls, lease)
-				assert.Succeed(b, err)
+				l := assert.Got(connect(r.urls, lease))(b)
 				defer l.Close()
 				leader := r.joins()
 				r.awaits(leader)

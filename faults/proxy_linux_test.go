@@ -12,10 +12,9 @@ import (
 // Closing a proxy does not wait for a server that takes no connections either.
 func TestProxyClosesWhileItConnects(t *testing.T) {
 	l := listening(t)
-	raw, err := l.(*net.TCPListener).SyscallConn()
-	assert.Succeed(t, err)
+	raw := assert.Got(l.(*net.TCPListener).SyscallConn())(t)
 	var refused error
-	err = raw.Control(func(fd uintptr) { refused = syscall.Listen(int(fd), 0) })
+	err := raw.Control(func(fd uintptr) { refused = syscall.Listen(int(fd), 0) })
 	assert.Must(t, err == nil && refused == nil, "%v, %v", err, refused)
 	full := false
 	for range 10 {

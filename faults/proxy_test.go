@@ -18,8 +18,7 @@ import (
 
 func listening(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	assert.Succeed(t, err)
+	l := assert.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -47,8 +46,7 @@ func proxied(t *testing.T, tap func() io.Writer) *faults.Proxy {
 
 func proxyTo(t *testing.T, addr string, tap func() io.Writer) *faults.Proxy {
 	t.Helper()
-	p, err := faults.NewProxy(addr, tap)
-	assert.Succeed(t, err)
+	p := assert.Got(faults.NewProxy(addr, tap))(t)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -60,8 +58,7 @@ func set(t *testing.T, p *faults.Proxy, c faults.Conduct) {
 
 func dialed(t *testing.T, p *faults.Proxy) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	conn, err := net.Dial("tcp", p.Addr())
-	assert.Succeed(t, err)
+	conn := assert.Got(net.Dial("tcp", p.Addr()))(t)
 	t.Cleanup(func() { conn.Close() })
 	return conn, bufio.NewReader(conn)
 }

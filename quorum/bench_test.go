@@ -67,8 +67,7 @@ func BenchmarkReaders(b *testing.B) {
 				b.StopTimer()
 				busy += spent(b, all) - before
 				start := time.Now()
-				lease, err := l.Lock(background, "bench", quorum.WithWrite())
-				assert.Succeed(b, err)
+				lease := assert.Got(l.Lock(background, "bench", quorum.WithWrite()))(b)
 				writer += time.Since(start)
 				_ = lease.Unlock(background)
 				b.StartTimer()

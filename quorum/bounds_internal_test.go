@@ -23,8 +23,7 @@ func TestSweepsAreBounded(t *testing.T) {
 		defer l.Close()
 		for others, want := range map[int]bool{maxSweeps - 1: false, maxSweeps: true} {
 			name := fmt.Sprint(others)
-			lease, err := l.Lock(context.Background(), name)
-			assert.Succeed(t, err)
+			lease := assert.Got(l.Lock(context.Background(), name))(t)
 			nd.Hang(true)
 			l.mu.Lock()
 			l.releases.open += others
@@ -95,8 +94,7 @@ func TestLimiter(t *testing.T) {
 // bare is an engine whose effects nobody carries out.
 func bare(t *testing.T) *engine {
 	t.Helper()
-	opts, err := Options{Clock: clock.Runtime(), Label: NoLabel}.fill()
-	assert.Succeed(t, err)
+	opts := assert.Got(Options{Clock: clock.Runtime(), Label: NoLabel}.fill())(t)
 	var nodes []node.Node
 	for i := range 3 {
 		nodes = append(nodes, model.New(opts.Clock, fmt.Sprint("n", i+1)))

@@ -257,8 +257,7 @@ func TestReservationsAreBounded(t *testing.T) {
 // The next token is above all fences, but for those that are far ahead; above these only
 // where too few nodes are left that vote and are not.
 func TestTokensFollowFences(t *testing.T) {
-	opts, err := Options{}.fill()
-	assert.Succeed(t, err)
+	opts := assert.Got(Options{}.fill())(t)
 	e := newEngine(&config{clock: opts.Clock, opts: opts, need: 2})
 	e.enter()
 	tokens := e.tokens
@@ -290,8 +289,7 @@ func TestTokensFollowFences(t *testing.T) {
 // A life that is known now better, now worse is reported as too young once.
 func TestAYoungLifeIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts, err := Options{Clock: clock.Runtime()}.fill()
-		assert.Succeed(t, err)
+		opts := assert.Got(Options{Clock: clock.Runtime()}.fill())(t)
 		time.Sleep(time.Hour)
 		told := 0
 		opts.Trace = func(e Event) {

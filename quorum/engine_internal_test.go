@@ -89,8 +89,7 @@ func (p prying) Value(key any) any     { p.look(); return p.Context.Value(key) }
 
 // No function of a caller's context is called within a step.
 func TestContextsMayCallTheLocker(t *testing.T) {
-	l, err := New([]node.Node{model.New(clock.Runtime(), "n1")}, Options{NoRestartGuard: true})
-	assert.Succeed(t, err)
+	l := assert.Got(New([]node.Node{model.New(clock.Runtime(), "n1")}, Options{NoRestartGuard: true}))(t)
 	ended, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 	done := make(chan struct{})

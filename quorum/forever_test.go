@@ -106,8 +106,7 @@ func TestVeryLongTimes(t *testing.T) {
 			sent, seen := w.sent[0].Load(), 0
 			time.AfterFunc(time.Minute, func() {
 				atMost(t, w.sent[0].Load()-sent, 3, "commands of an observer in a minute")
-				lease, err := e.Campaign(background)
-				assert.Succeed(t, err)
+				lease := assert.Got(e.Campaign(background))(t)
 				_ = lease // it is released by Close
 			})
 			for range e.Observe(t.Context()) {

@@ -94,8 +94,7 @@ func TestMayDo(t *testing.T) {
 				continue
 			}
 			files++
-			file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
-			assert.Succeed(t, err)
+			file := assert.Got(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
 			allowed := make(map[string][]string) // by the name of the package in this file
 			for _, i := range file.Imports {
 				path, _ := strconv.Unquote(i.Path.Value)
@@ -171,8 +170,7 @@ func readSource(t *testing.T) (*token.FileSet, map[*ast.Ident]types.Object) {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
 		}
-		f, err := parser.ParseFile(fset, name, nil, 0)
-		assert.Succeed(t, err)
+		f := assert.Got(parser.ParseFile(fset, name, nil, 0))(t)
 		files = append(files, f)
 	}
 	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(paths[path]) })}

@@ -50,8 +50,7 @@ func urls(all []*redisserver.Server) (urls []string) {
 // abstain: without the guard, unless o has a MaxLease.
 func connect(t testing.TB, all []*redisserver.Server, o quorum.Options) *quorum.Locker {
 	t.Helper()
-	nodes, err := redisnode.Dial(urls(all)...)
-	succeed(t, err)
+	nodes := assert.Got(redisnode.Dial(urls(all)...))(t)
 	o.NoRestartGuard = o.NoRestartGuard || o.MaxLease == 0
 	l := must[*quorum.Locker](t)(quorum.New(nodes, o))
 	t.Cleanup(func() { _ = l.Close() })
@@ -63,8 +62,7 @@ func keys(t testing.TB, all []*redisserver.Server, pattern string) (n int) {
 	t.Helper()
 	for _, s := range all {
 		c := redis.NewClient(&redis.Options{Addr: s.Addr()})
-		found, err := c.Keys(background, pattern).Result()
-		succeed(t, err)
+		found := assert.Got(c.Keys(background, pattern).Result())(t)
 		n += len(found)
 		_ = c.Close()
 	}
@@ -77,8 +75,7 @@ func info(t testing.TB, s *redisserver.Server, section, what string) (number flo
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	defer c.Close()
-	text, err := c.Info(background, section).Result()
-	succeed(t, err)
+	text := assert.Got(c.Info(background, section).Result())(t)
 	if _, after, found := strings.Cut(text, "\n"+what); found {
 		fmt.Sscan(strings.NewReplacer(",", " ").Replace(after[:min(50, len(after))]), &number)
 	}
@@ -506,8 +503,7 @@ func (c *cluster) settled() bool {
 
 func newCluster(t *testing.T, all []*redisserver.Server) *cluster {
 	c := &cluster{all[0], all[1]}
-	id, err := say(c.master, "cluster", "myid")
-	succeed(t, err)
+	id := assert.Got(say(c.master, "cluster", "myid"))(t)
 	slots := []any{"cluster", "addslots"}
 	for slot := range 1 << 14 {
 		slots = append(slots, slot)
@@ -639,8 +635,7 @@ func failovers(t *testing.T, all []deployment) {
 // The script of docs/fencing.md refuses lower tokens, on Redis itself. Its other statements are
 // tested in contrib/fencesql and contrib/fencecheck.
 func TestFencingScript(t *testing.T) {
-	page, err := os.ReadFile("../docs/fencing.md")
-	succeed(t, err)
+	page := assert.Got(os.ReadFile("../docs/fencing.md"))(t)
 	scripts := regexp.MustCompile("(?s)```lua\n(.*?)```").FindAllSubmatch(page, -1)
 	equal(t, len(scripts), 1, "scripts in docs/fencing.md")
 	options, err := redis.ParseURL(servers(t, 1)[0].URL())

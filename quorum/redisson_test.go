@@ -104,8 +104,7 @@ func TestRedissonOddKeys(t *testing.T) {
 func TestRedissonLostReply(t *testing.T) {
 	t.Parallel()
 	s := servers(t, 1)[0]
-	nodes, err := redisnode.Dial(s.URL())
-	succeed(t, err)
+	nodes := assert.Got(redisnode.Dial(s.URL()))(t)
 	var mute atomic.Bool
 	l := must[*quorum.Locker](t)(quorum.New([]node.Node{link{nodes[0], func(cmd node.Command, reply func(node.Reply)) {
 		nodes[0].Submit(cmd, func(r node.Reply) {

@@ -70,8 +70,7 @@ func (w *world) semaphore(k int) *semaphore.Semaphore { return of(w.t, w.locker(
 
 func of(t *testing.T, l *quorum.Locker, k int) *semaphore.Semaphore {
 	t.Helper()
-	s, err := semaphore.New(l, "x", k)
-	assert.Succeed(t, err)
+	s := assert.Got(semaphore.New(l, "x", k))(t)
 	return s
 }
 
@@ -173,8 +172,7 @@ func TestPermitsInOrder(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var first []*quorum.Lease
 		for range 3 {
-			permit, err := w.semaphore(3).Acquire(background)
-			assert.Succeed(t, err)
+			permit := assert.Got(w.semaphore(3).Acquire(background))(t)
 			first = append(first, permit)
 		}
 		served := make(chan int, 9)
@@ -250,11 +248,9 @@ func TestPermitsAreGivenBack(t *testing.T) {
 		for _, permit := range []*quorum.Lease{a, b} { // both at once
 			time.AfterFunc(500*time.Millisecond, func() { _ = permit.Unlock(background) })
 		}
-		c, err := s.Acquire(background)
-		assert.Succeed(t, err)
+		c := assert.Got(s.Acquire(background))(t)
 		time.Sleep(time.Second)
-		d, err := other.TryAcquire(background)
-		assert.Succeed(t, err)
+		d := assert.Got(other.TryAcquire(background))(t)
 		assert.That(t, c.Names()[0] != d.Names()[0], "two have one slot")
 		canceled, cancel := context.WithCancel(background)
 		cancel()
@@ -270,8 +266,7 @@ func TestAWaitForPermitsIsBounded(t *testing.T) {
 		s, other := w.semaphore(50), w.semaphore(50)
 		var held []*quorum.Lease
 		for range 50 {
-			permit, err := other.TryAcquire(background)
-			assert.Succeed(t, err)
+			permit := assert.Got(other.TryAcquire(background))(t)
 			held = append(held, permit)
 		}
 		for _, n := range w.nodes {
@@ -304,14 +299,12 @@ func TestAPermitEndsTheWait(t *testing.T) {
 		s, other := of(t, l, 3), w.semaphore(3)
 		var held []*quorum.Lease
 		for range 3 {
-			permit, err := other.TryAcquire(background)
-			assert.Succeed(t, err)
+			permit := assert.Got(other.TryAcquire(background))(t)
 			held = append(held, permit)
 		}
 		waiting := func() (all int) {
 			for _, permit := range held {
-				report, err := l.Inspect(background, permit.Names()[0])
-				assert.Succeed(t, err)
+				report := assert.Got(l.Inspect(background, permit.Names()[0]))(t)
 				all += len(report.Waiting)
 			}
 			return all
@@ -320,8 +313,7 @@ func TestAPermitEndsTheWait(t *testing.T) {
 			assert.Equal(t, waiting(), 3, "it waits for")
 			_ = held[0].Unlock(background)
 		})
-		permit, err := s.Acquire(background)
-		assert.Succeed(t, err)
+		permit := assert.Got(s.Acquire(background))(t)
 		time.Sleep(200 * time.Millisecond)
 		assert.Equal(t, waiting(), 0, "it waits for")
 		for _, permit := range append(held[1:], permit) {
@@ -335,10 +327,8 @@ func TestAPermitEndsTheWait(t *testing.T) {
 func TestPermitsOfOneCaller(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.semaphore(2)
-		a, err := s.Acquire(background)
-		assert.Succeed(t, err)
-		b, err := s.Acquire(a.Context())
-		assert.Succeed(t, err)
+		a := assert.Got(s.Acquire(background))(t)
+		b := assert.Got(s.Acquire(a.Context()))(t)
 		assert.Is(t, assert.ErrorOf(s.Acquire(a.Context(), quorum.WithWait(time.Second))), quorum.ErrHeld, "with the context of one")
 		assert.Is(t, assert.ErrorOf(s.Acquire(b.Context())), quorum.ErrDeadlock, "with the context of both")
 		_, _ = a.Unlock(background), b.Unlock(background)
@@ -351,8 +341,7 @@ func TestRefusedSemaphores(t *testing.T) {
 		assert.That(t, (err != nil) == (want != "") && (err == nil || strings.Contains(err.Error(), want)), "%v, %v", k, err)
 	}
 	inWorld(t, func(w *world) {
-		s, err := semaphore.New(w.locker(), "redquorum_x", 2)
-		assert.Succeed(t, err)
+		s := assert.Got(semaphore.New(w.locker(), "redquorum_x", 2))(t)
 		assert.Says(t, assert.ErrorOf(s.Acquire(background)), "is reserved")
 	})
 }

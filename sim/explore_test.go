@@ -21,8 +21,7 @@ func TestCampaignFindsAndShrinks(t *testing.T) {
 		Adjust: func(p *faults.Plan) { p.Lock.Guard = false }})
 	assert.Must(t, len(r.Found) != 0, "nothing in %d seeds", r.Seeds)
 	f := r.Found[0]
-	p, err := faults.Parse(f.Plan)
-	assert.Succeed(t, err)
+	p := assert.Got(faults.Parse(f.Plan))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	begun := time.Now()
@@ -97,8 +96,7 @@ func TestCampaignOfAProgram(t *testing.T) {
 	})
 	r := sim.Explore(t.Context(), sim.Campaign{To: 20, Profile: faults.Profile{Nodes: 5, Clients: 3}, Options: []sim.Option{careless}})
 	assert.Must(t, len(r.Found) != 0, "nothing in %d seeds", r.Seeds)
-	p, err := faults.Parse(r.Found[0].Plan)
-	assert.Succeed(t, err)
+	p := assert.Got(faults.Parse(r.Found[0].Plan))(t)
 	small := sim.Shrink(t.Context(), p, careless)
 	if v := sim.Run(small, nil, careless).Worst(); v == nil || v.Invariant != "I7" || len(small.Events) > 0 || small.Nodes > 1 {
 		t.Errorf("shrunk to\n%s, which breaks %v", small, v)

@@ -202,8 +202,7 @@ func TestHTMLOfScenarios(t *testing.T) {
 
 // Every fault of the scenarios, and of plans that are drawn, has an explanation.
 func TestHTMLExplainsFaults(t *testing.T) {
-	text, err := os.ReadFile("internal/page/run.js")
-	assert.Succeed(t, err)
+	text := assert.Got(os.ReadFile("internal/page/run.js"))(t)
 	_, words, _ := strings.Cut(string(text), "const verbs = {")
 	words, _, _ = strings.Cut(words, "};")
 	var events []faults.Event

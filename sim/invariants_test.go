@@ -136,8 +136,7 @@ at 2.9s unlock c2
 		{"it follows first", away + follows + back, nil, sim.Sound},
 		{"it follows first, and no node keeps fences", away + follows + back, []sim.Option{fenceless}, sim.Unsafe},
 	} {
-		p, err := faults.Parse(c.plan)
-		assert.Succeed(t, err)
+		p := assert.Got(faults.Parse(c.plan))(t)
 		r := sim.Run(p, nil, c.options...)
 		v := r.Worst()
 		assert.That(t, r.Verdict == c.want && (v == nil || v.Invariant == "I4"), "%s: %s: %v", c.what, r.Verdict, v)

@@ -24,8 +24,7 @@ import (
 // planned reads a plan without its first line.
 func planned(t *testing.T, text string) *faults.Plan {
 	t.Helper()
-	p, err := faults.Parse("redquorum plan 1\n" + text)
-	assert.Succeed(t, err)
+	p := assert.Got(faults.Parse("redquorum plan 1\n" + text))(t)
 	return p
 }
 

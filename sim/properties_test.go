@@ -34,8 +34,7 @@ func TestRunsAreTheSameEverywhere(t *testing.T) {
 	if *update {
 		assert.Succeed(t, os.WriteFile(golden, []byte(hashes()), 0o666))
 	}
-	want, err := os.ReadFile(golden)
-	assert.Succeed(t, err)
+	want := assert.Got(os.ReadFile(golden))(t)
 	check := func(how string) {
 		t.Helper()
 		assert.Equal(t, hashes(), string(want), how, golden)

@@ -122,8 +122,7 @@ func TestTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/traces/*.txt")
 	assert.Must(t, err == nil && len(files) == 6, "%d traces, %v", len(files), err)
 	for _, path := range files {
-		text, err := os.ReadFile(path)
-		assert.Succeed(t, err)
+		text := assert.Got(os.ReadFile(path))(t)
 		head, was, _ := strings.Cut(string(text), "\n\n")
 		p, err := faults.Parse(head)
 		assert.Must(t, err == nil, "%s: %v", path, err)
@@ -175,8 +174,7 @@ func TestStory(t *testing.T) {
 // The table in the documentation is what the simulator finds.
 func TestMatrix(t *testing.T) {
 	const page, begin, end = "../docs/evidence/failures.md", "<!-- matrix -->\n", "<!-- end -->"
-	text, err := os.ReadFile(page)
-	assert.Succeed(t, err)
+	text := assert.Got(os.ReadFile(page))(t)
 	before, rest, ok1 := strings.Cut(string(text), begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	assert.Must(t, ok1 && ok2, "no table in %v", page)
@@ -197,8 +195,7 @@ func areSound(t *testing.T, pattern string, least int) {
 	plans, err := filepath.Glob(pattern)
 	assert.Must(t, err == nil && len(plans) >= least, "%d plans: %v", len(plans), err)
 	for _, path := range plans {
-		text, err := os.ReadFile(path)
-		assert.Succeed(t, err)
+		text := assert.Got(os.ReadFile(path))(t)
 		p, err := faults.Parse(string(text))
 		assert.Must(t, err == nil, "%s: %v", path, err)
 		r := sim.Run(p, nil)

@@ -124,8 +124,7 @@ func TestHoldsAreAsPlanned(t *testing.T) {
 // evidence returns a page.
 func evidence(t *testing.T, name string) string {
 	t.Helper()
-	content, err := os.ReadFile("../docs/evidence/" + name)
-	assert.Succeed(t, err)
+	content := assert.Got(os.ReadFile("../docs/evidence/" + name))(t)
 	return string(content)
 }
 

@@ -261,8 +261,7 @@ func TestSameStates(t *testing.T) {
 	rows := regexp.MustCompile(`(?m)^\| ([A-Za-z=0-9, ]*) \| ([0-9,]+) \|$`).FindAllStringSubmatch(string(page), -1)
 	assert.Must(t, len(rows) >= 10, "%d rows", len(rows))
 	for _, row := range rows {
-		states, err := strconv.Atoi(strings.ReplaceAll(row[2], ",", ""))
-		assert.Succeed(t, err)
+		states := assert.Got(strconv.Atoi(strings.ReplaceAll(row[2], ",", "")))(t)
 		if strings.Contains(row[1], "Others") || strings.Contains(row[1], "Module") || states > tests.Times(26_000, 110_000) {
 			continue
 		}

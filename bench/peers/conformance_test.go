@@ -37,8 +37,7 @@ func servers(t *testing.T, n int) (addrs []string) {
 		t.Skip("no redis-server, and miniredis has no CLIENT TRACKING")
 	}
 	for range n {
-		s, err := embedded.StartServer()
-		assert.Succeed(t, err)
+		s := assert.Got(embedded.StartServer())(t)
 		t.Cleanup(s.Close)
 		addrs = append(addrs, s.Addr())
 	}
@@ -60,8 +59,7 @@ func each(t *testing.T, test func(t *testing.T, open func() bench.Client)) {
 			t.Parallel()
 			addrs := servers(t, 3)
 			test(t, func() bench.Client {
-				client, err := c.Open(t.Context(), target(addrs...))
-				assert.Succeed(t, err)
+				client := assert.Got(c.Open(t.Context(), target(addrs...)))(t)
 				t.Cleanup(func() {
 					assert.NoError(t, client.Close())
 				})
@@ -97,8 +95,7 @@ func unlock(t *testing.T, held bench.Held) {
 func TestContestantsExcludeAndUnlock(t *testing.T) {
 	each(t, func(t *testing.T, open func() bench.Client) {
 		a, b := open(), open()
-		held, err := a.Lock(within(t), "name", long)
-		assert.Succeed(t, err)
+		held := assert.Got(a.Lock(within(t), "name", long))(t)
 		refused(t, b, "name", 200*time.Millisecond)
 		unlock(t, held)
 		held, err = b.Lock(within(t), "name", long)
@@ -163,8 +160,7 @@ func TestContestantsKeepPastTheLease(t *testing.T) {
 		assert.Succeed(t, err)
 		refused(t, b, "name", 3*lease)
 		unlock(t, held)
-		held, err = b.Lock(within(t), "name", lease)
-		assert.Succeed(t, err)
+		held = assert.Got(b.Lock(within(t), "name", lease))(t)
 		unlock(t, held)
 	})
 }

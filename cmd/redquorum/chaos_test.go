@@ -79,8 +79,7 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 			if client == "plain" && out.Verdict != sim.Unsafe && out.Late > 4e6 {
 				t.Skip("the machine is too busy")
 			}
-			left, err := filepath.Glob(filepath.Join(dir, "redquorum-chaos-S53-*", "*"))
-			assert.Succeed(t, err)
+			left := assert.Got(filepath.Glob(filepath.Join(dir, "redquorum-chaos-S53-*", "*")))(t)
 			var names []string
 			for _, path := range left {
 				names = append(names, filepath.Base(path))

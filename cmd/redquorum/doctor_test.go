@@ -130,8 +130,7 @@ func TestDoctorAtAFullServer(t *testing.T) {
 	t.Parallel()
 	s := tests.Server(t, "--maxclients", "3")
 	for range 3 {
-		conn, err := net.Dial("tcp", s.Addr())
-		assert.Succeed(t, err)
+		conn := assert.Got(net.Dial("tcp", s.Addr()))(t)
 		defer conn.Close()
 	}
 	want(t, exitUnsafe, "maxclients reached", "doctor", "--nodes", s.Addr())

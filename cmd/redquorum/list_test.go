@@ -144,8 +144,7 @@ func TestListOfLateNodes(t *testing.T) {
 	assert.Succeed(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	errs := make([]error, 3)
-	locks, err := inspectAll(t.Context(), l, []string{"a", "b"}, errs)
-	assert.Succeed(t, err)
+	locks := assert.Got(inspectAll(t.Context(), l, []string{"a", "b"}, errs))(t)
 	assert.That(t, len(locks) == 0 && errs[0] != nil && errs[1] != nil && errs[2] == nil, "%v, %v", locks, errs)
 }
 

@@ -89,8 +89,7 @@ func startNodes(t *testing.T, n int) (servers []*embedded.Server, urls string) {
 	t.Helper()
 	var all []string
 	for range n {
-		s, err := embedded.StartServer()
-		assert.Succeed(t, err)
+		s := assert.Got(embedded.StartServer())(t)
 		t.Cleanup(s.Close)
 		servers = append(servers, s)
 		all = append(all, "redis://"+s.Addr())
@@ -114,10 +113,8 @@ func newLocker(t *testing.T, urls string) *quorum.Locker {
 
 func newLockerOf(t *testing.T, urls string, o quorum.Options) *quorum.Locker {
 	t.Helper()
-	nodes, err := redisnode.Dial(strings.Split(urls, ",")...)
-	assert.Succeed(t, err)
-	l, err := quorum.New(nodes, o)
-	assert.Succeed(t, err)
+	nodes := assert.Got(redisnode.Dial(strings.Split(urls, ",")...))(t)
+	l := assert.Got(quorum.New(nodes, o))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -125,8 +122,7 @@ func newLockerOf(t *testing.T, urls string, o quorum.Options) *quorum.Locker {
 // hold has another client take the lock.
 func hold(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
 	t.Helper()
-	lease, err := l.Lock(t.Context(), name, append(opts, quorum.WithWait(patience))...)
-	assert.Succeed(t, err)
+	lease := assert.Got(l.Lock(t.Context(), name, append(opts, quorum.WithWait(patience))...))(t)
 	t.Cleanup(func() { lease.Unlock(context.Background()) })
 	return lease
 }
@@ -152,8 +148,7 @@ func verdictIs(t *testing.T, name, urls, want string) {
 // clientOf is a client of go-redis, for a URL or an address.
 func clientOf(t *testing.T, url string) *redis.Client {
 	t.Helper()
-	servers, err := cli.Servers([]string{url})
-	assert.Succeed(t, err)
+	servers := assert.Got(cli.Servers([]string{url}))(t)
 	client := redis.NewClient(servers[0])
 	t.Cleanup(func() { client.Close() })
 	return client
@@ -170,8 +165,7 @@ func fileOf(t *testing.T, text string) (path string) {
 // textOf is what a file has.
 func textOf(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	assert.Succeed(t, err)
+	text := assert.Got(os.ReadFile(path))(t)
 	return string(text)
 }
 

@@ -66,14 +66,11 @@ func TestPasswordFile(t *testing.T) {
 // selfSigned makes a certificate for 127.0.0.1 that is its own CA.
 func selfSigned(t *testing.T) (pair tls.Certificate, cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	assert.Succeed(t, err)
+	private := assert.Got(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	assert.Succeed(t, err)
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	assert.Succeed(t, err)
+	der := assert.Got(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
+	secret := assert.Got(x509.MarshalPKCS8PrivateKey(private))(t)
 	file := func(kind string, der []byte) string {
 		return fileOf(t, string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})))
 	}

@@ -432,8 +432,7 @@ func stubborn(ticks string) []string {
 func still(t *testing.T, ticks string) {
 	t.Helper()
 	size := func() int64 {
-		info, err := os.Stat(ticks)
-		assert.Succeed(t, err)
+		info := assert.Got(os.Stat(ticks))(t)
 		return info.Size()
 	}
 	before := size()

@@ -187,8 +187,7 @@ func TestSimIsInterrupted(t *testing.T) {
 		assert.Equal(t, run(ctx, strings.Fields(args), io.Discard, io.Discard), exitInterrupted, args)
 	}
 	found := sim.Explore(t.Context(), sim.Campaign{To: 2000, Adjust: func(p *faults.Plan) { p.Lock.Guard = false }}).Found[0]
-	path, err := savePlan(ctx, t.TempDir(), found, simFlags{})
-	assert.Succeed(t, err)
+	path := assert.Got(savePlan(ctx, t.TempDir(), found, simFlags{}))(t)
 	text := textOf(t, path)
 	assert.That(t, strings.HasSuffix(text, "\n"+found.Plan), "it goes on to shrink, to\n%s", text)
 }

@@ -268,8 +268,7 @@ func TestRunRestoresTerminal(t *testing.T) {
 			c.signalFirst(syscall.SIGKILL)
 		},
 		"killed": func(c *session, _ string) {
-			pid, err := os.ReadFile(filepath.Join(c.dir, "pid"))
-			assert.Succeed(c.t, err)
+			pid := assert.Got(os.ReadFile(filepath.Join(c.dir, "pid")))(c.t)
 			_ = exec.Command("kill", "-9", strings.TrimSpace(string(pid))).Run()
 		},
 		"warden killed": func(c *session, _ string) {

@@ -25,8 +25,7 @@ var _ lock.Store = (*daprlock.Store)(nil)
 // Dapr's own tests of lock components.
 func TestConformance(t *testing.T) {
 	a, _ := lockers.Two(t)
-	config, err := conformance.NewTestConfig("redquorum", nil, nil)
-	assert.Succeed(t, err)
+	config := assert.Got(conformance.NewTestConfig("redquorum", nil, nil))(t)
 	conformance.ConformanceTests(t, nil, daprlock.New(a), config)
 }
 
@@ -107,8 +106,7 @@ func TestTryLockWaits(t *testing.T) {
 	got := make(chan bool)
 	go func() { got <- try(t, b, "report", "two") }()
 	for {
-		report, err := l.Inspect(t.Context(), "report")
-		assert.Succeed(t, err)
+		report := assert.Got(l.Inspect(t.Context(), "report"))(t)
 		if len(report.Waiting) > 0 {
 			break
 		}
@@ -134,8 +132,7 @@ func (k keeper) Submit(cmd node.Command, reply func(node.Reply)) {
 }
 
 func TestErrors(t *testing.T) {
-	set, err := embedded.Start(1)
-	assert.Succeed(t, err)
+	set := assert.Got(embedded.Start(1))(t)
 	defer set.Close()
 	l, err := quorum.New([]node.Node{keeper{set.Nodes()[0]}}, quorum.Options{})
 	assert.Succeed(t, err)

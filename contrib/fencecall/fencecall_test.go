@@ -53,13 +53,11 @@ func TestALateCallIsRefused(t *testing.T) {
 	client := &http.Client{Transport: fencecall.Transport(nil)}
 	call := func(ctx context.Context, lock string, want int) (said string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(ctx, "POST", server.URL, nil)
-		assert.Succeed(t, err)
+		r := assert.Got(http.NewRequestWithContext(ctx, "POST", server.URL, nil))(t)
 		q := r.URL.Query()
 		q.Set("lock", lock)
 		r.URL.RawQuery = q.Encode()
-		response, err := client.Do(r)
-		assert.Succeed(t, err)
+		response := assert.Got(client.Do(r))(t)
 		defer response.Body.Close()
 		body, _ := io.ReadAll(response.Body)
 		assert.That(t, response.StatusCode == want, "%d %s, want %d", response.StatusCode, body, want)
@@ -69,14 +67,12 @@ func TestALateCallIsRefused(t *testing.T) {
 	call(t.Context(), "", http.StatusOK) // what no lock protects
 	call(t.Context(), name, http.StatusPreconditionRequired)
 
-	first, err := locker().Lock(t.Context(), name, quorum.WithFixedLease(300*time.Millisecond))
-	assert.Succeed(t, err)
+	first := assert.Got(locker().Lock(t.Context(), name, quorum.WithFixedLease(300*time.Millisecond)))(t)
 	ctx := context.WithoutCancel(first.Context()) // it does not notice that its lease has ended
 	call(ctx, name, http.StatusOK)
 	call(ctx, name, http.StatusOK) // a retry
 	call(ctx, "another", http.StatusPreconditionRequired)
-	second, err := locker().Lock(t.Context(), name)
-	assert.Succeed(t, err)
+	second := assert.Got(locker().Lock(t.Context(), name))(t)
 	call(second.Context(), name, http.StatusOK)
 	said := call(ctx, name, http.StatusConflict)
 	for _, token := range []node.Token{first.Token(), second.Token()} {

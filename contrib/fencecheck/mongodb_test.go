@@ -34,8 +34,7 @@ func TestMongoDB(t *testing.T) {
 	if at == "" {
 		at = ferret(t)
 	}
-	client, err := mongo.Connect(options.Client().ApplyURI(at))
-	assert.Succeed(t, err)
+	client := assert.Got(mongo.Connect(options.Client().ApplyURI(at)))(t)
 	t.Cleanup(func() { _ = client.Disconnect(context.Background()) })
 	orders := mongoOrders{client.Database("redquorum").Collection("fencing", options.Collection().SetWriteConcern(writeconcern.Majority()))}
 	t.Cleanup(func() { _ = orders.Drop(context.Background()) })

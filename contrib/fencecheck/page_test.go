@@ -19,8 +19,7 @@ var page = func() string {
 // socket returns the path of a Unix socket. Those in t.TempDir may be too long.
 func socket(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "fencing")
-	assert.Succeed(t, err)
+	dir := assert.Got(os.MkdirTemp("", "fencing"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir + "/server.sock" // the driver of MongoDB wants such an ending
 }

@@ -37,8 +37,7 @@ const bucket = "redquorum-fencing"
 
 func TestS3(t *testing.T) {
 	tests.NeedSeconds(t)
-	code, err := os.ReadFile("s3update_test.go")
-	assert.Succeed(t, err)
+	code := assert.Got(os.ReadFile("s3update_test.go"))(t)
 	if _, body, _ := strings.Cut(string(code), "\n)\n\n"); !strings.Contains(page, "```go\n"+body+"```") {
 		t.Error("docs/fencing.md does not have the code of s3update_test.go")
 	}
@@ -48,8 +47,7 @@ func TestS3(t *testing.T) {
 		at = "http://key:secret@versitygw"
 		s.RoundTripper = versitygw(t)
 	}
-	server, err := url.Parse(at)
-	assert.Succeed(t, err)
+	server := assert.Got(url.Parse(at))(t)
 	secret, _ := server.User.Password()
 	s.Client = s3.New(s3.Options{
 		BaseEndpoint: aws.String(server.Scheme + "://" + server.Host),

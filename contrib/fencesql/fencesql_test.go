@@ -85,8 +85,7 @@ func TestMariaDB(t *testing.T) {
 // onPage returns a statement of docs/fencing.md.
 func onPage(t *testing.T, statement string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/fencing.md")
-	assert.Succeed(t, err)
+	page := assert.Got(os.ReadFile("../../docs/fencing.md"))(t)
 	assert.That(t, strings.Contains(string(page), statement), "docs/fencing.md does not have: %s", statement)
 	return statement
 }
@@ -137,8 +136,7 @@ func (db database) exec(ctx context.Context, e executor, statement, state string
 
 func (db database) write(t *testing.T, statement, state string, token int64) (rows int64) {
 	t.Helper()
-	rows, err := db.exec(t.Context(), db, statement, state, token)
-	assert.Succeed(t, err)
+	rows = assert.Got(db.exec(t.Context(), db, statement, state, token))(t)
 	return rows
 }
 
@@ -158,8 +156,7 @@ func (db database) testRow(t *testing.T) {
 
 func (db database) begin(t *testing.T) *sql.Tx {
 	t.Helper()
-	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	assert.Succeed(t, err)
+	tx := assert.Got(db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted}))(t)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return tx
 }
@@ -260,8 +257,7 @@ func (db database) testWriters(t *testing.T, level sql.IsolationLevel) {
 	}
 	writers.Wait()
 
-	rows, err := db.QueryContext(t.Context(), `SELECT token FROM journal ORDER BY id`)
-	assert.Succeed(t, err)
+	rows := assert.Got(db.QueryContext(t.Context(), `SELECT token FROM journal ORDER BY id`))(t)
 	defer rows.Close()
 	var tokens []int64
 	for rows.Next() {
@@ -351,8 +347,7 @@ ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE f.token <= exclude
 		}
 		newer := db.begin(t)
 		assert.Succeed(t, fencesql.Postgres(t.Context(), newer, "pgx, late", token))
-		older, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level})
-		assert.Succeed(t, err)
+		older := assert.Got(pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: level}))(t)
 		var tag pgconn.CommandTag
 		err = db.late(t, newer, func() (err error) {
 			tag, err = older.Exec(t.Context(), raise, "pgx, late", token-1)

@@ -101,8 +101,7 @@ func serve(t *testing.T, as *syscall.SysProcAttr, dir, program string, args ...s
 	cmd.Dir, cmd.SysProcAttr = dir, as
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	pipe, err := cmd.StdinPipe()
-	assert.Succeed(t, err)
+	pipe := assert.Got(cmd.StdinPipe())(t)
 	assert.Succeed(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = pipe.Close()

@@ -21,8 +21,7 @@ import (
 
 func shares(t *testing.T, l *quorum.Locker, atLeast time.Duration, opts ...quorum.Option) gocron.Locker {
 	t.Helper()
-	shared, err := gocronlock.New(l, atLeast, opts...)
-	assert.Succeed(t, err)
+	shared := assert.Got(gocronlock.New(l, atLeast, opts...))(t)
 	return shared
 }
 

@@ -84,8 +84,7 @@ func program(l *quorum.Locker, v *versions, migration func()) (*goose.Provider, 
 
 func start(t *testing.T, l *quorum.Locker, v *versions, migration func()) *goose.Provider {
 	t.Helper()
-	p, err := program(l, v, migration)
-	assert.Succeed(t, err)
+	p := assert.Got(program(l, v, migration))(t)
 	t.Cleanup(func() { p.Close() })
 	return p
 }

@@ -40,8 +40,7 @@ func (p program) Run(migration io.Reader) error {
 
 func start(t *testing.T, l *quorum.Locker, d database.Driver, opts ...quorum.Option) *migrate.Migrate {
 	t.Helper()
-	source, err := iofs.New(files, ".")
-	assert.Succeed(t, err)
+	source := assert.Got(iofs.New(files, "."))(t)
 	m, err := migrate.NewWithInstance("files", source, "stub", migratelock.New(d, l, "migrate/orders", opts...))
 	assert.Succeed(t, err)
 	return m

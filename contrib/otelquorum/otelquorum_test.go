@@ -26,8 +26,7 @@ var background = context.Background()
 func measured(t testing.TB, name func(string) string) (metricstest.Metrics, metricstest.Value) {
 	t.Helper()
 	r := sdkmetric.NewManualReader()
-	m, err := otelquorum.New(sdkmetric.NewMeterProvider(sdkmetric.WithReader(r)), name)
-	assert.Succeed(t, err)
+	m := assert.Got(otelquorum.New(sdkmetric.NewMeterProvider(sdkmetric.WithReader(r)), name))(t)
 	return m, func(name string, attributes ...string) float64 {
 		t.Helper()
 		var all metricdata.ResourceMetrics
@@ -87,8 +86,7 @@ func TestSpans(t *testing.T) {
 	tracer := provider.Tracer("test")
 	take := func(l *otelquorum.Locker, ctx context.Context, opts ...quorum.Option) *quorum.Lease {
 		t.Helper()
-		lease, err := l.Lock(ctx, "job/1", opts...)
-		assert.Succeed(t, err)
+		lease := assert.Got(l.Lock(ctx, "job/1", opts...))(t)
 		return lease
 	}
 	// ended returns the next spans that have ended, as "name child-of-parent status".

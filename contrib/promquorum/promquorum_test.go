@@ -22,8 +22,7 @@ func measured(t testing.TB, name func(string) string) (metricstest.Metrics, metr
 	assert.Succeed(t, r.Register(c))
 	return c, func(name string, labels ...string) float64 {
 		t.Helper()
-		families, err := r.Gather()
-		assert.Succeed(t, err)
+		families := assert.Got(r.Gather())(t)
 		name = "redquorum_" + strings.ReplaceAll(name, ".", "_")
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
@@ -59,10 +58,8 @@ func TestNames(t *testing.T) {
 
 // Each alert has a section in docs/operations.md, and its runbook_url leads there.
 func TestRunbooks(t *testing.T) {
-	rules, err := os.ReadFile("alerts.yaml")
-	assert.Succeed(t, err)
-	page, err := os.ReadFile("../../docs/operations.md")
-	assert.Succeed(t, err)
+	rules := assert.Got(os.ReadFile("alerts.yaml"))(t)
+	page := assert.Got(os.ReadFile("../../docs/operations.md"))(t)
 	alerts := strings.Split(string(rules), "- alert: ")[1:]
 	for _, alert := range alerts {
 		name, _, _ := strings.Cut(alert, "\n")

@@ -46,6 +46,15 @@ func Succeed(t T, err error) {
 	}
 }
 
+// Got returns the result of a call that must not fail, as Got(f())(t).
+func Got[V any](v V, err error) func(T) V {
+	return func(t T) V {
+		t.Helper()
+		Succeed(t, err)
+		return v
+	}
+}
+
 // ErrorOf returns the error of a call that has a result, too.
 func ErrorOf[V any](_ V, err error) error { return err }
 

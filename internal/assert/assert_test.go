@@ -21,6 +21,7 @@ func TestChecks(t *testing.T) {
 		"fatal: 3 words":                  func(t T, good bool) { Must(t, good, "%d words", 3) },
 		"error: one":                      func(t T, good bool) { NoError(t, map[bool]error{false: one}[good]) },
 		"fatal: one":                      func(t T, good bool) { Succeed(t, map[bool]error{false: one}[good]) },
+		"fatal: two":                      func(t T, good bool) { Got(0, map[bool]error{false: two}[good])(t) },
 		"error: got false, want true [x]": func(t T, good bool) { Equal(t, good, true, "x") },
 		"error: got one, want two [x]":    func(t T, good bool) { Is(t, one, map[bool]error{false: two, true: one}[good], "x") },
 		"error: got one, want \"two\" []": func(t T, good bool) { Says(t, one, map[bool]string{false: "two", true: "ne"}[good]) },

@@ -37,8 +37,7 @@ func TestReflow(t *testing.T) {
 }
 
 func TestNoTerminal(t *testing.T) {
-	f, err := os.CreateTemp(t.TempDir(), "")
-	assert.Succeed(t, err)
+	f := assert.Got(os.CreateTemp(t.TempDir(), ""))(t)
 	defer f.Close()
 	for _, w := range []any{nil, f, Plain(f)} {
 		assert.That(t, !Is(w) && Columns(w) == Page && PageOf(w) == Page, "%T is a terminal of %d columns", w, Columns(w))

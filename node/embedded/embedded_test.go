@@ -29,8 +29,7 @@ const patience = 20 * time.Second
 
 func start(t *testing.T, n int) *embedded.Set {
 	t.Helper()
-	s, err := embedded.Start(n)
-	assert.Succeed(t, err)
+	s := assert.Got(embedded.Start(n))(t)
 	t.Cleanup(func() {
 		assert.NoError(t, s.Close())
 	})

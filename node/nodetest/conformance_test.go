@@ -54,8 +54,7 @@ func TestModelWithoutLife(t *testing.T) {
 func TestEmbedded(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
-	server, err := embedded.StartServer()
-	assert.Succeed(t, err)
+	server := assert.Got(embedded.StartServer())(t)
 	t.Cleanup(server.Close)
 	nodetest.Run(t, func(t *testing.T) nodetest.System {
 		s := keep(t)(systems.Reach("embedded", server.Addr(), 0))
@@ -125,8 +124,7 @@ func TestPlay(t *testing.T) {
 // TestReleaseSaysZeroOnTheChannel listens as Redisson does.
 func TestReleaseSaysZeroOnTheChannel(t *testing.T) {
 	t.Run("embedded", func(t *testing.T) {
-		server, err := embedded.StartServer()
-		assert.Succeed(t, err)
+		server := assert.Got(embedded.StartServer())(t)
 		t.Cleanup(server.Close)
 		testChannel(t, server.Addr())
 	})
@@ -148,8 +146,7 @@ func testChannel(t *testing.T, addr string) {
 		check(t, client.Publish(t.Context(), channel, "between").Err())
 		submit(t, s, node.Command{Kind: node.Release, Claims: []node.Claim{{Name: name, Owner: "java", Token: 2}}, Retention: time.Hour})
 		for _, want := range []string{"between", "0"} {
-			message, err := heard.ReceiveMessage(t.Context())
-			assert.Succeed(t, err)
+			message := assert.Got(heard.ReceiveMessage(t.Context()))(t)
 			assert.That(t, message.Payload == want, "%q: heard %q, want %q", name, message.Payload, want)
 		}
 		check(t, heard.Close())

@@ -20,10 +20,8 @@ func TestStepsAreRead(t *testing.T) {
 			return
 		}
 		line := commandText(s.cmd)
-		words, err := split(line)
-		assert.Succeed(t, err)
-		c, err := parse(words, node.Exclusive)
-		assert.Succeed(t, err)
+		words := assert.Got(split(line))(t)
+		c := assert.Got(parse(words, node.Exclusive))(t)
 		assert.Equal(t, commandText(c.Command), line)
 		got, want := c.Waiting(), s.cmd.Waiting()
 		if want.Queued() && got != want || c.Mode != s.cmd.Mode || c.HandOver != s.cmd.HandOver || len(c.Claims) != len(s.cmd.Claims) {

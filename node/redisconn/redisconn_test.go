@@ -63,8 +63,7 @@ func TestOptions(t *testing.T) {
 		"a bad name":     {redisconn.Options{Password: "s3cret", ClientName: "with spaces"}, node.ErrUnsupported},
 	} {
 		tt.o.Name = what
-		n, err := redisconn.New(dial, tt.o)
-		assert.Succeed(t, err)
+		n := assert.Got(redisconn.New(dial, tt.o))(t)
 		r := inspect(n)
 		assert.That(t, errors.Is(r.Err, tt.want), "%s: %+v, want %v", what, r, tt.want)
 		assert.That(t, n.Name() == what, "its name is %q, want %q", n.Name(), what)

@@ -58,8 +58,7 @@ func works(t *testing.T, n node.Node) {
 
 func wrap(t testing.TB, client redis.UniversalClient, opts redisnode.Options) node.Node {
 	t.Helper()
-	n, err := redisnode.New(client, opts)
-	assert.Succeed(t, err)
+	n := assert.Got(redisnode.New(client, opts))(t)
 	t.Cleanup(func() { n.Close(); client.Close() })
 	return n
 }

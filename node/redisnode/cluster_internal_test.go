@@ -25,8 +25,7 @@ func TestOnlyMastersThatWereAskedGetCommands(t *testing.T) {
 	}
 	client := redis.NewClusterClient(&redis.ClusterOptions{ClusterSlots: slots})
 	defer client.Close()
-	master, err := client.MasterForKey(t.Context(), "a")
-	assert.Succeed(t, err)
+	master := assert.Got(client.MasterForKey(t.Context(), "a"))(t)
 	r := &shared{client: client, timeout: time.Second, asked: map[*redis.Client]bool{}}
 	assert.Is(t, assert.ErrorOf(r.to("a")), courier.ErrNotAsked, "a command for a master that was not asked")
 	r.asked[master] = true
@@ -66,8 +65,7 @@ func TestErrorsOfAClusterNameTheServer(t *testing.T) {
 func TestConnectionsOfAClusterAreChecked(t *testing.T) {
 	r := newCluster(redis.ClusterOptions{Addrs: []string{"a"}, Dialer: playing("*2147483647\r\n:1\r\n")})
 	defer r.Close()
-	conn, err := r.client.(*redis.ClusterClient).Options().Dialer(t.Context(), "tcp", "a")
-	assert.Succeed(t, err)
+	conn := assert.Got(r.client.(*redis.ClusterClient).Options().Dialer(t.Context(), "tcp", "a"))(t)
 	read, err := io.ReadAll(conn)
 	assert.That(t, len(read) == 0 && errors.Is(err, courier.ErrProtocol), "%q, %v", read, err)
 }

@@ -84,8 +84,7 @@ func TestDemotedMasterHasANewLife(t *testing.T) {
 func TestYesAfterTheWordOfAReplica(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
-	way, err := faults.NewProxy(p.addr, nil)
-	assert.Succeed(t, err)
+	way := assert.Got(faults.NewProxy(p.addr, nil))(t)
 	defer way.Close()
 	n := dial(t, "redis://"+way.Addr())
 	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
@@ -187,8 +186,7 @@ func TestTooManyClients(t *testing.T) {
 	p := newServer(t, "--maxclients", "3")
 	var held []net.Conn
 	for range 3 {
-		conn, err := net.Dial("tcp", p.addr)
-		assert.Succeed(t, err)
+		conn := assert.Got(net.Dial("tcp", p.addr))(t)
 		defer conn.Close()
 		held = append(held, conn)
 	}

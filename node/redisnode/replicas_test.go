@@ -318,10 +318,9 @@ func TestURLs(t *testing.T) {
 		}
 		assert.That(t, strings.HasPrefix(got, want), "%s: %s, want %s", url, got, want)
 	}
-	s, err := redisnode.Parse("sentinel://a:1/main?replicas=2")
-	assert.Succeed(t, err)
+	s := assert.Got(redisnode.Parse("sentinel://a:1/main?replicas=2"))(t)
 	assert.Says(t, assert.ErrorOf(redisnode.DialOptions(s.Options)), "how many replicas", "options of Sentinel without replicas")
-	_, err = redisnode.New(redis.NewClusterClient(&redis.ClusterOptions{}), redisnode.Options{Replicas: 2})
+	_, err := redisnode.New(redis.NewClusterClient(&redis.ClusterOptions{}), redisnode.Options{Replicas: 2})
 	assert.That(t, err != nil, "a cluster with replicas is not refused")
 }
 

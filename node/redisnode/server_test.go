@@ -86,8 +86,7 @@ func (p *process) needChannelRules() {
 // freePort returns a port that nobody listens on, at least just now.
 func freePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	assert.Succeed(t, err)
+	l := assert.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
@@ -124,8 +123,7 @@ func serve(t testing.TB, args ...string) (*process, node.Node) {
 
 func dial(t testing.TB, url string) node.Node {
 	t.Helper()
-	nodes, err := redisnode.Dial(url)
-	assert.Succeed(t, err)
+	nodes := assert.Got(redisnode.Dial(url))(t)
 	t.Cleanup(func() { nodes[0].Close() })
 	return nodes[0]
 }
@@ -210,8 +208,7 @@ func infoField(p *process, section, field string) string {
 
 func atoi(t testing.TB, s string) int {
 	t.Helper()
-	n, err := strconv.Atoi(s)
-	assert.Succeed(t, err)
+	n := assert.Got(strconv.Atoi(s))(t)
 	return n
 }
 

@@ -124,8 +124,7 @@ func TestMissingBinary(t *testing.T) {
 
 func TestStartN(t *testing.T) {
 	need(t)
-	servers, err := redisserver.StartN(3, redisserver.Config{})
-	assert.Succeed(t, err)
+	servers := assert.Got(redisserver.StartN(3, redisserver.Config{}))(t)
 	seen := map[string]bool{}
 	for _, s := range servers {
 		seen[s.Addr()] = true
@@ -143,8 +142,7 @@ func TestServerDiesWithItsParent(t *testing.T) {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), asParent+"=1", "TMPDIR="+t.TempDir())
-	out, err := cmd.StdoutPipe()
-	assert.Succeed(t, err)
+	out := assert.Got(cmd.StdoutPipe())(t)
 	assert.Succeed(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	pid, bad := strconv.Atoi(strings.TrimSpace(line))
@@ -185,8 +183,7 @@ func need(t *testing.T) {
 func start(t *testing.T, config redisserver.Config) *redisserver.Server {
 	t.Helper()
 	need(t)
-	s, err := redisserver.Start(config)
-	assert.Succeed(t, err)
+	s := assert.Got(redisserver.Start(config))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }

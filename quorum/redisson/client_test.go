@@ -106,10 +106,8 @@ func startJava(t *testing.T, addrs []string, properties ...string) *java {
 	j := &java{t: t, cmd: cmd, calls: make(map[string]chan answer)}
 	var said strings.Builder
 	cmd.Stderr = &said
-	stdout, err := cmd.StdoutPipe()
-	assert.Succeed(t, err)
-	j.stdin, err = cmd.StdinPipe()
-	assert.Succeed(t, err)
+	stdout := assert.Got(cmd.StdoutPipe())(t)
+	j.stdin = assert.Got(cmd.StdinPipe())(t)
 	assert.Succeed(t, cmd.Start())
 	ready, done := make(chan struct{}), make(chan struct{})
 	go func() {

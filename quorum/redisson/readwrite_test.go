@@ -157,8 +157,7 @@ func downgrade(t *testing.T, j *java, l *quorum.Locker) {
 	fastest := patience
 	for range rounds {
 		writing := lock(t, l, name, quorum.WithWrite())
-		reading, err := l.Lock(writing.Context(), name, quorum.WithRead(), quorum.WithReentry())
-		assert.Succeed(t, err)
+		reading := assert.Got(l.Lock(writing.Context(), name, quorum.WithRead(), quorum.WithReentry()))(t)
 		j.want("false", "a", "try", "read", name, 0, watchdog)
 		call := j.begin("a", "try", "read", name, patience, watchdog)
 		j.want("true", "b", "asleep", "read", name, "a")

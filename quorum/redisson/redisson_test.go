@@ -68,8 +68,7 @@ func startServers(t *testing.T, n int) (all []*redisserver.Server, addrs []strin
 // abstain: without the guard.
 func connect(t *testing.T, addrs []string, o quorum.Options) *quorum.Locker {
 	t.Helper()
-	l, err := newLocker(addrs, o)
-	assert.Succeed(t, err)
+	l := assert.Got(newLocker(addrs, o))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -92,8 +91,7 @@ func newLocker(addrs []string, o quorum.Options) (*quorum.Locker, error) {
 
 func lock(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
 	t.Helper()
-	lease, err := l.Lock(background, name, append(opts, quorum.WithWait(patience))...)
-	assert.Succeed(t, err)
+	lease := assert.Got(l.Lock(background, name, append(opts, quorum.WithWait(patience))...))(t)
 	return lease
 }
 

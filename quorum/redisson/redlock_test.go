@@ -104,8 +104,7 @@ func TestRedLockMixed(t *testing.T) {
 func delayed(t *testing.T, addrs []string, most time.Duration) (behind []string) {
 	t.Helper()
 	for _, a := range addrs {
-		p, err := faults.NewProxy(a, nil)
-		assert.Succeed(t, err)
+		p := assert.Got(faults.NewProxy(a, nil))(t)
 		t.Cleanup(func() { _ = p.Close() })
 		assert.Succeed(t, p.Set(faults.Conduct{Delay: faults.Range{Max: most}}))
 		behind = append(behind, p.Addr())

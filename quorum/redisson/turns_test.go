@@ -92,8 +92,7 @@ func reaction(t *testing.T, j *java, l *quorum.Locker) time.Duration {
 	t.Helper()
 	var all []time.Duration
 	for range 9 {
-		lease, err := l.TryLock(background, "reaction")
-		assert.Succeed(t, err)
+		lease := assert.Got(l.TryLock(background, "reaction"))(t)
 		waits := j.begin("w0", "try", "plain", "reaction", time.Minute, time.Minute)
 		j.do("w1", "asleep", "plain", "reaction", "w0")
 		released := time.Now()

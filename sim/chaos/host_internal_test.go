@@ -143,8 +143,7 @@ func TestTornTail(t *testing.T) {
 // Two holders at the same time: one writes over what the other has added, unless the store refuses
 // its token.
 func TestLostUpdates(t *testing.T) {
-	s, err := newStore()
-	assert.Succeed(t, err)
+	s := assert.Got(newStore())(t)
 	defer s.close()
 	one, two := newSetClient(s.addr(), 0, 0), newSetClient(s.addr(), 1, 0)
 	access := func(c *setClient, token node.Token, what string) {
@@ -170,8 +169,7 @@ func TestLostUpdates(t *testing.T) {
 
 func parse(t *testing.T, text string) *faults.Plan {
 	t.Helper()
-	p, err := faults.Parse("redquorum plan 1\n" + text)
-	assert.Succeed(t, err)
+	p := assert.Got(faults.Parse("redquorum plan 1\n" + text))(t)
 	return p
 }
 

@@ -102,8 +102,7 @@ type caller struct {
 
 func dial(t *testing.T, l *link) *caller {
 	t.Helper()
-	conn, err := net.Dial("tcp", l.addr())
-	assert.Succeed(t, err)
+	conn := assert.Got(net.Dial("tcp", l.addr()))(t)
 	t.Cleanup(func() { conn.Close() })
 	conn.SetDeadline(time.Now().Add(20 * time.Second))
 	return &caller{t, conn, bufio.NewReader(conn)}

@@ -105,8 +105,7 @@ func TestPackets(t *testing.T) {
 				before = packetstest.SentAgain(t)
 				c := config(t, stretch)
 				c.Relay = relay
-				o, err = chaos.Run(t.Context(), p, c)
-				assert.Succeed(t, err)
+				o = assert.Got(chaos.Run(t.Context(), p, c))(t)
 				if o.Verdict == sim.Sound && o.Grants != 0 && o.Packets.Packets != 0 {
 					break
 				}
@@ -182,8 +181,7 @@ func TestInterrupted(t *testing.T) {
 // children returns the processes that have a file of the folder open, or belong to servers of it.
 func children(t *testing.T, dir string) (found []string) {
 	t.Helper()
-	fds, err := filepath.Glob("/proc/[0-9]*/fd/*")
-	assert.Succeed(t, err)
+	fds := assert.Got(filepath.Glob("/proc/[0-9]*/fd/*"))(t)
 	for _, fd := range fds {
 		if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, dir) && !strings.HasPrefix(fd, fmt.Sprintf("/proc/%d/", os.Getpid())) {
 			found = append(found, fd+" -> "+to)
@@ -202,9 +200,8 @@ func TestAble(t *testing.T) {
 		{"at 0s break c* x\nat 0s inspect c* x", "break: its clients do not do that"},
 		{"at 1s pause n1 for 1s\nat 1s cut c*-n*", ""},
 	} {
-		p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\n" + c.text + "\n")
-		assert.Succeed(t, err)
-		err = chaos.Able(p, chaos.Config{})
+		p := assert.Got(faults.Parse("redquorum plan 1\nnodes 3\nclients 2\n" + c.text + "\n"))(t)
+		err := chaos.Able(p, chaos.Config{})
 		if got := fmt.Sprint(err); c.want == "" && err != nil || !strings.Contains(got, c.want) && c.want != "" {
 			t.Errorf("%s: %v, want %q", c.text, err, c.want)
 		}

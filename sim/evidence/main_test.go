@@ -67,8 +67,7 @@ func TestPage(t *testing.T) {
 			{Group: "model", What: "The model", Missing: "java is not installed here", Number: 7}}},
 	}
 	assert.Succeed(t, write(path, history))
-	page, err := os.ReadFile(path)
-	assert.Succeed(t, err)
+	page := assert.Got(os.ReadFile(path))(t)
 	for _, want := range []string{"<td>42</td><td>–</td><td>–</td><td>–</td><td>–</td><td>0.50</td>", "Storms &lt;1&gt;", "Not run: java is not installed here", "a check has failed",
 		`<a href="play#plan=x">`, "<code>go run it</code>", "<td>–</td><td>0.0</td><td>–</td>"} {
 		assert.That(t, strings.Contains(string(page), want), "the page lacks %s", want)
@@ -111,8 +110,7 @@ func TestRunGoesOn(t *testing.T) {
 		"other commit": {record{At: at.Add(time.Hour), Commit: "b"}, plan("x", "y"), 2, 2, "18:00:00 x"},
 		"other checks": {record{At: at.Add(time.Hour), Commit: "a"}, plan("x", "z"), 2, 2, "18:00:00 x"},
 	} {
-		history, err := readHistory(path)
-		assert.Succeed(t, err)
+		history := assert.Got(readHistory(path))(t)
 		history, all := begin(history, c.now, c.plan)
 		if len(history) != c.runs || history[c.runs-1].NotRun() != c.notRun || all[0].Command != c.first {
 			t.Errorf("%s: %+v, %+v", what, history, all)

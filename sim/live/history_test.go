@@ -63,8 +63,7 @@ func TestHistory(t *testing.T) {
 		"one that another overlaps": {[]sim.Entry{has(20*ms, 0, "x", "", 1, 90*ms), has(50*ms, 1, "x", "", 2, 99*ms)}, "1 acquire x  1 0 20 false\n2 acquire x  2 0 50 false\n1 release x  1 90 90 false\n2 release x  2 99 99 false\n"},
 		"a read":                    {[]sim.Entry{{At: 5 * ms, Kind: sim.KindAccess, Client: 1, Node: -1, Name: "x", Text: "reads"}}, "2 read x  0 5 5 false\n"},
 	} {
-		p, err := faults.Parse("redquorum plan 1\nnodes 1\nclients 2\nat 500ms kill c1\n")
-		assert.Succeed(t, err)
+		p := assert.Got(faults.Parse("redquorum plan 1\nnodes 1\nclients 2\nat 500ms kill c1\n"))(t)
 		assert.Equal(t, told(live.History(p, c.entries)), c.want, what)
 	}
 }

@@ -17,8 +17,7 @@ import (
 
 func rootOf(t *testing.T) string {
 	t.Helper()
-	root, err := moduleRoot()
-	assert.Succeed(t, err)
+	root := assert.Got(moduleRoot())(t)
 	return root
 }
 
@@ -61,8 +60,7 @@ func TestNamedTestsAreThere(t *testing.T) {
 		assert.That(t, m.Expect != Tests || slices.ContainsFunc(tests[dir], regexp.MustCompile(run).MatchString), "%s: no test is run by %q", m.ID, m.Tests)
 	}
 	for _, page := range []string{"mutants.md", "track-record.md"} {
-		text, err := os.ReadFile(filepath.Join(root, "docs", "evidence", page))
-		assert.Succeed(t, err)
+		text := assert.Got(os.ReadFile(filepath.Join(root, "docs", "evidence", page)))(t)
 		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(string(text), -1) {
 			assert.That(t, slices.Contains(all, name), "%s names %s, which is no test", page, name)
 		}
@@ -82,8 +80,7 @@ func TestEditMustFitOnce(t *testing.T) {
 func TestCanary(t *testing.T) {
 	tests.NeedLong(t)
 	root := rootOf(t)
-	o, err := mutantOf(canaries[0]).try(t.Context(), root, canarySeeds)
-	assert.Succeed(t, err)
+	o := assert.Got(mutantOf(canaries[0]).try(t.Context(), root, canarySeeds))(t)
 	assert.That(t, o.Killed && o.Refused != nil, "%s survives %d seeds, or the specification allows it: %+v", o.ID, canarySeeds, o)
 }
 
@@ -156,8 +153,7 @@ func TestSpecTable(t *testing.T) {
 func TestStack(t *testing.T) {
 	tests.NeedLong(t)
 	root := rootOf(t)
-	o, err := (&config{stack: true}).try(t.Context(), mutantOf("M33"), root)
-	assert.Succeed(t, err)
+	o := assert.Got((&config{stack: true}).try(t.Context(), mutantOf("M33"), root))(t)
 	assert.That(t, o.Refused != nil && strings.Contains(o.What, "too soon after a restart"), "%+v", o)
 }
 

@@ -82,8 +82,7 @@ func TestOursWithoutProtections(t *testing.T) {
 	for _, s := range scenarios[:tests.Times(4, len(scenarios))] {
 		for _, v := range s.variants[:tests.Times(2, len(s.variants))] {
 			t.Run(s.name+"/"+v.name, func(t *testing.T) {
-				p, err := faults.Parse("redquorum plan 1\n" + s.plan + v.lines)
-				assert.Succeed(t, err)
+				p := assert.Got(faults.Parse("redquorum plan 1\n" + s.plan + v.lines))(t)
 				simulated, r := sim.Run(p, nil), inBubble(t, p)
 				assert.That(t, simulated.Verdict == v.want && r.Verdict == v.want,
 					"want %s; the simulator says %s, and pipes %s %v", v.want, simulated.Verdict, r.Verdict, r.Violations)

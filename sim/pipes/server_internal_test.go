@@ -11,8 +11,7 @@ import (
 
 // A subscription that comes when its connection is over leaves no goroutine behind.
 func TestNothingAfterTheEnd(t *testing.T) {
-	p, err := faults.Parse("redquorum plan 1\nnodes 1\n")
-	assert.Succeed(t, err)
+	p := assert.Got(faults.Parse("redquorum plan 1\nnodes 1\n"))(t)
 	synctest.Test(t, func(*testing.T) {
 		w := &world{p: p, begun: time.Now()}
 		s := newRedis(w, 0)

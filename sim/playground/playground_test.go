@@ -177,10 +177,8 @@ func onTheWire(t *testing.T, dir string) (sum int) {
 	files, err := os.ReadDir(dir)
 	assert.Succeed(t, err)
 	for _, f := range files {
-		data, err := os.ReadFile(filepath.Join(dir, f.Name()))
-		assert.Succeed(t, err)
-		packed, err := pack(data)
-		assert.Succeed(t, err)
+		data := assert.Got(os.ReadFile(filepath.Join(dir, f.Name())))(t)
+		packed := assert.Got(pack(data))(t)
 		sum += len(packed)
 	}
 	return sum

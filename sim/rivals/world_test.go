@@ -20,8 +20,7 @@ func bubbleOf(t *testing.T) bubble {
 
 // The page is what the locks do now.
 func TestPage(t *testing.T) {
-	have, err := os.ReadFile(pagePath)
-	assert.Succeed(t, err)
+	have := assert.Got(os.ReadFile(pagePath))(t)
 	want := ""
 	for range 3 { // rueidislock has a race of its own: see the page
 		if want = page(table(bubbleOf(t))); string(have) == want {
@@ -100,8 +99,7 @@ func documentation(t *testing.T, folder string, to *strings.Builder) {
 	assert.Succeed(t, err)
 	paths, _ := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "*.go"))
 	for _, path := range append(paths, filepath.Join(strings.TrimSpace(string(dir)), "README.md")) {
-		text, err := os.ReadFile(path)
-		assert.Succeed(t, err)
+		text := assert.Got(os.ReadFile(path))(t)
 		to.WriteString(words(string(text)))
 	}
 }
@@ -112,8 +110,7 @@ func words(text string) string {
 
 // The mutants that the page names are in the list of package mutants, with what is put into the engine.
 func TestDeadMutants(t *testing.T) {
-	list, err := os.ReadFile("../mutants/list.go")
-	assert.Succeed(t, err)
+	list := assert.Got(os.ReadFile("../mutants/list.go"))(t)
 	for id := range strings.SplitSeq(deadMutants, ", ") {
 		_, entry, found := strings.Cut(string(list), `ID: "`+id+`"`)
 		entry, _, _ = strings.Cut(entry, `ID: "`)

@@ -26,8 +26,7 @@ import (
 func TestALateCallIsRefused(t *testing.T) {
 	const name = "orders/42"
 	store := fencecall.Memory()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	assert.Succeed(t, err)
+	listener := assert.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := grpc.NewServer(
 		grpc.UnaryInterceptor(fencegrpc.UnaryServer(store, func(_ context.Context, _ string, request any) string {
 			return request.(*grpc_health_v1.HealthCheckRequest).Service
@@ -62,19 +61,16 @@ func TestALateCallIsRefused(t *testing.T) {
 	}
 
 	nodes := embedded.ForTest(t, 3)
-	l, err := quorum.New(nodes.Nodes(), quorum.Options{NoRestartGuard: true})
-	assert.Succeed(t, err)
+	l := assert.Got(quorum.New(nodes.Nodes(), quorum.Options{NoRestartGuard: true}))(t)
 	defer l.Close()
 	want("no lock protects it", unary(t.Context(), ""), codes.OK, "")
 	want("without a token", unary(t.Context(), name), codes.FailedPrecondition, "no fencing token")
 	want("a stream without a token", stream(t.Context()), codes.FailedPrecondition, "no fencing token")
-	first, err := l.Lock(t.Context(), name, quorum.WithFixedLease(200*time.Millisecond))
-	assert.Succeed(t, err)
+	first := assert.Got(l.Lock(t.Context(), name, quorum.WithFixedLease(200*time.Millisecond)))(t)
 	ctx := context.WithoutCancel(first.Context())
 	want("the holder", unary(ctx, name), codes.OK, "")
 	want("its stream", stream(ctx), codes.OK, "")
-	second, err := l.Lock(t.Context(), name)
-	assert.Succeed(t, err)
+	second := assert.Got(l.Lock(t.Context(), name))(t)
 	want("the next holder", unary(second.Context(), name), codes.OK, "")
 	want("the first, late", unary(ctx, name), codes.FailedPrecondition, fmt.Sprint(second.Token()))
 	want("its stream, late", stream(ctx), codes.FailedPrecondition, fmt.Sprint(first.Token()))

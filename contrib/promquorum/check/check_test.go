@@ -61,8 +61,7 @@ func exported(t *testing.T, r prometheus.Gatherer, c metrics) map[string][]serie
 		}
 	}
 	c.Observe(quorum.Event{Kind: quorum.EventNotAcquired, Name: "x", Err: quorum.ErrHeld})
-	families, err := r.Gather()
-	assert.Succeed(t, err)
+	families := assert.Got(r.Gather())(t)
 	all := make(map[string][]series)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -130,8 +129,7 @@ func TestAlerts(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errors.Join(errs...))
 	}
-	tested, err := os.ReadFile("testdata/alerts_test.yaml")
-	assert.Succeed(t, err)
+	tested := assert.Got(os.ReadFile("testdata/alerts_test.yaml"))(t)
 	all := ofCollector(t)
 	for _, g := range groups.Groups {
 		for _, rule := range g.Rules {
@@ -145,8 +143,7 @@ func TestAlerts(t *testing.T) {
 
 // Every panel shows metrics that exist, and every metric has a panel.
 func TestDashboard(t *testing.T) {
-	text, err := os.ReadFile(dashboardFile)
-	assert.Succeed(t, err)
+	text := assert.Got(os.ReadFile(dashboardFile))(t)
 	var dashboard struct {
 		Panels []struct {
 			Title   string
@@ -185,8 +182,7 @@ func TestOpenTelemetryHasTheSameSeries(t *testing.T) {
 	r := prometheus.NewRegistry()
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(r), otelprometheus.WithoutScopeInfo())
 	assert.Succeed(t, err)
-	m, err := otelquorum.New(sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), nil)
-	assert.Succeed(t, err)
+	m := assert.Got(otelquorum.New(sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter)), nil))(t)
 	got := exported(t, r, m)
 	for metric, want := range ofCollector(t) {
 		if len(got[metric]) != len(want) {

@@ -314,8 +314,7 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 	assert.Succeed(t, assert.ErrorOf(offers.Receive(t.Context())))
 	hear := func() string {
 		t.Helper()
-		message, err := offers.ReceiveMessage(t.Context())
-		assert.Succeed(t, err)
+		message := assert.Got(offers.ReceiveMessage(t.Context()))(t)
 		return message.Payload
 	}
 	place := node.PlaceKey("a", "you:1")

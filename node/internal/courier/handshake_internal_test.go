@@ -198,8 +198,7 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 		s := gatherer(c)
 		s.least, s.watch.life = 0, "a"
 		meet := func() *node.Life {
-			life, err := s.handshake([]string{"run_id:a\r\nuptime_in_seconds:60\r\n"})
-			assert.Succeed(t, err)
+			life := assert.Got(s.handshake([]string{"run_id:a\r\nuptime_in_seconds:60\r\n"}))(t)
 			return life
 		}
 		handsOver := func() bool {
@@ -237,8 +236,7 @@ func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
 	}
 	assert.That(t, told() == nil, "it counts before it is known whose the server is")
 	for _, id := range []string{"old", "new"} {
-		life, err := s.handshake([]string{infoText(id, 60)})
-		assert.Succeed(t, err)
+		life := assert.Got(s.handshake([]string{infoText(id, 60)}))(t)
 		assert.That(t, told() == nil, "it counts before it is known who says so")
 		s.watch.life = "old"
 		want := map[string]*node.Life{"old": life}[id]

@@ -30,8 +30,7 @@ func newScene(t *testing.T) *scene {
 	if r == nil {
 		return nil
 	}
-	l, err := net.Listen("tcp", packets.Near+":0")
-	assert.Succeed(t, err)
+	l := assert.Got(net.Listen("tcp", packets.Near+":0"))(t)
 	t.Cleanup(func() { l.Close() })
 	return &scene{t, l, r.Link(l.Addr().(*net.TCPAddr).Port, new(faults.Plan).Stream(faults.OfNetwork, 1))}
 }
@@ -51,8 +50,7 @@ func (s *scene) connect() (client, server net.Conn) {
 // established returns how many ends of connections TCP takes for open.
 func established(t *testing.T) int {
 	t.Helper()
-	text, err := os.ReadFile("/proc/self/net/tcp")
-	assert.Succeed(t, err)
+	text := assert.Got(os.ReadFile("/proc/self/net/tcp"))(t)
 	return strings.Count(string(text), " 01 ") // the state; no other column has two digits
 }
 

@@ -36,8 +36,7 @@ func TestFind(t *testing.T) {
 	small, err := Shrink(found.Plan, "plain", time.Minute)
 	assert.Must(t, err == nil && len(small.Plan) < len(found.Plan), "%v %v", small, err)
 	for lock, want := range map[string]sim.Verdict{"plain": sim.Unsafe, "redquorum": sim.Sound} {
-		p, err := of(small.Plan, lock)
-		assert.Succeed(t, err)
+		p := assert.Got(of(small.Plan, lock))(t)
 		r := sim.Run(p, nil)
 		assert.That(t, r.Verdict == want && p.Nodes == 5, "%s: %s with %d nodes, %v", lock, r.Verdict, p.Nodes, r.Worst())
 	}
