@@ -44,7 +44,7 @@ func differs(have, want string) string {
 
 // A scenario comes to the same with a lock each time.
 func TestSameVerdict(t *testing.T) {
-	times := tests.Times(10, 100)
+	times := tests.Times(3, 100)
 	for i, s := range sim.Scenarios() {
 		for j, c := range contestants {
 			if !tests.Long() && (i+j)%15 != 0 {
