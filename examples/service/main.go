@@ -37,7 +37,7 @@ func (s *shop) pay(w http.ResponseWriter, r *http.Request) {
 		return err
 	}, quorum.WithWait(2*time.Second))
 	status, text := answer(r.Context(), err, written)
-	if status == http.StatusServiceUnavailable || status == http.StatusConflict {
+	if status == http.StatusServiceUnavailable || status == http.StatusConflict && !errors.Is(err, errNewer) {
 		w.Header().Set("Retry-After", "1")
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/redquorum/redquorum/clock"
@@ -59,5 +60,22 @@ func TestAnswers(t *testing.T) {
 	for what, l := range map[string]*quorum.Locker{"all servers are down": locker(true), "closed": closed} {
 		got, text := answer(t.Context(), l.Do(t.Context(), "x", never, quorum.WithWait(1)), false)
 		assert.That(t, got == http.StatusServiceUnavailable, "%s: %d %s", what, got, text)
+	}
+}
+
+// Retry-After is sent where another try may help: not where a newer holder has changed the order.
+func TestRetryAfter(t *testing.T) {
+	nodes := []node.Node{model.New(clock.System(), "n1")}
+	l, err := quorum.New(nodes, quorum.Options{NoRestartGuard: true})
+	assert.Succeed(t, err)
+	t.Cleanup(func() { l.Close() })
+	s := &shop{locker: l, orders: orders{fences: map[string]node.Token{"changed": node.MaxToken}}}
+	_, err = l.Lock(t.Context(), "orders/locked")
+	assert.Succeed(t, err)
+	for order, want := range map[string]string{"changed": "", "locked": "1"} {
+		w := httptest.NewRecorder()
+		s.handler().ServeHTTP(w, httptest.NewRequest("POST", "/orders/"+order+"/pay", nil))
+		got := w.Header().Get("Retry-After")
+		assert.That(t, w.Code == http.StatusConflict && got == want, "%s: %d, Retry-After is %q, want %q", order, w.Code, got, want)
 	}
 }
