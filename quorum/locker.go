@@ -35,9 +35,6 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		return nil, errors.New("quorum: no nodes")
 	case n > maxNodes-1:
 		return nil, fmt.Errorf("quorum: %d nodes; at most %d are supported", n, maxNodes-1)
-	case n%2 == 0 && opts.Quorum == 0:
-		return nil, fmt.Errorf("quorum: %d nodes survive the loss of no more nodes than %d would; "+
-			"list an odd number, or set Options.Quorum to %d", n, n-1, majority(n))
 	case need < majority(n) || need > n:
 		return nil, fmt.Errorf("quorum: Options.Quorum is %d of %d nodes; it must be more than half of them, at least %d, and at most all", need, n, majority(n))
 	}
@@ -53,6 +50,10 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 			return nil, fmt.Errorf("quorum: node %s is listed twice: %w", n.Name(), ErrSameServer)
 		}
 		names[n.Name()] = true
+	}
+	if n%2 == 0 && opts.Quorum == 0 { // one that is listed twice is the likelier mistake
+		return nil, fmt.Errorf("quorum: %d nodes survive the loss of no more nodes than %d would; "+
+			"list an odd number, or set Options.Quorum to %d", n, n-1, majority(n))
 	}
 	same, guarded := settingsOf(nodes, &opts), slices.ContainsFunc(nodes, hasReplicas) // before prefixed hides replicas
 	nodes = slices.Clone(nodes)                                                        // the caller may go on to change its list

@@ -163,9 +163,12 @@ func lockOn(nodes []node.Node, o quorum.Options) (l *quorum.Locker, err error) {
 	case quorumMost:
 		o.Quorum = len(nodes)/2 + 1
 	}
-	if n := len(nodes); n%2 == 0 && o.Quorum == 0 {
+	l, err = quorum.New(nodes, o)
+	switch n := len(nodes); {
+	case err == nil:
+	case n > 0 && n%2 == 0 && o.Quorum == 0 && !errors.Is(err, quorum.ErrSameServer):
 		err = cli.Usage("%d nodes survive the loss of no more nodes than %d would: list an odd number", n, n-1)
-	} else if l, err = quorum.New(nodes, o); err != nil {
+	default:
 		err = cli.Usage("%s", asFlags.Replace(strings.TrimPrefix(err.Error(), "quorum: ")))
 	}
 	if err != nil {

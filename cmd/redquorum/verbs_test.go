@@ -88,6 +88,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run --name x --embedded 1 --max-hold 1ms -- true", "--max-hold is 1ms; it must be at least 100ms"},
 		{"status x --max-lease -1s --nodes redis://h", "--max-lease is -1s"},
 		{"status x --nodes redis://h:1,redis://h:1,redis://h:2", "listed twice"},
+		{"status x --nodes redis://h:1,redis://h:2,redis://h:1,redis://h:2", "listed twice"},
 		{"run --name x --nodes redis://h:1,redis://h:2 -- true", "2 nodes survive the loss of no more nodes than 1 would: list an odd number\n"},
 		{"demo --nodes redis://h:1,redis://h:2", "list an odd number\n"},
 		{"demo --nodes redis://h:1,redis://h:1,redis://h:2", "listed twice"},
