@@ -204,6 +204,9 @@ func (e *Error) head() (text, next string) {
 		return fmt.Sprintf("%s: %v", text, e.Cause), "; "
 	}
 	text = fmt.Sprintf("%s %q: %v", e.Op, shown(e.Name), e.Err)
+	if e.Op == "ask" && e.Err == ErrNotHeld { // the caller has no lease
+		text = fmt.Sprintf("ask %q: lock is not held", shown(e.Name))
+	}
 	if e.Holder != "" {
 		text += " (" + e.Holder
 		if e.Note != "" {

@@ -84,7 +84,7 @@ func TestAsk(t *testing.T) {
 	asks := func(status int, name string) string {
 		return ends(t, status, "ask", name, "--nodes", urls, "--no-guard")
 	}
-	tests.Says(t, asks(exitLost, "job"), `ask "job": lease is not held`)
+	tests.Says(t, asks(exitLost, "job"), `ask "job": lock is not held`)
 	p := start(t, runOn(urls, "--no-guard --on-ask term", "sh", "-c", "trap 'echo finishes; exit 7' TERM; echo works; while :; do sleep 0.05; done")...)
 	p.says("works")
 	asks(exitOK, "job")
