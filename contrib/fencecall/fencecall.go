@@ -26,7 +26,8 @@
 //
 // The token is in a header, and a client may write there what it likes. A token that is too high
 // locks all honest callers out. So this is for callers that the service trusts and has authenticated,
-// not for the public. A token counts only for the name that it was sent with.
+// not for the public. A token counts only for the name that it was sent with. Locks of one name on other nodes, or under
+// another Options.Prefix, have tokens that are not comparable: give the locks that protect a service's resources names of their own.
 //
 // A request whose body can be read again may be sent again with the same token, and is accepted:
 // make it idempotent.
