@@ -53,8 +53,8 @@ func (s Store) Raise(ctx context.Context, name string, token node.Token) (highes
 	return highest, err
 }
 
-// MySQL is Postgres for MySQL and MariaDB, with tables of InnoDB. If the error is a deadlock
-// (1213), begin the transaction again.
+// MySQL is Postgres for MySQL and MariaDB, with tables of InnoDB. If the error is a deadlock (1213), or a changed row (1020,
+// of MariaDB from 11.6.2 on), begin the transaction again.
 func MySQL(ctx context.Context, tx *sql.Tx, name string, token node.Token) error {
 	// The number of affected rows would not tell equal tokens from lower ones.
 	_, err := tx.ExecContext(ctx, `INSERT INTO redquorum_fences (name, token) VALUES (?, ?)
