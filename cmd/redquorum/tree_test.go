@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 )
@@ -131,6 +133,24 @@ func TestRunEndsABackgroundOfOrphans(t *testing.T) {
 	p.exits(0, "in the background, and does not stop")
 	_, err := os.Stat(orphans)
 	assert.That(t, err == nil, "it has waited until there were no orphans any more")
+}
+
+// A command whose file is loaded for longer than the lease lasts without renewal runs, as the lock was renewed meanwhile.
+func TestRunWaitsForASlowFile(t *testing.T) {
+	tests.NeedSeconds(t)
+	urls := parallelNodes(t, 3)
+	script := filepath.Join(t.TempDir(), "script")
+	assert.Succeed(t, os.WriteFile(script, []byte("#!/bin/sh\nsleep 0.2; echo finished\n"), 0o700))
+	file, err := os.Open(script)
+	assert.Succeed(t, err)
+	defer file.Close()
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil { // who opens the file waits until it is closed
+		t.Skip("no lease of a file: ", err)
+	}
+	p := start(t, runOn(urls, "--lease 1s", script)...)
+	time.Sleep(3 * time.Second)
+	file.Close()
+	assert.That(t, strings.Contains(p.exits(0), "finished"), "it has not run: %s", p.out.String())
 }
 
 // Processes that end soon after the command do so by themselves.

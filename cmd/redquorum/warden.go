@@ -236,6 +236,7 @@ func wardenMain(args []string) int {
 	k.obey(first)
 	if machineTime() < k.until {
 		k.begin(args[4], args[5:])
+		k.catchUp(orders)
 	}
 	k.keep(orders, died)
 	if k.orphaned {
@@ -275,6 +276,22 @@ func (k *keeper) begin(path string, command []string) {
 	k.command, k.began = p.Pid, time.Now()
 	_ = p.Release() // reap waits for it
 	k.report(reportBegan, k.command)
+}
+
+// catchUp obeys the orders that came while the system loaded the command's file, if that took longer than
+// the lock would have lasted: it may have been renewed.
+func (k *keeper) catchUp(orders <-chan message) {
+	for moment := time.After(20 * time.Millisecond); machineTime() >= k.until && k.killing.IsZero(); {
+		select {
+		case o, told := <-orders:
+			if !told {
+				return // keep sees it, too
+			}
+			k.obey(o)
+		case <-moment:
+			return
+		}
+	}
 }
 
 // keep returns when nothing of the command is left, or what is left cannot be killed.
