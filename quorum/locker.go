@@ -56,14 +56,8 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 			"list an odd number, or set Options.Quorum to %d", n, n-1, majority(n))
 	}
 	same, guarded := settingsOf(nodes, &opts), slices.ContainsFunc(nodes, hasReplicas) // before prefixed hides replicas
-	nodes = slices.Clone(nodes)                                                        // the caller may go on to change its list
-	if opts.Prefix != "" {
-		for i, n := range nodes {
-			nodes[i] = prefixed{n, opts.Prefix}
-		}
-	}
 	l := &Locker{newEngine(&config{
-		nodes: nodes,
+		nodes: withPrefix(nodes, opts.Prefix),
 		need:  need,
 		opts:  opts,
 		clock: opts.Clock,

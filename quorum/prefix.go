@@ -3,6 +3,7 @@ package quorum
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redquorum/redquorum/node"
@@ -12,6 +13,17 @@ import (
 type prefixed struct {
 	node.Node
 	prefix string
+}
+
+// withPrefix returns the nodes in a list of its own, as the caller may go on to change the other.
+func withPrefix(nodes []node.Node, prefix string) []node.Node {
+	nodes = slices.Clone(nodes)
+	if prefix != "" {
+		for i, n := range nodes {
+			nodes[i] = prefixed{n, prefix}
+		}
+	}
+	return nodes
 }
 
 func (p prefixed) Submit(cmd node.Command, reply func(node.Reply)) {
