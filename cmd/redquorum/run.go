@@ -49,13 +49,15 @@ COMMAND gets the signals that this process gets, such as TERM, USR1 or WINCH,
 and is continued if it was stopped. While this process waits for the lock, INT,
 TERM, HUP and QUIT end the wait, and others do nothing. While the system loads
 COMMAND's file, which may hang on a network file system, signals but KILL wait,
-too. On Linux COMMAND uses the terminal as without redquorum: it can ask there
-whatever is redirected, and Ctrl-Z, bg and fg stop and continue all of it.
-Nobody renews the lock of a job that is stopped. So continue it within half of
-the lease, or COMMAND is killed. When COMMAND was killed, the terminal gets its
-modes back. Without a terminal COMMAND runs in a process group of its own. On
-other systems it always does, and gets the terminal if this process has it and
-is not in a pipeline; Ctrl-Z is switched off.
+too; if this process is killed or stopped meanwhile, COMMAND may begin after the
+lease has ended, and is then killed at once. On Linux COMMAND uses the terminal
+as without redquorum: it can ask there whatever is redirected, and Ctrl-Z, bg
+and fg stop and continue all of it. Nobody renews the lock of a job that is
+stopped. So continue it within half of the lease, or COMMAND is killed. When
+COMMAND was killed, the terminal gets its modes back. Without a terminal COMMAND
+runs in a process group of its own. On other systems it always does, and gets
+the terminal if this process has it and is not in a pipeline; Ctrl-Z is switched
+off.
 
 If the lock cannot be renewed, or --max-hold is near, all that COMMAND has
 started gets TERM, and KILL before the lease ends. --term-grace is the time

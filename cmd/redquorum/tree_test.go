@@ -147,8 +147,8 @@ func TestRunWaitsForASlowFile(t *testing.T) {
 	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil { // who opens the file waits until it is closed
 		t.Skip("no lease of a file: ", err)
 	}
-	p := start(t, runOn(urls, "--lease 1s", script)...)
-	time.Sleep(3 * time.Second)
+	p := start(t, runOn(urls, "--lease 4s", script)...)
+	time.Sleep(6 * time.Second)
 	file.Close()
 	assert.That(t, strings.Contains(p.exits(0), "finished"), "it has not run: %s", p.out.String())
 }
