@@ -98,7 +98,7 @@ func TestContestantsExcludeAndUnlock(t *testing.T) {
 		held := assert.Got(a.Lock(within(t), "name", long))(t)
 		refused(t, b, "name", 200*time.Millisecond)
 		unlock(t, held)
-		held, err = b.Lock(within(t), "name", long)
+		held, err := b.Lock(within(t), "name", long)
 		assert.Must(t, err == nil, "not free after unlock: %v", err)
 		unlock(t, held)
 	})
