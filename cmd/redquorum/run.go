@@ -48,16 +48,14 @@ REDQUORUM_OUTER has the owners of the runs around it.
 COMMAND gets the signals that this process gets, such as TERM, USR1 or WINCH,
 and is continued if it was stopped. While this process waits for the lock, INT,
 TERM, HUP and QUIT end the wait, and others do nothing. While the system loads
-COMMAND's file, which may hang on a network file system, signals but KILL wait,
-too; if this process is killed or stopped meanwhile, COMMAND may begin after the
-lease has ended, and is then killed at once. On Linux COMMAND uses the terminal
-as without redquorum: it can ask there whatever is redirected, and Ctrl-Z, bg
-and fg stop and continue all of it. Nobody renews the lock of a job that is
-stopped. So continue it within half of the lease, or COMMAND is killed. When
-COMMAND was killed, the terminal gets its modes back. Without a terminal COMMAND
-runs in a process group of its own. On other systems it always does, and gets
-the terminal if this process has it and is not in a pipeline; Ctrl-Z is switched
-off.
+COMMAND's file, which may hang on a network file system, signals wait, too. On
+Linux COMMAND uses the terminal as without redquorum: it can ask there whatever
+is redirected, and Ctrl-Z, bg and fg stop and continue all of it. Nobody renews
+the lock of a job that is stopped. So continue it within half of the lease, or
+COMMAND is killed. When COMMAND was killed, the terminal gets its modes back.
+Without a terminal COMMAND runs in a process group of its own. On other systems
+it always does, and gets the terminal if this process has it and is not in a
+pipeline; Ctrl-Z is switched off.
 
 If the lock cannot be renewed, or --max-hold is near, all that COMMAND has
 started gets TERM, and KILL before the lease ends. --term-grace is the time
@@ -75,8 +73,8 @@ reach processes that run as another user (sudo, setuid programs) or that another
 service starts (docker, systemd-run, at). If both processes are killed, only
 COMMAND itself is killed. All this is so on Linux. On other systems redquorum
 reaches only COMMAND's process group, not what timeout, setsid or "set -m" move
-out of it, and nothing is enforced while both processes are stopped or after
-both were killed.
+out of it, and nothing is enforced while both processes are stopped, after both
+were killed, or while the system loads COMMAND's file.
 
 With --min-hold the lock stays taken for that time from its acquisition, also if
 COMMAND ends earlier, fails or cannot be started. So a job that several hosts

@@ -135,22 +135,47 @@ func TestRunEndsABackgroundOfOrphans(t *testing.T) {
 	assert.That(t, err == nil, "it has waited until there were no orphans any more")
 }
 
+// slowScript is a script that the system does not load before the file is closed.
+func slowScript(t *testing.T) (path string, file *os.File) {
+	path = filepath.Join(t.TempDir(), "script")
+	assert.Succeed(t, os.WriteFile(path, []byte("#!/bin/sh\necho begun; sleep 0.2; echo finished\n"), 0o700))
+	file = assert.Got(os.Open(path))(t)
+	t.Cleanup(func() { file.Close() })
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil { // who opens the file waits until it is closed
+		t.Skip("no lease of a file: ", err)
+	}
+	return path, file
+}
+
 // A command whose file is loaded for longer than the lease lasts without renewal runs, as the lock was renewed meanwhile.
 func TestRunWaitsForASlowFile(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)
-	script := filepath.Join(t.TempDir(), "script")
-	assert.Succeed(t, os.WriteFile(script, []byte("#!/bin/sh\nsleep 0.2; echo finished\n"), 0o700))
-	file, err := os.Open(script)
-	assert.Succeed(t, err)
-	defer file.Close()
-	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil { // who opens the file waits until it is closed
-		t.Skip("no lease of a file: ", err)
-	}
+	script, file := slowScript(t)
 	p := start(t, runOn(urls, "--lease 4s", script)...)
 	time.Sleep(6 * time.Second)
 	file.Close()
 	assert.That(t, strings.Contains(p.exits(0), "finished"), "it has not run: %s", p.out.String())
+}
+
+// It does not begin where the lock was lost meanwhile, as redquorum was killed or stopped.
+func TestRunGivesUpASlowFile(t *testing.T) {
+	tests.NeedSeconds(t)
+	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
+		t.Run(unix.SignalName(s), func(t *testing.T) {
+			urls := parallelNodes(t, 3)
+			script, file := slowScript(t)
+			p := start(t, runOn(urls, "--lease 2s", script)...)
+			helper := strconv.Itoa(p.warden())
+			assert.Eventually(t, "the file is loaded", func() bool { return exec.Command("pgrep", "-P", helper).Run() == nil })
+			assert.Succeed(t, p.cmd.Process.Signal(s))
+			time.Sleep(3 * time.Second)
+			file.Close()
+			time.Sleep(200 * time.Millisecond)
+			_ = p.cmd.Process.Signal(syscall.SIGCONT)
+			assert.That(t, p.cmd.Wait() != nil && !strings.Contains(p.out.String(), "begun"), "it has begun: %s", p.out.String())
+		})
+	}
 }
 
 // Processes that end soon after the command do so by themselves.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"syscall"
@@ -184,11 +185,12 @@ type keeper struct {
 	signals  chan os.Signal          // that the terminal sends the command, too
 	got      map[os.Signal]time.Time // when, of those
 	console  *console
-	command  int           // its process, or 0 if it has not begun
-	began    time.Time     // when the command has
-	ended    time.Time     // when the command has, by itself or not
-	asked    bool          // what it has left behind was asked to stop
-	grace    time.Duration // of what the command has left behind, between TERM and KILL
+	begun    <-chan message // that the command has, or cannot; nil after it
+	command  int            // its process, or 0 if it has not begun
+	began    time.Time      // when the command has
+	ended    time.Time      // when the command has, by itself or not
+	asked    bool           // what it has left behind was asked to stop
+	grace    time.Duration  // of what the command has left behind, between TERM and KILL
 	until    time.Duration
 	killing  time.Time     // since when all is killed
 	looked   time.Duration // when inTime, or kill, was called last, by machineTime
@@ -214,7 +216,6 @@ func wardenMain(args []string) int {
 	for _, pipe := range numbers[:2] {
 		syscall.CloseOnExec(pipe)
 	}
-	runtime.LockOSThread() // with this thread the command ends
 	// Caught and not ignored, as the command would then ignore them, too. The warden ends with
 	// the command, and goes on where nobody reads what it says.
 	signal.Notify(make(chan os.Signal, 1), notIgnored(append(passable(), syscall.SIGPIPE)...)...)
@@ -236,7 +237,6 @@ func wardenMain(args []string) int {
 	k.obey(first)
 	if machineTime() < k.until {
 		k.begin(args[4], args[5:])
-		k.catchUp(orders)
 	}
 	k.keep(orders, died)
 	if k.orphaned {
@@ -250,8 +250,11 @@ func (k *keeper) report(what string, number int) {
 	_, _ = fmt.Fprintln(k.reports, what, number) // it fails only if redquorum is gone
 }
 
-// begin starts the command.
+// begin has the command started. The system may take long to load its file, and the runtime counts the thread
+// that waits for it as one that computes. So there is another one, and no garbage collection, which would wait for it.
 func (k *keeper) begin(path string, command []string) {
+	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
+	garbage := debug.SetGCPercent(-1)
 	attr := &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: k.place != among}}
 	onParentsDeath(attr.Sys, syscall.SIGKILL)
 	if k.place == foreground {
@@ -264,40 +267,39 @@ func (k *keeper) begin(path string, command []string) {
 			none = true
 		}
 	}
-	p, err := os.StartProcess(path, command, attr)
-	if errors.Is(err, syscall.ENOEXEC) { // it says of nothing that it is for anything else
-		p, err = os.StartProcess("/bin/sh", append([]string{"sh", path}, command[1:]...), attr)
-	}
-	signal.Ignore(syscall.SIGTTOU, syscall.SIGTSTP) // it acts even if another process has the terminal
-	if err != nil {
-		k.report(reportEnded, failCommand(k.stderr, command[0], path, err))
-		return
-	}
-	k.command, k.began = p.Pid, time.Now()
-	_ = p.Release() // reap waits for it
-	k.report(reportBegan, k.command)
-}
-
-// catchUp obeys the orders that came while the system loaded the command's file, if that took longer than
-// the lock would have lasted: it may have been renewed.
-func (k *keeper) catchUp(orders <-chan message) {
-	for moment := time.After(20 * time.Millisecond); machineTime() >= k.until && k.killing.IsZero(); {
-		select {
-		case o, told := <-orders:
-			if !told {
-				return // keep sees it, too
-			}
-			k.obey(o)
-		case <-moment:
+	begun := make(chan message)
+	k.begun = begun
+	go func() {
+		runtime.LockOSThread() // with this thread the command ends
+		p, err := os.StartProcess(path, command, attr)
+		if errors.Is(err, syscall.ENOEXEC) { // it says of nothing that it is for anything else
+			p, err = os.StartProcess("/bin/sh", append([]string{"sh", path}, command[1:]...), attr)
+		}
+		debug.SetGCPercent(garbage)
+		signal.Ignore(syscall.SIGTTOU, syscall.SIGTSTP) // it acts even if another process has the terminal
+		if err != nil {
+			begun <- message{reportEnded, int64(failCommand(k.stderr, command[0], path, err))}
 			return
 		}
+		begun <- message{reportBegan, int64(p.Pid)}
+		_ = p.Release() // reap waits for it
+		select {}
+	}()
+}
+
+// note takes the report that the command has begun, or cannot.
+func (k *keeper) note(r message) {
+	k.begun = nil
+	if r.what == reportBegan {
+		k.command, k.began = int(r.number), time.Now()
 	}
+	k.report(r.what, int(r.number))
 }
 
 // keep returns when nothing of the command is left, or what is left cannot be killed.
 func (k *keeper) keep(orders <-chan message, died <-chan os.Signal) {
 	for k.reap() {
-		if !k.killing.IsZero() && time.Since(k.killing) > unkillable {
+		if !k.killing.IsZero() && time.Since(k.killing) > unkillable && k.begun == nil {
 			say(k.stderr, "%s", cannotKill)
 			return
 		}
@@ -309,6 +311,8 @@ func (k *keeper) keep(orders <-chan message, died <-chan os.Signal) {
 				continue
 			}
 			k.obey(o)
+		case r := <-k.begun:
+			k.note(r)
 		case <-died:
 		case s := <-k.signals:
 			k.got[s] = time.Now()
@@ -428,7 +432,7 @@ func (k *keeper) kill(why string) {
 
 // reap reports how the command has ended, if it has, and returns whether anything is left.
 func (k *keeper) reap() bool {
-	for {
+	for k.begun == nil {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG|syscall.WUNTRACED, nil)
 		switch {
@@ -446,4 +450,5 @@ func (k *keeper) reap() bool {
 			k.report(reportEnded, exitStatus(status))
 		}
 	}
+	return true // its process is not known yet
 }
