@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -261,6 +262,12 @@ func TestCheck(t *testing.T) {
 		check("unlocked", quorum.ErrNotHeld)
 		next := lock(t, l, "x")
 		check("held by the next", quorum.ErrNotHeld)
+		w.nodes[:2].Restart(true)
+		w.nodes[:2].Do(func(s *model.Server, now model.Time) { // from an old snapshot
+			s.Del("x")
+			succeed(t, s.HSet(now, "x", lease.Owner(), "1"))
+		})
+		check("nodes restarted with what they had before the unlock", quorum.ErrNoQuorum)
 		unlock(t, next)
 		ended, end := context.WithCancel(background)
 		end()

@@ -43,7 +43,7 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 // the lease may have ended when Check returns. A resource that compares tokens is safe; this
 // only makes a late write unlikely. A primary with replicas that was deposed, and does not know it, may have the owner for
 // a lease longer than is true. Errors match ErrNotHeld if a majority lacks it, and ErrNoQuorum if too few
-// nodes answered, or some may have forgotten it in a restart. It takes at most Options.Timeout.
+// nodes answered, or some may have forgotten in a restart that it was acquired or released. It takes at most Options.Timeout.
 func (l *Locker) Check(ctx context.Context, name, owner string) error {
 	return l.find(ctx, "check", name, func(rep *Report) (known bool, err *Error) { return rep.has(owner, "check") })
 }

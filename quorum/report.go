@@ -143,14 +143,14 @@ func (r *Report) pending() bool {
 // vote is what the node says of whether an owner has the name.
 func (n *NodeReport) vote(owner string) NodeVote {
 	switch {
+	case n.State == NodeAbstaining: // it may have forgotten the owner and granted the name to another since then, or have what was released
+		return NodeVote{Node: n.Node, Vote: VoteAbstaining, For: n.Abstains}
 	case slices.Contains(n.Owners, owner):
 		return NodeVote{Node: n.Node, Vote: VoteGranted}
 	case n.Err != nil:
 		return NodeVote{Node: n.Node, Vote: VoteUnknown, Err: n.Err}
 	case n.State == NodeError:
 		return NodeVote{Node: n.Node, Vote: VotePending}
-	case n.State == NodeAbstaining: // it may have forgotten the owner, and granted the name to another since then
-		return NodeVote{Node: n.Node, Vote: VoteAbstaining, For: n.Abstains}
 	}
 	return NodeVote{Node: n.Node, Vote: VoteRefused}
 }

@@ -67,8 +67,8 @@
 // Any other [redis.UniversalClient] is used as it is, through Pipeline and Subscribe, with its
 // own timeouts. A call that does not return in time is answered at its deadline, but the courier
 // has to wait for it. Its lives are as a cluster's: if it has a method ForEachMaster these are
-// its servers, otherwise it must lead to one server only. If it follows MOVED by itself, a
-// failover is noticed up to a second late. A [redis.Ring] is refused.
+// its servers, otherwise it must lead to one server only. If it sends commands again on a new
+// connection, or follows MOVED, by itself, a restart or a failover is noticed up to a second late. A [redis.Ring] is refused.
 //
 // go-redis writes lines of its own to stderr, such as "redis: connection pool: failed to dial",
 // several a second for a cluster that is down. They do not go to Options.Logger. redis.SetLogger

@@ -1130,4 +1130,6 @@ var mutants = []*Mutant{
 		Edits: edit("node/internal/courier.server.submitEach", "slices.MaxFunc", "slices.MinFunc")},
 	{ID: "M454", Bug: "a cluster counts as it was before the machine slept", Expect: Tests, Tests: "./node/internal/courier -run TestLivesAreAskedForAfterSleep", Reason: atConnections,
 		Edits: edit("node/internal/courier.shared.carry", "r.clock.Now().Sub(r.opened) >= lifeKnownFor", "false")},
+	{ID: "M457", Bug: "Check counts a node that restarted and has the owner", Expect: Tests, Tests: "./quorum -run TestCheck", Reason: "reports of nodes have no invariant",
+		Edits: edit("quorum.NodeReport.vote", "case n.State == NodeAbstaining:", "case n.State == NodeAbstaining && !slices.Contains(n.Owners, owner):")},
 }
