@@ -696,6 +696,7 @@ func TestRunInsideRun(t *testing.T) {
 
 // Nor does it if no node answers at first.
 func TestRunInsideRunWhenNoNodeAnswers(t *testing.T) {
+	tests.NeedLong(t) // it says that it waits after ten seconds
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	begin := filepath.Join(t.TempDir(), "begin")
@@ -794,14 +795,24 @@ func TestRunSkipsSilently(t *testing.T) {
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
 	lease := hold(t, newLocker(t, urls), "job")
-	for _, args := range [][]string{
-		runOn(urls, "--wait 2s --conflict-exit-code 0", "echo", "never"),
-		runOn(urls, "--try --conflict-exit-code 0", "echo", "never"),
-		holdOn(urls, "--wait 2s --conflict-exit-code 0", "job"),
-	} {
-		assert.Equal(t, ends(t, 0, args...), "", args)
-	}
-	tests.Says(t, ends(t, 0, runOn(urls, "--wait 2s --conflict-exit-code 0 --verbose", "echo", "never")...), "waiting", "held by another owner")
+	t.Run("held", func(t *testing.T) {
+		for _, c := range []struct {
+			args []string
+			says []string
+		}{
+			{runOn(urls, "--wait 2s --conflict-exit-code 0", "echo", "never"), nil},
+			{runOn(urls, "--try --conflict-exit-code 0", "echo", "never"), nil},
+			{holdOn(urls, "--wait 2s --conflict-exit-code 0", "job"), nil},
+			{runOn(urls, "--wait 2s --conflict-exit-code 0 --verbose", "echo", "never"), []string{"waiting", "held by another owner"}},
+		} {
+			t.Run("", func(t *testing.T) {
+				t.Parallel()
+				out := ends(t, 0, c.args...)
+				tests.Says(t, out, c.says...)
+				assert.That(t, (out == "") == (c.says == nil), "%s: %s", c.args, out)
+			})
+		}
+	})
 	if err := lease.Unlock(t.Context()); err != nil && !errors.Is(err, quorum.ErrNoQuorum) { // it is repeated
 		t.Fatal(err)
 	}
@@ -819,12 +830,15 @@ func TestRunSaysWhyItWaits(t *testing.T) {
 			runOn(s.URL(), "--no-guard", "echo", "never"),
 			holdOn(s.URL(), "--no-guard", "job"),
 		} {
-			p := start(t, args...)
-			p.says(" for job; the last attempt failed: ") // after a second, or ten where that was too early
-			p.signal(syscall.SIGTERM)
-			_, reason, _ := strings.Cut(p.exits(exitHeld), " for job; the last attempt failed: ")
-			reason, _, _ = strings.Cut(reason, "\n")
-			assert.That(t, strings.Contains(reason, refusal) && !strings.Contains(reason, "never"), "%s: %s", refusal, reason)
+			t.Run(refusal+" "+args[0], func(t *testing.T) {
+				t.Parallel()
+				p := start(t, args...)
+				p.says(" for job; the last attempt failed: ") // after a second, or ten where that was too early
+				p.signal(syscall.SIGTERM)
+				_, reason, _ := strings.Cut(p.exits(exitHeld), " for job; the last attempt failed: ")
+				reason, _, _ = strings.Cut(reason, "\n")
+				assert.That(t, strings.Contains(reason, refusal) && !strings.Contains(reason, "never"), "%s", reason)
+			})
 		}
 	}
 }

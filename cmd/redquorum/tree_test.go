@@ -161,6 +161,7 @@ func TestRunWaitsForASlowFile(t *testing.T) {
 // It does not begin where the lock was lost meanwhile, as redquorum was killed or stopped.
 func TestRunGivesUpASlowFile(t *testing.T) {
 	tests.NeedSeconds(t)
+	t.Parallel()
 	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
 		t.Run(unix.SignalName(s), func(t *testing.T) {
 			urls := parallelNodes(t, 3)
