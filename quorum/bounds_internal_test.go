@@ -60,6 +60,7 @@ func TestLimiter(t *testing.T) {
 	for _, row := range []struct {
 		says          string
 		underWay      int
+		fewer         int           // than maxAttempts may be
 		wait          time.Duration // of the caller
 		closed, leave bool          // what happens while it waits
 		passed        bool
@@ -72,23 +73,46 @@ func TestLimiter(t *testing.T) {
 		{says: "it waits for no longer than its caller", underWay: maxAttempts, wait: time.Second, passed: true, want: phaseOver, left: maxAttempts},
 		{says: "it waits no longer than the Locker is open", underWay: maxAttempts, wait: -1, closed: true, want: phaseOver, left: maxAttempts},
 		{says: "TryLock comes in on top", underWay: maxAttempts, want: phaseAsking, left: maxAttempts + 1},
+		{says: "but not where attempts are late", underWay: 16, fewer: maxAttempts - 16, want: phaseOutside, left: 16},
+		{says: "and then waits for half of Timeout", underWay: 16, fewer: maxAttempts - 16, passed: true, want: phaseOver, left: 16},
 		{says: "the end of an attempt above the bound makes no room", underWay: maxAttempts + 1, wait: time.Second, leave: true, want: phaseOutside, left: maxAttempts},
 	} {
 		e := bare(t)
-		e.attempts.underWay = row.underWay
+		e.attempts.underWay, e.attempts.fewer = row.underWay, row.fewer
 		w := e.waiter(t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: row.wait, lease: time.Second})
 		w.run()
 		if row.leave {
 			e.attempts.leave()
 		}
 		if row.passed {
-			e.now = e.now.Add(row.wait)
+			e.now = e.now.Add(max(row.wait, e.opts.Timeout/2))
 		}
 		e.closed = row.closed
 		w.run()
 		assert.That(t, w.phase == row.want && e.attempts.underWay == row.left && (e.attempts.outside.first != nil) == (row.want == phaseOutside),
 			"%s: phase %d, with %d attempts, and a waiter left: %v", row.says, w.phase, e.attempts.underWay, e.attempts.outside.first != nil)
 	}
+}
+
+// One attempt that is late lowers the bound, others under way then do not, and those in time raise it.
+func TestLimiterLearns(t *testing.T) {
+	m, now := limiter{}, clock.Instant(time.Hour)
+	at := func(d time.Duration) clock.Instant { return now.Add(d) }
+	after := func(late bool, start time.Duration, times, want int) {
+		t.Helper()
+		for range times {
+			m.learn(late, at(start), at(start+time.Second))
+		}
+		assert.Equal(t, m.most(), want, "late: ", late, " after ", start)
+	}
+	after(false, 0, 5000, maxAttempts)
+	after(true, 0, 1, minAttempts)
+	after(false, 0, minAttempts, minAttempts+2)
+	after(true, 999*time.Millisecond, 10, minAttempts+2)
+	after(true, time.Second, 1, minAttempts)
+	after(false, 2*time.Second, 20000, maxAttempts)
+	after(true, 3*time.Second, 1, minAttempts)
+	after(false, 13*time.Second, 1, maxAttempts)
 }
 
 // bare is an engine whose effects nobody carries out.

@@ -46,6 +46,9 @@ var (
 // sentinels are all of them.
 var sentinels = []error{ErrHeld, ErrNoQuorum, ErrLost, ErrMaxHold, ErrNotHeld, ErrDeadlock, ErrClosed, ErrSameServer}
 
+// errCrowded: the call had its time before it was its turn to ask the nodes.
+var errCrowded = errors.New("too many attempts of this Locker are under way while nodes do not answer in time")
+
 // errLate: a majority granted, but so slowly that nothing of the lease was left.
 var errLate = errors.New("granted too late, the lease has no validity left")
 

@@ -21,6 +21,7 @@ type findings struct {
 	took      time.Duration // by the last attempt
 	late      bool          // the last attempt was granted, but too late
 	spent     bool          // no token is left for another attempt
+	crowded   bool          // its time was over before another attempt
 	passable  bool          // the last attempt was refused only because of other waiters
 	waited    bool          // there was more than one attempt
 	stale     int           // attempts in a row that lacked only a higher token
@@ -175,6 +176,8 @@ func (f *findings) failed(c *config, title string, why error) error {
 	}
 	switch {
 	case why != nil:
+	case f.crowded:
+		why = errCrowded
 	case f.late:
 		why = errLate
 	case f.spent:

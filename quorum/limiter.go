@@ -1,19 +1,36 @@
 package quorum
 
-// maxAttempts bounds how many of a Locker's waiters make an attempt at the same time. Beyond
-// that the queues to the nodes fill unevenly, and no attempt reaches a majority.
-const maxAttempts = 1024
+import (
+	"time"
 
-// A limiter bounds the attempts under way at the same time. The others wait, first come,
-// first served.
+	"github.com/redquorum/redquorum/clock"
+)
+
+// How many of a Locker's waiters make an attempt at the same time, at most. With more the queues to the nodes fill
+// unevenly, and no attempt reaches a majority. With fewer than the least, waiters would only wait.
+const (
+	maxAttempts = 1024
+	minAttempts = 16
+
+	lateFor = 10 * time.Second // for how long one attempt that is late tells of the others
+)
+
+// A limiter bounds the attempts under way at the same time. The others wait, first come, first served. Where attempts are
+// late, all programs together may ask for more than the nodes can execute in time. All of it would be for
+// nothing then, so the bound is lower.
 type limiter struct {
 	underWay int
-	outside  line // those that wait to make one
+	outside  line          // those that wait to make one
+	fewer    int           // than maxAttempts: the bound
+	inTime   int           // attempts since the bound was moved
+	lowered  clock.Instant // when the bound was, last
 }
 
-// enter reports whether w may make its attempt. If not it waits outside.
+func (m *limiter) most() int { return maxAttempts - m.fewer }
+
+// enter reports whether w may make its attempt. If not it waits outside. TryLock comes in on top of the highest bound.
 func (m *limiter) enter(w *waiter) bool {
-	if m.underWay < maxAttempts || w.request.wait == 0 {
+	if m.underWay < m.most() || w.request.wait == 0 && m.fewer == 0 {
 		m.underWay++
 		return true
 	}
@@ -24,12 +41,30 @@ func (m *limiter) enter(w *waiter) bool {
 
 // leave ends an attempt, and lets the first of those outside begin.
 func (m *limiter) leave() {
-	if m.outside.first == nil || m.underWay > maxAttempts { // TryLock comes in on top
-		m.underWay--
-		return
+	for m.underWay--; m.underWay < m.most() && m.outside.first != nil; m.underWay++ {
+		w := m.outside.first.w
+		m.outside.remove(&w.outside)
+		w.let = true
+		w.stir()
 	}
-	w := m.outside.first.w
-	m.outside.remove(&w.outside)
-	w.let = true
-	w.stir()
+}
+
+// learn moves the bound by what came of an attempt. One that is late lowers it to the least, once for all that were under way.
+// It rises by an eighth whenever as many were in time, and by the rest if none was late for long.
+func (m *limiter) learn(late bool, start, now clock.Instant) {
+	most := m.most()
+	switch {
+	case late && start >= m.lowered:
+		m.lowered, most = now, minAttempts
+	case late || m.fewer == 0:
+		return
+	case now.Sub(m.lowered) >= lateFor:
+		most = maxAttempts
+	default:
+		if m.inTime++; m.inTime < most {
+			return
+		}
+		most = min(most+most/8, maxAttempts)
+	}
+	m.inTime, m.fewer = 0, maxAttempts-most
 }

@@ -18,6 +18,7 @@ type releases struct {
 	*engine
 	sweeps  timers          // apart from the others: thousands of releases must not put off the end of a lease
 	open    int             // releases that are not over
+	again   int             // of them, those that are being repeated
 	leaving bool            // Close waits for them
 	reached []clock.Instant // by node: when it answered again
 }
@@ -59,6 +60,10 @@ func (rs *releases) conclude(r *round) {
 			pending &^= 1 << i
 		}
 	}
+	if r.tries > 0 {
+		rs.again--
+		rs.wake(rs.next())
+	}
 	if pending == 0 || r.tries == 0 && rs.open > maxSweeps {
 		rs.over()
 		return
@@ -86,6 +91,14 @@ func (rs *releases) over() {
 	if rs.open--; rs.open == 0 && rs.leaving {
 		rs.set(rs.idle)
 	}
+}
+
+// next is when the first release is to be repeated. As many may be under way at a time as attempts.
+func (rs *releases) next() clock.Instant {
+	if rs.again >= rs.attempts.most() {
+		return clock.Never
+	}
+	return rs.sweeps.next()
 }
 
 // leave repeats at once what is not confirmed: Close waits for it.
@@ -141,6 +154,7 @@ const (
 func (s *sweep) slot() *slot { return &s.spot }
 
 func (s *sweep) fire(*batch) {
+	s.e.releases.again++
 	r := s.e.releases.round(s.removal, s.claim)
 	r.ask(s.mayHold)
 	r.done()

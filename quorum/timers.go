@@ -107,7 +107,7 @@ func (e *engine) serve() {
 	for {
 		e.enter()
 		more := e.fire(&batch)
-		e.wakeAt = min(e.timers.next(), e.releases.sweeps.next())
+		e.wakeAt = min(e.timers.next(), e.releases.next())
 		wakeAt, ended := e.wakeAt, e.ended
 		if ended {
 			e.serving = false
@@ -143,11 +143,10 @@ func (e *engine) fire(batch *batch) (more bool) {
 	batch.send()
 	e.due = slices.Delete(e.due, 0, len(now))
 	for range maxDue {
-		t := e.releases.sweeps.due(e.now)
-		if t == nil {
+		if e.releases.next() > e.now {
 			return len(e.due) > 0
 		}
-		t.fire(batch)
+		e.releases.sweeps.due(e.now).fire(batch)
 	}
 	return true
 }

@@ -221,15 +221,19 @@ func (w *waiter) yielding() phase {
 // waitOutside waits until fewer attempts are under way.
 func (w *waiter) waitOutside() phase {
 	e := w.e
+	w.until = w.deadline
+	if w.request.wait == 0 { // the attempt needs the other half
+		w.until = w.began.Add(e.timeout(w.request.lease) / 2)
+	}
 	switch {
 	case w.let:
 		w.let = false
 		return w.ask()
-	case w.stopped != nil || e.closed || e.now >= w.deadline:
+	case w.stopped != nil || e.closed || e.now >= w.until:
 		e.attempts.outside.remove(&w.outside)
+		w.found.crowded = true
 		return w.end(nil, w.failed())
 	}
-	w.until = w.deadline
 	return phaseOutside
 }
 
@@ -327,6 +331,7 @@ func (w *waiter) lingering() phase {
 // attemptEnds puts the round of the attempt down.
 func (w *waiter) attemptEnds() {
 	w.placed |= w.round.reached()
+	w.e.attempts.learn(w.round.late(), w.round.start, w.e.now)
 	w.round.waiter = nil
 	w.round.done()
 	w.round = nil
@@ -509,10 +514,10 @@ func (w *waiter) nextClaim() (c claim, ok bool) {
 }
 
 // timeout bounds the next attempt. The last attempt that the wait allows, and those
-// that follow it at once, share one timeout.
+// that follow it at once, share one timeout. So does all that TryLock does.
 func (w *waiter) timeout() time.Duration {
 	d := w.e.timeout(w.request.lease)
-	if w.request.wait >= 0 && w.found.stale > 0 {
+	if w.request.wait == 0 || w.request.wait > 0 && w.found.stale > 0 {
 		d = min(d, w.deadline.Add(d).Sub(w.e.now))
 	}
 	return d

@@ -1132,4 +1132,8 @@ var mutants = []*Mutant{
 		Edits: edit("node/internal/courier.shared.carry", "r.clock.Now().Sub(r.opened) >= lifeKnownFor", "false")},
 	{ID: "M457", Bug: "Check counts a node that restarted and has the owner", Expect: Tests, Tests: "./quorum -run TestCheck", Reason: "reports of nodes have no invariant",
 		Edits: edit("quorum.NodeReport.vote", "case n.State == NodeAbstaining:", "case n.State == NodeAbstaining && !slices.Contains(n.Owners, owner):")},
+	{ID: "M461", Bug: "as many attempts are under way where they are late", Expect: Tests, Tests: "./quorum -run TestOverload", Reason: "the nodes of the simulator are never busy",
+		Edits: edit("quorum.limiter.learn", "late && start >= m.lowered", "false")},
+	{ID: "M462", Bug: "all releases that are not confirmed are repeated at the same time", Expect: Tests, Tests: "./quorum -run TestOverload", Reason: "as M461",
+		Edits: edit("quorum.releases.next", "rs.again >= rs.attempts.most()", "false")},
 }
