@@ -62,6 +62,7 @@ func TestOverload(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				servers := []*busy{{}, {}, {}}
 				var locks atomic.Int64
+				lease := lock(t, w.busy(quorum.Options{NoRestartGuard: true}, servers), "held", quorum.WithLease(10*time.Second))
 				load := func(n int, d time.Duration) {
 					var all sync.WaitGroup
 					for p := range programs {
@@ -83,6 +84,7 @@ func TestOverload(t *testing.T) {
 				possible := int64(long / perCommand / 2)
 				load(callers, long)
 				ensure(t, locks.Load() >= possible/2, "under load: %d locks of %d that were possible", locks.Load(), possible)
+				ensure(t, lease.Context().Err() == nil, "a lease was lost")
 				locks.Store(0)
 				load(1, time.Second)
 				ensure(t, locks.Load() >= 50, "right after it: %d locks in a second", locks.Load())
