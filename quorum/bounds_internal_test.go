@@ -74,7 +74,7 @@ func TestLimiter(t *testing.T) {
 		{says: "it waits no longer than the Locker is open", underWay: maxAttempts, wait: -1, closed: true, want: phaseOver, left: maxAttempts},
 		{says: "TryLock comes in on top", underWay: maxAttempts, want: phaseAsking, left: maxAttempts + 1},
 		{says: "but not where attempts are late", underWay: 16, fewer: maxAttempts - 16, want: phaseOutside, left: 16},
-		{says: "and then waits for half of Timeout", underWay: 16, fewer: maxAttempts - 16, passed: true, want: phaseOver, left: 16},
+		{says: "and then waits for a quarter of Timeout", underWay: 16, fewer: maxAttempts - 16, passed: true, want: phaseOver, left: 16},
 		{says: "the end of an attempt above the bound makes no room", underWay: maxAttempts + 1, wait: time.Second, leave: true, want: phaseOutside, left: maxAttempts},
 	} {
 		e := bare(t)
@@ -85,7 +85,7 @@ func TestLimiter(t *testing.T) {
 			e.attempts.leave()
 		}
 		if row.passed {
-			e.now = e.now.Add(max(row.wait, e.opts.Timeout/2))
+			e.now = e.now.Add(max(row.wait, e.opts.Timeout/4))
 		}
 		e.closed = row.closed
 		w.run()

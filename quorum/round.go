@@ -231,12 +231,6 @@ func (r *round) lingerUntil() clock.Instant {
 	return r.start.Add(min(max(3*took, time.Millisecond), r.deadline.Sub(r.start)/10))
 }
 
-// late reports whether the nodes may have more to do than they can in time: a Timeout is meant to be several times
-// what an attempt takes.
-func (r *round) late() bool {
-	return r.e.now.Sub(r.start) >= r.e.opts.Timeout/2 || r.tally.votes[voteUnknown] > r.tally.nodes-r.tally.need
-}
-
 // patience is the instant until which a round that was split just now waits for nodes that have not answered.
 func (r *round) patience() clock.Instant {
 	took := r.e.now.Sub(r.start)

@@ -222,8 +222,8 @@ func (w *waiter) yielding() phase {
 func (w *waiter) waitOutside() phase {
 	e := w.e
 	w.until = w.deadline
-	if w.request.wait == 0 { // the attempt needs the other half
-		w.until = w.began.Add(e.timeout(w.request.lease) / 2)
+	if w.request.wait == 0 { // the attempt needs the rest
+		w.until = w.began.Add(e.timeout(w.request.lease) / 4)
 	}
 	switch {
 	case w.let:
@@ -328,14 +328,15 @@ func (w *waiter) lingering() phase {
 	return w.goOn()
 }
 
-// attemptEnds puts the round of the attempt down.
+// attemptEnds puts the round of the attempt down. A timeout is meant to be several times what an attempt takes. Where that is most
+// of it the nodes may have too much to do.
 func (w *waiter) attemptEnds() {
-	w.placed |= w.round.reached()
-	w.e.attempts.learn(w.round.late(), w.round.start, w.e.now)
-	w.round.waiter = nil
-	w.round.done()
-	w.round = nil
-	w.e.attempts.leave()
+	e, r := w.e, w.round
+	w.placed |= r.reached()
+	e.attempts.learn(e.now.Sub(r.start) >= e.timeout(w.request.lease)*3/4, r.start, e.now)
+	r.waiter, w.round = nil, nil
+	r.done()
+	e.attempts.leave()
 }
 
 // note keeps what the failed attempt has found, and tells of it.
