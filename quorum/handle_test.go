@@ -370,9 +370,9 @@ func TestWhoResumesKnowsTheTokens(t *testing.T) {
 }
 
 // A healing command that arrives after the release creates nothing, be that by the process that was under way
-// with it, or by one that the lease was handed over to.
+// with it, or by one that the lease was handed over to, also with a handle from before the healing.
 func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
-	for _, handedOver := range []bool{false, true} {
+	for _, how := range []string{"unlocked here", "detached", "of a program that is gone"} {
 		inWorld(t, 3, func(w *world) {
 			acquires, late := 0, node.Command{}
 			a := w.through(quorum.Options{}, func(i int, n node.Node, cmd node.Command, reply func(node.Reply)) {
@@ -386,17 +386,21 @@ func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
 				n.Submit(cmd, reply)
 			})
 			lease := lock(t, a, "x")
+			handle := lease.Handle()
 			w.nodes[0].Restart(true)
 			time.Sleep(11 * time.Second)
 			synctest.Wait() // for the race detector
 			assert.Must(t, acquires == 2 && late.Claims[0].Token > lease.Token(), "the node was sent %d acquires, the last one %v", acquires, late)
-			if handedOver {
-				lease = resume(t, w.locker(quorum.Options{}), detach(t, lease))
+			if how == "detached" {
+				handle = detach(t, lease)
+			}
+			if how != "unlocked here" {
+				lease = resume(t, w.locker(quorum.Options{}), handle)
 			}
 			unlock(t, lease)
 			late.Deadline = clock.Never
 			w.nodes[0].Submit(late, func(r node.Reply) {
-				equal(t, r.Status, node.Stale, "the late command")
+				equal(t, r.Status, node.Stale, "the late command", how)
 			})
 		})
 	}

@@ -76,7 +76,7 @@ type grant struct {
 	lease   time.Duration // from start
 	mayHold nodeSet       // nodes that may have the claim, now or later
 	high    node.Token    // the highest token that was used for the claim, or 0
-	round   *round        // whose late answers the hold of a reader learns of; nil for a hand-over
+	round   *round        // whose late answers the hold of a reader learns of, unless it resumes; nil for a hand-over
 }
 
 // A dependent is a context that ends with a hold.
@@ -399,7 +399,7 @@ func (e *engine) admit(ctx context.Context, g grant, s *settings) *Lease {
 	h := e.newHold(ctx, g, s)
 	e.labels.keepRecord(&h.note)
 	if r := g.round; r != nil {
-		if h.mode == node.Read {
+		if h.mode == node.Read && !r.resumes { // or another process may be under way with a command that creates it
 			h.settled |= r.granted(h)
 		}
 		r.done()

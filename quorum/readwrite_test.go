@@ -410,27 +410,38 @@ func TestLateAcquireAfterHealing(t *testing.T) {
 }
 
 // A reader's acquire that is answered after the node was healed settles nothing: the
-// command that heals may come after the release, and must create nothing either.
+// command that heals may come after the release, and must create nothing either. That is so, too, for a
+// process that resumes the lease, with a handle from before the healing or from after it.
 func TestLateHealingOfAReader(t *testing.T) {
-	inWorld(t, 3, func(w *world) {
-		var late []func() // acquires that the last node is to execute later
-		l := w.through(quorum.Options{}, func(i int, n node.Node, cmd node.Command, reply func(node.Reply)) {
-			if i < 2 || cmd.Kind != node.Acquire {
-				n.Submit(cmd, reply)
-				return
+	for _, how := range []string{"unlocked here", "detached", "of a program that is gone"} {
+		inWorld(t, 3, func(w *world) {
+			var late []func() // acquires that the last node is to execute later
+			l := w.through(quorum.Options{}, func(i int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+				if i < 2 || cmd.Kind != node.Acquire {
+					n.Submit(cmd, reply)
+					return
+				}
+				cmd = own(cmd)
+				cmd.Deadline = clock.Never
+				late = append(late, func() { n.Submit(cmd, reply) })
+			})
+			lease := lock(t, l, "x", read)
+			handle := lease.Handle()
+			time.Sleep(15 * time.Second)
+			synctest.Wait()
+			atLeast(t, len(late), 2, "the node was not healed")
+			late[0]()
+			if how == "detached" {
+				handle = detach(t, lease)
 			}
-			cmd = own(cmd)
-			cmd.Deadline = clock.Never
-			late = append(late, func() { n.Submit(cmd, reply) })
+			if how != "unlocked here" {
+				lease = resume(t, w.locker(quorum.Options{}), handle)
+				time.Sleep(time.Second)
+			}
+			unlock(t, lease)
+			time.Sleep(time.Second)
+			late[1]()
+			equal(t, w.locked("x"), 0, "nodes have a lease that nobody has", how)
 		})
-		lease := lock(t, l, "x", read)
-		time.Sleep(15 * time.Second)
-		synctest.Wait()
-		atLeast(t, len(late), 2, "the node was not healed")
-		late[0]()
-		unlock(t, lease)
-		time.Sleep(time.Second)
-		late[1]()
-		equal(t, w.locked("x"), 0, "nodes have a lease that nobody has")
-	})
+	}
 }

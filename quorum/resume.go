@@ -68,6 +68,9 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 // resumed makes the lease that enough nodes have extended.
 func (e *engine) resumed(ctx context.Context, r *round, high node.Token, s *settings) (*Lease, error) {
 	e.tokens.saw(high)
+	if next, ok := e.tokens.next(high); ok { // after the handle was made the former process may have sent others
+		high = next
+	}
 	took := e.now.Sub(r.start)
 	if s.maxHold > 0 { // not from now
 		if s.maxHold -= took; s.maxHold <= 0 {

@@ -1136,4 +1136,8 @@ var mutants = []*Mutant{
 		Edits: edit("quorum.limiter.learn", "late && start >= m.lowered", "false")},
 	{ID: "M462", Bug: "all releases that are not confirmed are repeated at the same time", Expect: Tests, Tests: "./quorum -run TestOverload", Reason: "as M461",
 		Edits: edit("quorum.releases.next", "rs.again >= rs.attempts.most()", "false")},
+	{ID: "M458", Bug: "the release of a resumed lease does not refuse what the former process has sent since the handle was made", Expect: Tests, Tests: "./quorum -run TestDelayedHealingIsRefusedAfterHandOver", Reason: "handles of plans come from Detach",
+		Edits: edit("quorum.engine.resumed", "high = next", "_ = next")},
+	{ID: "M459", Bug: "a reader that is resumed counts as settled, though a command of the former process may still create it", Expect: Tests, Tests: "./quorum -run TestLateHealingOfAReader", Reason: "no plan is known that heals a reader twice and resumes it in time",
+		Edits: edit("quorum.engine.admit", " && !r.resumes", "")},
 }
