@@ -96,23 +96,23 @@ func TestLimiter(t *testing.T) {
 
 // One attempt that is late lowers the bound, others under way then do not, and those in time raise it.
 func TestLimiterLearns(t *testing.T) {
-	m, now := limiter{}, clock.Instant(time.Hour)
-	at := func(d time.Duration) clock.Instant { return now.Add(d) }
-	after := func(late bool, start time.Duration, times, want int) {
+	var m limiter
+	after := func(start, took time.Duration, times, want int) {
 		t.Helper()
 		for range times {
-			m.learn(late, at(start), at(start+time.Second))
+			m.learn(clock.Instant(time.Hour+start), clock.Instant(time.Hour+start+took), time.Second)
 		}
-		assert.Equal(t, m.most(), want, "late: ", late, " after ", start)
+		assert.Equal(t, m.most(), want, "attempts at once, after ", start)
 	}
-	after(false, 0, 5000, maxAttempts)
-	after(true, 0, 1, minAttempts)
-	after(false, 0, minAttempts, minAttempts+2)
-	after(true, 999*time.Millisecond, 10, minAttempts+2)
-	after(true, time.Second, 1, minAttempts)
-	after(false, 2*time.Second, 20000, maxAttempts)
-	after(true, 3*time.Second, 1, minAttempts)
-	after(false, 13*time.Second, 1, maxAttempts)
+	const inTime, late = 740 * time.Millisecond, 750 * time.Millisecond
+	after(0, inTime, 5000, maxAttempts)
+	after(0, late, 1, leastAttempts)
+	after(0, inTime, leastAttempts, leastAttempts+2)
+	after(749*time.Millisecond, late, 10, leastAttempts+2)
+	after(late, late, 1, leastAttempts)
+	after(2*time.Second, inTime, 20000, maxAttempts)
+	after(3*time.Second, late, 1, leastAttempts)
+	after(14*time.Second, inTime, 1, maxAttempts)
 }
 
 // bare is an engine whose effects nobody carries out.

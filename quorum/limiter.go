@@ -6,13 +6,13 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// How many of a Locker's waiters make an attempt at the same time, at most. With more the queues to the nodes fill
-// unevenly, and no attempt reaches a majority. With fewer than the least, waiters would only wait.
+// How many attempts are under way at the same time, at most. With more the queues to the nodes fill unevenly, and none of them
+// reaches a majority. With fewer than the least, callers would only wait.
 const (
-	maxAttempts = 1024
-	minAttempts = 16
+	maxAttempts   = 1024
+	leastAttempts = 16
 
-	lateFor = 10 * time.Second // for how long one attempt that is late tells of the others
+	lateFor = 10 * time.Second // for how long one that was late tells of the others
 )
 
 // A limiter bounds the attempts under way at the same time. The others wait, first come, first served. Where attempts are
@@ -27,6 +27,27 @@ type limiter struct {
 }
 
 func (m *limiter) most() int { return maxAttempts - m.fewer }
+
+// learn moves the bound by what came of an attempt. One that took most of its timeout, which is meant to be several times as
+// long, lowers it to the least, once for all that were under way. The bound rises by an eighth whenever as many were in time, and
+// by the rest if none was late for long.
+func (m *limiter) learn(start, now clock.Instant, timeout time.Duration) {
+	most, late := m.most(), now.Sub(start) >= timeout*3/4
+	switch {
+	case late && start >= m.lowered:
+		m.lowered, most = now, leastAttempts
+	case late || m.fewer == 0:
+		return
+	case now.Sub(m.lowered) >= lateFor:
+		most = maxAttempts
+	default:
+		if m.inTime++; m.inTime < most {
+			return
+		}
+		most = min(most+most/8, maxAttempts)
+	}
+	m.inTime, m.fewer = 0, maxAttempts-most
+}
 
 // enter reports whether w may make its attempt. If not it waits outside. TryLock comes in on top of the highest bound.
 func (m *limiter) enter(w *waiter) bool {
@@ -47,24 +68,4 @@ func (m *limiter) leave() {
 		w.let = true
 		w.stir()
 	}
-}
-
-// learn moves the bound by what came of an attempt. One that is late lowers it to the least, once for all that were under way.
-// It rises by an eighth whenever as many were in time, and by the rest if none was late for long.
-func (m *limiter) learn(late bool, start, now clock.Instant) {
-	most := m.most()
-	switch {
-	case late && start >= m.lowered:
-		m.lowered, most = now, minAttempts
-	case late || m.fewer == 0:
-		return
-	case now.Sub(m.lowered) >= lateFor:
-		most = maxAttempts
-	default:
-		if m.inTime++; m.inTime < most {
-			return
-		}
-		most = min(most+most/8, maxAttempts)
-	}
-	m.inTime, m.fewer = 0, maxAttempts-most
 }

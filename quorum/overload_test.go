@@ -62,7 +62,7 @@ func TestOverload(t *testing.T) {
 			inWorld(t, 3, func(w *world) {
 				servers := []*busy{{}, {}, {}}
 				var locks atomic.Int64
-				lease := lock(t, w.busy(quorum.Options{NoRestartGuard: true}, servers), "held", quorum.WithLease(10*time.Second))
+				lease := lock(t, w.busy(quorum.Options{NoRestartGuard: true}, servers), "held", quorum.WithLease(20*time.Second))
 				load := func(n int, d time.Duration) {
 					var all sync.WaitGroup
 					for p := range programs {
@@ -80,7 +80,7 @@ func TestOverload(t *testing.T) {
 					}
 					all.Wait()
 				}
-				const long = 20 * time.Second
+				const long = 30 * time.Second
 				possible := int64(long / perCommand / 2)
 				load(callers, long)
 				ensure(t, locks.Load() >= possible/2, "under load: %d locks of %d that were possible", locks.Load(), possible)

@@ -18,9 +18,12 @@ type releases struct {
 	*engine
 	sweeps  timers          // apart from the others: thousands of releases must not put off the end of a lease
 	open    int             // releases that are not over
-	again   int             // of them, those that are being repeated
 	leaving bool            // Close waits for them
 	reached []clock.Instant // by node: when it answered again
+
+	// Repeats after the first, by node:
+	again []int      // under way
+	later [][]*sweep // due, and waiting until there are fewer
 }
 
 // A removal is what a round has to know of the release that it is a part of.
@@ -60,9 +63,8 @@ func (rs *releases) conclude(r *round) {
 			pending &^= 1 << i
 		}
 	}
-	if r.tries > 0 {
-		rs.again--
-		rs.wake(rs.next())
+	if r.tries > 1 {
+		rs.repeated(r.mayHold)
 	}
 	if pending == 0 || r.tries == 0 && rs.open > maxSweeps {
 		rs.over()
@@ -86,19 +88,27 @@ func (rs *releases) conclude(r *round) {
 	rs.wake(at)
 }
 
+// repeated makes room on these nodes for the newest that waits for it, whose keys last the longest.
+func (rs *releases) repeated(nodes nodeSet) {
+	for i := range rs.nodes {
+		if !nodes.has(i) {
+			continue
+		}
+		rs.again[i]--
+		if last := len(rs.later[i]) - 1; last >= 0 {
+			rs.sweeps.put(rs.later[i][last], rs.now, rs.now)
+			rs.later[i][last] = nil
+			rs.later[i] = rs.later[i][:last]
+			rs.wake(rs.now)
+		}
+	}
+}
+
 // over notes that a release is confirmed, or given up.
 func (rs *releases) over() {
 	if rs.open--; rs.open == 0 && rs.leaving {
 		rs.set(rs.idle)
 	}
-}
-
-// next is when the first release is to be repeated. As many may be under way at a time as attempts.
-func (rs *releases) next() clock.Instant {
-	if rs.again >= rs.attempts.most() {
-		return clock.Never
-	}
-	return rs.sweeps.next()
 }
 
 // leave repeats at once what is not confirmed: Close waits for it.
@@ -146,6 +156,8 @@ const (
 	firstSweep = 50 * time.Millisecond
 	lastSweep  = 2 * time.Second
 
+	maxRepeats = 4 // under way on a node at the same time, after the first
+
 	// maxSweeps bounds the memory of sweeps. A release beyond it is not repeated, and its keys go
 	// when they expire.
 	maxSweeps = 1 << 16
@@ -154,10 +166,35 @@ const (
 func (s *sweep) slot() *slot { return &s.spot }
 
 func (s *sweep) fire(*batch) {
-	s.e.releases.again++
-	r := s.e.releases.round(s.removal, s.claim)
+	rs := s.e.releases
+	if s.tries > 1 {
+		if s.mayHold = rs.withRoom(s); s.mayHold == 0 {
+			rs.over()
+			return
+		}
+	}
+	r := rs.round(s.removal, s.claim)
 	r.ask(s.mayHold)
 	r.done()
+}
+
+// withRoom returns the nodes on which a release may be repeated now. It is to be repeated on each of the others later:
+// the repeats of an overload must not go on with it.
+func (rs *releases) withRoom(s *sweep) (now nodeSet) {
+	for i := range rs.nodes {
+		switch {
+		case !s.mayHold.has(i):
+		case rs.again[i] < maxRepeats:
+			rs.again[i]++
+			now |= 1 << i
+		default:
+			one := &sweep{removal: s.removal, e: s.e, claim: s.claim}
+			one.mayHold = 1 << i
+			rs.open++
+			rs.later[i] = append(rs.later[i], one)
+		}
+	}
+	return now
 }
 
 // An unlocking is an Unlock whose commands have been sent.

@@ -107,7 +107,7 @@ func (e *engine) serve() {
 	for {
 		e.enter()
 		more := e.fire(&batch)
-		e.wakeAt = min(e.timers.next(), e.releases.next())
+		e.wakeAt = min(e.timers.next(), e.releases.sweeps.next())
 		wakeAt, ended := e.wakeAt, e.ended
 		if ended {
 			e.serving = false
@@ -143,10 +143,11 @@ func (e *engine) fire(batch *batch) (more bool) {
 	batch.send()
 	e.due = slices.Delete(e.due, 0, len(now))
 	for range maxDue {
-		if e.releases.next() > e.now {
+		t := e.releases.sweeps.due(e.now)
+		if t == nil {
 			return len(e.due) > 0
 		}
-		e.releases.sweeps.due(e.now).fire(batch)
+		t.fire(batch)
 	}
 	return true
 }

@@ -328,12 +328,11 @@ func (w *waiter) lingering() phase {
 	return w.goOn()
 }
 
-// attemptEnds puts the round of the attempt down. A timeout is meant to be several times what an attempt takes. Where that is most
-// of it the nodes may have too much to do.
+// attemptEnds puts the round of the attempt down.
 func (w *waiter) attemptEnds() {
 	e, r := w.e, w.round
 	w.placed |= r.reached()
-	e.attempts.learn(e.now.Sub(r.start) >= e.timeout(w.request.lease)*3/4, r.start, e.now)
+	e.attempts.learn(r.start, e.now, e.timeout(w.request.lease))
 	r.waiter, w.round = nil, nil
 	r.done()
 	e.attempts.leave()

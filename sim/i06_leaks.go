@@ -68,10 +68,6 @@ func (k *checker) swept(c *Client) {
 			past.look = min(past.look, look)
 			continue
 		}
-		if c.repeatsMany() { // it goes on with others when these are over
-			past.look = w.now + int64(10*time.Millisecond)
-			continue
-		}
 		due := c.plain == nil && !(c.farShut && g.name == faults.Far) && c.Now() < g.until && g.c == c && c.stops == g.stops && w.broken == ""
 		g.until = 0
 		if !due {
@@ -85,19 +81,6 @@ func (k *checker) swept(c *Client) {
 			}
 		}
 	}
-}
-
-// repeatsMany reports whether the client repeats so many releases that others have to wait. (It repeats 16 at a time or more.)
-func (c *Client) repeatsMany() bool {
-	owners := make(map[string]bool)
-	for _, l := range c.links {
-		for _, m := range l.pending {
-			if m.cmd.Kind == node.Release {
-				owners[m.cmd.Claims[0].Owner] = true
-			}
-		}
-	}
-	return len(owners) >= 8
 }
 
 // abandoned checks that a failed attempt was released on each node that has its key.
