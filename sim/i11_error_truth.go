@@ -166,6 +166,7 @@ func (c *Client) hearsOfClose(ctx context.Context, q *request, from start, err e
 	case !c.leaving || c.w.now == c.shutAt || !q.Wait:
 	case errors.Is(err, quorum.ErrClosed):
 		c.w.sometimes(ClosedWaiting)
+	case errors.Is(err, quorum.ErrNoQuorum) && c.tooLongDown(): // it had ended before
 	case ctx.Err() == nil && c.stops == from.stops && !errors.Is(err, quorum.ErrDeadlock):
 		c.w.fail("I11", "%s waits for %q, closes its Locker, and the error is: %v", c.name, q.Names[0], err)
 	}
