@@ -148,7 +148,8 @@
 //
 // Break removes the lock of a name in any mode and of any owner, and raises the fence to the
 // token. If there was a lock it is Released, it is published as by a release, and the next
-// waiters are notified. Otherwise it is Absent. A key that is not a hash is left alone:
+// waiters are notified. Otherwise it is Absent. If the lock's fence, or that of its readers, is above the token,
+// the command may be older than the lock: it does nothing, and is Stale. A key that is not a hash is left alone:
 // ErrWrongType.
 //
 // Downgrade makes the writer a reader with the same token and the rest of its life, publishes

@@ -79,7 +79,8 @@ func (l *Locker) find(ctx context.Context, op, name string, means func(*Report) 
 
 // Break removes name's lock from all nodes, even if another process holds it, and reports
 // whether any node had one. A holder in another process learns of it at its next renewal; until
-// then both it and the next holder work. Errors match ErrNoQuorum when too few nodes confirmed.
+// then both it and the next holder work. Errors match ErrNoQuorum when too few nodes confirmed. A node that executes the
+// command later leaves a lock with a higher token alone. It takes at most Options.Timeout.
 func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	if err := l.checkName(name); err != nil {
 		return false, err
@@ -101,6 +102,12 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	}
 	here := l.queues.holdsOf(name) // before it is broken: afterwards it may be the next holder
 	r := l.askAll(node.Break, c, 0, l.opts.Timeout)
+	for again := true; again; {
+		l.leave()
+		r.await(ctx)
+		l.enter()
+		again = r.breakAgain()
+	}
 	l.leave()
 	r.awaitAll(ctx)
 	why := stopped(ctx)
@@ -114,4 +121,34 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 		h.lose(&Error{Op: "hold", Name: name, Err: ErrLost, Cause: errForced})
 	}
 	return r.removed(), nil
+}
+
+// breakAgain sends a Break with a higher token to the nodes whose lock has one, if the others are too few, and reports whether
+// it did. The clock of a holder may be ahead, or the lock has changed hands meanwhile.
+func (r *round) breakAgain() bool {
+	e, stale, above := r.e, nodeSet(0), node.Token(0)
+	for i, b := range r.ballots {
+		if b.stale {
+			stale.add(i)
+			above = max(above, b.fence)
+		}
+	}
+	if stale == 0 || r.tally.verdict() != lost || e.now >= r.deadline {
+		return false
+	}
+	e.tokens.saw(above)
+	token, ok := e.tokens.next(above)
+	if !ok {
+		return false
+	}
+	r.command.Claims = []node.Claim{{Name: r.claim.Name, Token: token}} // the others may not be sent yet
+	for i := range r.ballots {
+		if stale.has(i) {
+			r.ballots[i] = ballot{}
+			r.tally.votes[voteRefused]--
+		}
+	}
+	r.asked &^= stale
+	r.ask(stale)
+	return true
 }

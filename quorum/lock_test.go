@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
@@ -521,4 +522,73 @@ func (l listened) Listen(process string, hear func(node.Turn)) (stop func()) {
 		l.listens.Add(-1)
 		end()
 	}
+}
+
+// A Break that a slow connection brings late, when its caller has given up, does not end what is held by then: the
+// next lease, in any mode, that was asked for since.
+func TestLateBreak(t *testing.T) {
+	for _, mode := range []quorum.Option{nil, read, write} {
+		inWorld(t, 3, func(w *world) {
+			var mu sync.Mutex
+			var late []func()
+			slow := w.through(quorum.Options{}, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+				if cmd.Kind != node.Break {
+					n.Submit(cmd, reply)
+					return
+				}
+				cmd = own(cmd)
+				cmd.Deadline = clock.Never
+				mu.Lock()
+				late = append(late, func() { n.Submit(cmd, func(node.Reply) {}) })
+				mu.Unlock()
+				reply(node.Reply{Err: node.ErrTimeout})
+			})
+			l := w.locker(quorum.Options{})
+			first := lock(t, l, "x", mode)
+			expect(t, errorOf(slow.Break(background, "x")), quorum.ErrNoQuorum)
+			unlock(t, first)
+			time.Sleep(time.Second)
+			next := lock(t, l, "x", mode)
+			mu.Lock()
+			for _, arrive := range late {
+				arrive()
+			}
+			mu.Unlock()
+			time.Sleep(time.Second)
+			equal(t, w.locked("x"), 3, "nodes have the next lease")
+			time.Sleep(time.Minute)
+			goesOn(t, next)
+		})
+	}
+}
+
+// A lock whose token is ahead of the clock of a caller of Break is broken all the same, also while a node hangs, and when
+// the lock changes hands meanwhile.
+func TestBreakByALateClock(t *testing.T) {
+	for _, mode := range []quorum.Option{nil, read, write} {
+		inWorld(t, 3, func(w *world) {
+			ahead := w.locker(quorum.Options{Clock: wall{w.clock, time.Minute}})
+			lease := lock(t, ahead, "x", mode)
+			w.nodes[2].Hang(true)
+			breakLock(t, w.locker(quorum.Options{}), "x")
+			w.nodes[2].Hang(false)
+			time.Sleep(time.Minute)
+			expect(t, lease.Unlock(background), quorum.ErrNotHeld)
+			equal(t, w.locked("x"), 0, "nodes have it")
+		})
+	}
+	inWorld(t, 3, func(w *world) {
+		ahead := w.locker(quorum.Options{Clock: wall{w.clock, time.Minute}})
+		first, n := lock(t, ahead, "x"), 0
+		var next *quorum.Lease
+		late := w.through(quorum.Options{}, func(_ int, at node.Node, cmd node.Command, reply func(node.Reply)) {
+			if n++; n == 4 { // it begins again, and comes too late for that holder as well
+				unlock(t, first)
+				next = lock(t, ahead, "x")
+			}
+			at.Submit(cmd, reply)
+		})
+		breakLock(t, late, "x")
+		expect(t, next.Extend(background, time.Second), quorum.ErrLost)
+	})
 }

@@ -196,7 +196,7 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 	case m.cmd.Kind == node.Inspect:
 		k.looks(s, m)
 	case m.cmd.Kind == node.Break:
-		k.forced(s, m.cmd.Claims[0].Name)
+		k.forced(s, &m.cmd.Claims[0])
 		return
 	}
 	for i := range m.cmd.Claims {

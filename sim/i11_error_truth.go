@@ -178,7 +178,7 @@ func (k *checker) forcedTruly(f *forcing, removed bool, err error, awake bool) {
 	told, majority := "", len(c.listed)/2+1
 	n := f.confirmed.Len()
 	switch {
-	case c.ctx.Err() != nil || errors.Is(err, quorum.ErrClosed):
+	case c.ctx.Err() != nil || errors.Is(err, quorum.ErrClosed) || f.shares:
 	case err == nil && n < majority:
 		told = fmt.Sprintf("is broken; %d nodes confirmed it", n)
 	case err != nil && (n >= majority && awake || !errors.Is(err, quorum.ErrNoQuorum)):

@@ -15,9 +15,11 @@ import (
 type forcing struct {
 	c         *Client
 	name      string
-	token     node.Token
-	confirmed faults.Set // nodes that have answered
-	removed   bool       // one of them had a lock
+	tokens    []node.Token // of its commands: it begins again with another where locks have higher ones
+	stale     bool         // some have
+	shares    bool         // another call of the client's began again at the same time: whose commands are whose is not known
+	confirmed faults.Set   // nodes that have answered
+	removed   bool         // one of them had a lock
 }
 
 // A broken owner is one that Break has removed from nodes: when from which; 0: never.
@@ -25,21 +27,34 @@ type broken [faults.MaxNodes]int64
 
 // forces is called for each command of a call of Break.
 func (k *checker) forces(c *Client, claim *node.Claim) {
-	of := func(token node.Token) int {
-		return slices.IndexFunc(k.forcings, func(f *forcing) bool { return f.c == c && f.name == claim.Name && f.token == token })
+	var may []*forcing // whose command it may be
+	for _, f := range k.forcings {
+		switch {
+		case f.c != c || f.name != claim.Name:
+		case slices.Contains(f.tokens, claim.Token):
+			return
+		case len(f.tokens) == 0:
+			f.tokens = append(f.tokens, claim.Token)
+			return
+		case f.stale:
+			may = append(may, f)
+		}
 	}
-	if of(claim.Token) >= 0 {
-		return
-	}
-	if i := of(0); i >= 0 {
-		k.forcings[i].token = claim.Token
+	for _, f := range may {
+		f.tokens = append(f.tokens, claim.Token)
+		f.shares = f.shares || len(may) > 1
 	}
 }
 
 // forced notes that a node is about to remove the lock of a name by force. A waiter that the node
-// had granted it in part has lost its place there: the node knows it again after its next attempt.
-func (k *checker) forced(s *server, name string) {
-	for _, f := range s.inspect(s.time(), name, &k.seen).Fields {
+// had granted it in part has lost its place there: the node knows it again after its next attempt. A lock with a higher
+// token stays.
+func (k *checker) forced(s *server, claim *node.Claim) {
+	seen := s.inspect(s.time(), claim.Name, &k.seen)
+	if slices.Contains(seen.Fields, node.Field{Name: node.ModeField, Value: "read"}) && claim.Token < seen.Readers || claim.Token < seen.Fence {
+		return
+	}
+	for _, f := range seen.Fields {
 		owner := strings.TrimSuffix(f.Name, node.WriteSuffix)
 		b := k.broken[owner]
 		if b == nil {
@@ -94,7 +109,11 @@ func (k *checker) excused(h *holder) bool {
 // hears notes a node's answer to a Break.
 func (k *checker) hears(l *link, cmd *node.Command, status node.Status) {
 	for _, f := range k.forcings {
-		if f.c == l.c && f.token == cmd.Claims[0].Token && f.name == cmd.Claims[0].Name && (status == node.Released || status == node.Absent) {
+		if f.c != l.c || f.name != cmd.Claims[0].Name || !slices.Contains(f.tokens, cmd.Claims[0].Token) {
+			continue
+		}
+		f.stale = f.stale || status == node.Stale
+		if status == node.Released || status == node.Absent {
 			f.confirmed |= faults.Of(l.n.number)
 			f.removed = f.removed || status == node.Released
 		}

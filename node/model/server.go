@@ -266,6 +266,13 @@ func (s *Server) breakLock(now Time, cmd *node.Command) (reply node.Reply, publi
 	if k.lock.kind != none && k.lock.kind != hash {
 		return failure(node.ErrWrongType), nil
 	}
+	latest, err := s.latest(now, k)
+	if err != nil {
+		return failure(err), nil
+	}
+	if k.lock.kind == hash && c.Token < latest {
+		return node.Reply{Status: node.Stale, Fence: latest}, nil
+	}
 	if err := s.raise(k.fence, c.Token, now+life(cmd.Retention)); err != nil {
 		return failure(err), nil
 	}
@@ -280,6 +287,14 @@ func (s *Server) breakLock(now Time, cmd *node.Command) (reply node.Reply, publi
 	s.publish(k.name, mode)
 	s.notifyNext(now, k, false, handover{})
 	return node.Reply{Status: node.Released}, s.notices
+}
+
+// latest is the highest token of a lock that is there: readers have fences of their own.
+func (s *Server) latest(now Time, k *names) (node.Token, error) {
+	if k.lock.mode() == reading {
+		return s.fenceOf(now, k, node.Write)
+	}
+	return k.fence.token()
 }
 
 // publish publishes a release on a name's channel, and reports whether somebody listens there.

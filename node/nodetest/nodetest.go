@@ -133,8 +133,10 @@ func possible(k node.Kind, s node.Status) bool {
 	switch s {
 	case node.Unknown:
 		return true
-	case node.Granted, node.Refused, node.Stale:
+	case node.Granted, node.Refused:
 		return k == node.Acquire
+	case node.Stale:
+		return k == node.Acquire || k == node.Break
 	case node.Released, node.Absent:
 		return k == node.Release || k == node.Break
 	case node.Done:

@@ -150,8 +150,12 @@ func (c *call) decode(val any) node.Reply {
 		return node.Reply{Status: node.Done}
 	case node.Acquire:
 		r = decodeAcquire(val)
-	case node.Release, node.Break:
+	case node.Release:
 		r = decodeRelease(val)
+	case node.Break:
+		if r = decodeAcquire(val); r.Status != node.Stale {
+			r = decodeRelease(val)
+		}
 	case node.Extend, node.Downgrade:
 		r = decodeExtend(val, len(c.claims))
 	case node.Inspect:

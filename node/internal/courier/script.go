@@ -85,7 +85,7 @@ var rows = [...]row{
 		keys: []word{lockKey, fenceKey, readersKey, queueKey},
 		args: []word{placesArg, holdsArg}},
 	{kind: node.Break, names: one, script: breakScript,
-		keys: []word{lockKey, fenceKey, queueKey},
+		keys: []word{lockKey, fenceKey, queueKey, readersKey},
 		args: []word{tokenArg, retentionArg, plainChannelArg, sharedChannelArg}},
 	{kind: node.Downgrade, names: one, script: downgradeScript,
 		keys: []word{lockKey, holdKey, queueKey},
