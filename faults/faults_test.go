@@ -470,3 +470,26 @@ func TestGenerateReplicas(t *testing.T) {
 	}
 	assert.That(t, failovers >= 300, "%d failovers", failovers)
 }
+
+// Lists of nodes may be in use at the same time as docs/operations.md says, and drawn plans have no others.
+func TestLists(t *testing.T) {
+	for lists, overlap := range map[string]bool{
+		"nodes 4\nlock need=3\nat 0s view c1 n1,n2,n3":                         true,
+		"nodes 5\nlock need=3\nat 0s view c1 n1,n2,n3,n4":                      true,
+		"nodes 5\nat 0s view c1 n1,n2,n3":                                      false,
+		"nodes 4\nlock need=3\nat 0s view c1 n1,n2,n3\nat 0s view c2 n2,n3,n4": false,
+		"nodes 3": true,
+	} {
+		p := parsed(t, "clients 3\nlength 1s\n"+lists+"\n")
+		assert.That(t, p.Overlap() == overlap, "want %v of %s", overlap, lists)
+	}
+	some := 0
+	for seed := range uint64(1000) {
+		p := faults.Generate(seed, faults.Profile{})
+		assert.That(t, p.Overlap(), "seed %d: two quorums share no node", seed)
+		if slices.ContainsFunc(p.Events, func(e faults.Event) bool { return e.Verb == faults.View }) {
+			some++
+		}
+	}
+	assert.That(t, some > 20, "%d of 1000 plans have two lists", some)
+}

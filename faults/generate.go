@@ -53,6 +53,8 @@ func Generate(seed uint64, profile Profile) *Plan {
 	}
 	if profile.Replicas {
 		stream(seed ^ 1<<58).replicas(p)
+	} else {
+		stream(seed ^ 1<<57).lists(p)
 	}
 	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.At > p.Length }) // of what rolls on to the end
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })
@@ -597,5 +599,17 @@ func (g *generator) options(p *Plan) {
 	}
 	if g.below(4) == 0 {
 		w.Odd = pick(g, Percent(30), Percent(60))
+		w.Step = min(w.Step, l.Timeout/100) // theirs is half as long
 	}
+}
+
+// lists draws a change of the list of nodes: some clients lack one.
+func (g *generator) lists(p *Plan) {
+	lacks := g.below(p.Nodes)
+	some := Set(1 + g.below(1<<min(p.Clients, MaxClients)-1))
+	special := p.Nodes < 3 || p.Work.Joint > 0 || slices.ContainsFunc(p.Events, func(e Event) bool { return e.Verb == Alias })
+	if g.below(12) > 0 || special {
+		return
+	}
+	p.Events = append(p.Events, Event{Verb: View, Procs: Procs{Clients: some, Nodes: (1<<p.Nodes - 1) &^ Of(lacks)}})
 }

@@ -554,6 +554,26 @@ func (p *Plan) Lists(client int) Set {
 	return All
 }
 
+// Quorum is how many of its nodes must grant a client a lock, at the least: a majority, if it lists not all.
+func (p *Plan) Quorum(client int) int {
+	if lists := p.Lists(client) & (1<<p.Nodes - 1); lists.Len() < p.Nodes {
+		return lists.Len()/2 + 1
+	}
+	return p.Need()
+}
+
+// Overlap reports whether any two quorums of clients share a node, whichever nodes these list.
+func (p *Plan) Overlap() bool {
+	for a := range p.Clients {
+		for b := range a {
+			if all := (p.Lists(a) | p.Lists(b)) & (1<<p.Nodes - 1); p.Quorum(a)+p.Quorum(b) <= all.Len() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Core returns the nodes that are healed when the faults are over: as many as must grant a lock. The
 // simulator draws others.
 func (p *Plan) Core() (core Set) {

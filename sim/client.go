@@ -200,7 +200,10 @@ func (w *world) newClient(number int) *Client {
 	}
 	lists := w.p.Lists(number)
 	if lists != faults.All {
-		w.breaks("all clients list the same nodes")
+		c.need, c.odd = w.p.Quorum(number), false
+		if !w.p.Overlap() {
+			w.breaks("any two quorums of clients share a node")
+		}
 	}
 	for i, s := range w.nodes {
 		l := &link{w: w, c: c, n: s, refusedWrite: -1, random: w.p.Stream(faults.OfNetwork, number*faults.MaxNodes+i)}
@@ -246,7 +249,7 @@ func (c *Client) open() (err error) {
 		nodes = append(nodes, c.node(n))
 	}
 	need := p.Lock.Need
-	if c.odd {
+	if c.odd || len(c.listed) < len(c.links) {
 		need = c.need
 	}
 	if c.locker, err = quorum.New(nodes, c.options(len(nodes), need)); err == nil && p.Work.Joint > 0 {
@@ -323,6 +326,9 @@ func (c *Client) options(nodes, need int) quorum.Options {
 		timeout, poll, longest = timeout/2, poll/2, 2*longest
 	}
 	drift := float64(p.Drift) / 1e6
+	if c.odd {
+		drift *= 2
+	}
 	if p.Drift == 0 {
 		drift = 1e-9 // none: 0 would be the default
 	}

@@ -38,15 +38,16 @@ func (k *checker) backed(h *holder, moment string) {
 func (k *checker) unopposed(h *holder, name, moment string) {
 	nodes, quorum := k.w.site(name)
 	for _, c := range k.w.clients {
+		lists := k.w.p.Lists(c.number)
 		for _, o := range c.calls {
 			if c.plain != nil || c.dead || o.won || o.failed || same(o.owner, h.owner) || !slices.Contains(o.names, name) || !o.mayWin() ||
 				k.broken[o.owner] != nil || h.mode == node.Read && o.mode == node.Read {
 				continue
 			}
 			n := countNodes(nodes, func(s *server) bool {
-				return !k.isForced(h, s.number) && (o.elects(s) || !s.has(h, name) && !s.silent() && !s.guarded())
+				return lists.Has(s.number) && !k.isForced(h, s.number) && (o.elects(s) || !s.has(h, name) && !s.silent() && !s.guarded())
 			})
-			if n >= quorum {
+			if n >= min(quorum, c.needs(name)) {
 				k.w.fail("I2", "%s holds %q, but at its %s %s has, or can get, the votes of %d nodes", h.c.name, name, moment, c.name, n)
 			}
 		}
@@ -91,7 +92,7 @@ func (k *checker) elected(c *Client, o *call, name string) {
 		return
 	}
 	nodes, need := w.site(o.names[0])
-	if n := countNodes(nodes, o.elects); n < need {
+	if n := countNodes(nodes, o.elects); n < min(need, c.needs(name)) {
 		w.fail("I2", "%s was granted %q by %d nodes that may vote", c.name, name, n)
 	}
 }
@@ -106,7 +107,7 @@ func (k *checker) handedOverByEnough(c *Client, a *attempt, name string, token n
 			by |= faults.Of(s.host)
 		}
 	}
-	if n := by.Len(); n < need {
+	if n := by.Len(); n < min(need, c.needs(name)) {
 		k.w.fail("I2", "%s was handed %q by %d servers that may vote", c.name, name, n)
 	}
 	for _, s := range nodes {

@@ -154,7 +154,7 @@ func (k *checker) downgraded(c *Client, e *quorum.Event) {
 	}
 	nodes, _ := k.w.site(h.name)
 	for i, s := range nodes {
-		if _, told := h.told[i]; !told {
+		if _, told := h.told[i]; !told && k.w.p.Lists(c.number).Has(i) {
 			k.w.fail("I6", "%s downgrades its lock of %q, and does not tell %s", h.c.name, h.name, s.name)
 		}
 	}

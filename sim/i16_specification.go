@@ -18,11 +18,12 @@ import (
 const i16 = "specification: what happens to a name is what the specification allows (spec/README.md)"
 
 // A judge tells the specification of each name what happens to it. It knows nothing of what other
-// invariants record. It judges plans with the restart guard, until they break an assumption.
+// invariants record. It judges plans with the restart guard and one list of nodes, until they break an assumption.
 type judge struct {
 	w     *world
 	names map[string]*judged
-	began int // attempts
+	began int  // attempts
+	lists bool // some clients list other nodes: the specification has one number that all need
 }
 
 // A judged name is one that the specification judges, unless something has happened to it that is not in
@@ -45,7 +46,7 @@ func (t serverTime) Time() spec.Time { return spec.Time(t.s.time()) * int64(time
 
 // of returns what the specification knows of a name, or nil.
 func (j *judge) of(name string) *judged {
-	if j.w.broken != "" {
+	if j.w.broken != "" || j.lists {
 		return nil
 	}
 	r := j.names[name]

@@ -206,7 +206,8 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 	if p.Lock.Replicas > 0 {
 		w.judgedBy = ofReplicas
 	} else if p.Lock.Client != faults.Plain && p.Lock.Guard {
-		w.check.judge = &judge{w: w, names: make(map[string]*judged)}
+		views := slices.ContainsFunc(w.p.Events, func(e faults.Event) bool { return e.Verb == faults.View })
+		w.check.judge = &judge{w: w, names: make(map[string]*judged), lists: views}
 	}
 	w.need = p.Need()
 	w.store = resource{w: w, passes: make(map[node.Token][]pass), late: make(map[int]bool)}
@@ -312,6 +313,11 @@ func (w *world) chooseCore() {
 		if i := w.healing.Below(w.p.Nodes); !w.core.Has(i) {
 			w.core |= faults.Of(i)
 			need--
+		}
+	}
+	for _, c := range w.clients { // that do not list all
+		for i := 0; (w.core & w.p.Lists(c.number)).Len() < c.need; i++ {
+			w.core |= faults.Of(i) & w.p.Lists(c.number)
 		}
 	}
 	if slices.ContainsFunc(w.clients, func(c *Client) bool { return c.far != nil }) {
