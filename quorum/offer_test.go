@@ -423,3 +423,24 @@ func TestHandedOnWithoutALife(t *testing.T) {
 		lasts(t, lease)
 	})
 }
+
+// How long the loss of announcements makes a waiter wait is bounded: if a node's turns are lost while it hands the lock over,
+// the lock stands for the waiter for as long as its place was kept, and the waiter asks again at each RetryEvery.
+func TestLostAnnouncements(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		inWorld(t, 3, func(w *world) {
+			l := w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
+				return hearing{n, func(turn node.Turn, hear func(node.Turn)) {
+					if turn.Name == "" || !all && i == 0 {
+						hear(turn)
+					}
+				}}
+			})
+			held, ended := wanted(t, w, l)
+			released := time.Now()
+			unlock(t, held)
+			unlock(t, <-ended)
+			atMost(t, time.Since(released), standsFor+quorum.Defaults().RetryEvery, "it waited")
+		})
+	}
+}
