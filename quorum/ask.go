@@ -15,8 +15,12 @@ import (
 // ErrNotHeld if nobody has name, or only programs with Redisson, which cannot be asked; and ErrNoQuorum if too few nodes
 // answered. It takes at most twice Options.Timeout.
 func (l *Locker) Ask(ctx context.Context, name string) error {
+	if err := l.beginAbout(ctx, "ask", name); err != nil {
+		return err
+	}
+	defer l.end()
 	var owners []string
-	err := l.find(ctx, "ask", name, func(rep *Report) (known bool, err *Error) {
+	err := l.find(ctx, name, func(rep *Report) (known bool, err *Error) {
 		owners = nil
 		for _, owner := range rep.Owners {
 			if !node.Foreign(owner) {
@@ -42,10 +46,6 @@ var errForeign = errors.New("its holder is not a program with redquorum")
 
 // askOwners asks owners of name.
 func (l *Locker) askOwners(ctx context.Context, name string, owners []string) (err error) {
-	if !l.begin() {
-		return ErrClosed
-	}
-	defer l.end()
 	var rounds []*round
 	l.enter()
 	l.because("ask", &claim{Claim: node.Claim{Name: name}})

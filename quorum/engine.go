@@ -268,14 +268,18 @@ func (e *engine) log(level slog.Level, text string, args ...any) {
 	}
 }
 
-// begin notes that a call begins. It returns false if the Locker is closed.
-func (e *engine) begin() bool {
+// begin notes that a call begins. It returns an error if ctx has ended, or the Locker is closed.
+func (e *engine) begin(ctx context.Context, op, title string) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s %q: %w", op, title, stopped(ctx))
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.closed {
-		e.calls++
+	if e.closed {
+		return ErrClosed
 	}
-	return !e.closed
+	e.calls++
+	return nil
 }
 
 // end notes that a call is over.

@@ -82,7 +82,7 @@ type prying struct {
 	e *engine
 }
 
-func (p prying) look()                 { p.e.begin(); p.e.end() }
+func (p prying) look()                 { _ = p.e.begin(context.Background(), "look", "x"); p.e.end() }
 func (p prying) Done() <-chan struct{} { p.look(); return p.Context.Done() }
 func (p prying) Err() error            { p.look(); return p.Context.Err() }
 func (p prying) Value(key any) any     { p.look(); return p.Context.Value(key) }

@@ -12,14 +12,8 @@ import (
 // nil only for a bad name, a closed Locker or an ended ctx: nodes that fail are in the
 // Report.
 func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
-	if err := l.checkName(name); err != nil {
+	if err := l.beginAbout(ctx, "inspect", name); err != nil {
 		return nil, err
-	}
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("inspect %q: %w", name, stopped(ctx))
-	}
-	if !l.begin() {
-		return nil, ErrClosed
 	}
 	defer l.end()
 	r := l.inspect(name, l.opts.Timeout)
@@ -45,21 +39,15 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 // a lease longer than is true. Errors match ErrNotHeld if a majority lacks it, and ErrNoQuorum if too few
 // nodes answered, or some may have forgotten in a restart that it was acquired or released. It takes at most Options.Timeout.
 func (l *Locker) Check(ctx context.Context, name, owner string) error {
-	return l.find(ctx, "check", name, func(rep *Report) (known bool, err *Error) { return rep.has(owner, "check") })
+	if err := l.beginAbout(ctx, "check", name); err != nil {
+		return err
+	}
+	defer l.end()
+	return l.find(ctx, name, func(rep *Report) (known bool, err *Error) { return rep.has(owner, "check") })
 }
 
 // find asks the nodes about name until it is known what their answers mean.
-func (l *Locker) find(ctx context.Context, op, name string, means func(*Report) (known bool, err *Error)) error {
-	if err := l.checkName(name); err != nil {
-		return err
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s %q: %w", op, name, stopped(ctx))
-	}
-	if !l.begin() {
-		return ErrClosed
-	}
-	defer l.end()
+func (l *Locker) find(ctx context.Context, name string, means func(*Report) (known bool, err *Error)) error {
 	r := l.inspect(name, l.opts.Timeout)
 	defer r.putDown()
 	for r.awaitMost(ctx); ; r.awaitAll(ctx) {
@@ -82,14 +70,8 @@ func (l *Locker) find(ctx context.Context, op, name string, means func(*Report) 
 // then both it and the next holder work. Errors match ErrNoQuorum when too few nodes confirmed. A node that executes the
 // command later leaves a lock with a higher token alone. It takes at most Options.Timeout.
 func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
-	if err := l.checkName(name); err != nil {
+	if err := l.beginAbout(ctx, "break", name); err != nil {
 		return false, err
-	}
-	if ctx.Err() != nil {
-		return false, fmt.Errorf("break %q: %w", name, stopped(ctx))
-	}
-	if !l.begin() {
-		return false, ErrClosed
 	}
 	defer l.end()
 	l.enter()

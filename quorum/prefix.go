@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,6 +46,14 @@ func (p prefixed) Listen(process string, hear func(node.Turn)) (stop func()) {
 		t.Name = strings.TrimPrefix(t.Name, p.prefix)
 		hear(t)
 	})
+}
+
+// beginAbout is begin of a call about a name, which it checks.
+func (l *Locker) beginAbout(ctx context.Context, op, name string) error {
+	if err := l.checkName(name); err != nil {
+		return err
+	}
+	return l.begin(ctx, op, name)
 }
 
 // checkName says what is wrong with a name, also with the prefix before it.

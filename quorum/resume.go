@@ -2,7 +2,6 @@ package quorum
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -36,11 +35,8 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 		return nil, err
 	}
 	t.bound(&s)
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("resume %q: %w", s.title(), stopped(ctx))
-	}
-	if !l.begin() {
-		return nil, ErrClosed
+	if err := l.begin(ctx, "resume", s.title()); err != nil {
+		return nil, err
 	}
 	defer l.end()
 	c := s.claim

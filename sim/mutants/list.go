@@ -783,7 +783,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.settings.setNames", "\t\tif err := check(name); err != nil {", "\t\tif err := check(name); err != nil && name == \"\" {"),
 		Reason: "the names of a run are not so"},
 	{ID: "M225", Bug: "the lock of another lock's fence can be broken", Expect: Tests, Tests: "./quorum -run TestReservedNames",
-		Edits:  edit("quorum.Locker.Break", "err := l.checkName(name); err != nil {", "err := l.checkName(name); err != nil && name == \"\" {"),
+		Edits:  edit("quorum.Locker.Break", "l.beginAbout(", "l.begin("),
 		Reason: "as M224"},
 	{ID: "M280", Bug: "a waiter that may make its attempt now is not woken", Expect: Tests, Tests: "./sim -run TestMoreAttemptsThanGoAtATime",
 		Edits:  edit("quorum.limiter.leave", "\tw.stir()\n", ""),
