@@ -49,6 +49,8 @@ type engine struct {
 	wakeAt clock.Instant
 	alarm  clock.Signal // set when something is due before wakeAt, at which the task of serve wakes
 
+	renewals []*renewal // of leases that are due in this step
+
 	ends    []*dependent // contexts that end with this step
 	effects []effect     // what else it brings about, and what earlier steps have that is not carried out yet
 	busy    bool         // somebody carries effects out

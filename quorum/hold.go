@@ -151,7 +151,7 @@ func (h *hold) early() clock.Instant {
 }
 
 // fire renews the lease, or releases a name that need not be kept any more.
-func (h *hold) fire(batch *batch) {
+func (h *hold) fire() {
 	now := h.e.now
 	switch {
 	case h.state == stateKept && now >= h.keptUntil():
@@ -162,7 +162,7 @@ func (h *hold) fire(batch *batch) {
 		return
 	case h.renewAt < h.until && now >= h.early():
 		h.renewAt = clock.Never
-		batch.add(h)
+		h.e.renew(h)
 	}
 	h.schedule()
 }

@@ -154,8 +154,8 @@ func TestStates(t *testing.T) {
 		{"an inner lease is unlocked", func(h *hold) { h.leases++; h.unlock(node.Exclusive) }},
 		{"the last lease is unlocked", func(h *hold) { h.unlock(node.Exclusive) }},
 		{"it is unlocked after its minimum hold", func(h *hold) { h.e.now = h.keptUntil(); h.unlock(node.Exclusive) }},
-		{"its minimum hold is over", func(h *hold) { h.e.now = h.keptUntil(); h.fire(nil) }},
-		{"its time is over", func(h *hold) { h.e.now = h.until; h.isOver(); h.fire(nil) }},
+		{"its minimum hold is over", func(h *hold) { h.e.now = h.keptUntil(); h.fire() }},
+		{"its time is over", func(h *hold) { h.e.now = h.until; h.isOver(); h.fire() }},
 		{"a quorum extends it", func(h *hold) { _ = h.confirm(h.e.now, time.Second) }},
 		{"a majority has lost it", func(h *hold) { h.lose(ErrLost) }},
 		{"it is detached", func(h *hold) {

@@ -165,7 +165,7 @@ const (
 
 func (s *sweep) slot() *slot { return &s.spot }
 
-func (s *sweep) fire(*batch) {
+func (s *sweep) fire() {
 	rs := s.e.releases
 	if s.tries > 1 {
 		if s.mayHold = rs.withRoom(s); s.mayHold == 0 {

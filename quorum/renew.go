@@ -9,33 +9,30 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A batch collects the leases that are due at the same time, so that one command renews many.
-type batch struct{ renewals []*renewal }
-
 // maxRenewal bounds how many leases one command renews, and so how long a
 // node is kept from other commands.
 const maxRenewal = 128
 
-// add takes a lease that is due.
-func (b *batch) add(h *hold) {
-	for i := len(b.renewals) - 1; i >= 0; i-- {
-		if r := b.renewals[i]; !h.renewedAlone && !r.apart && r.lease == h.lease && r.mode == h.mode && len(r.claims)+h.claim.size() <= maxRenewal {
+// renew has a lease renewed in this step, by a command that renews others as well.
+func (e *engine) renew(h *hold) {
+	for i := len(e.renewals) - 1; i >= 0; i-- {
+		if r := e.renewals[i]; !h.renewedAlone && !r.apart && r.lease == h.lease && r.mode == h.mode && len(r.claims)+h.claim.size() <= maxRenewal {
 			r.add(h)
 			return
 		}
 	}
-	r := &renewal{e: h.e, lease: h.lease, mode: h.mode, apart: h.renewedAlone}
+	r := &renewal{e: e, lease: h.lease, mode: h.mode, apart: h.renewedAlone}
 	r.add(h)
-	b.renewals = append(b.renewals, r)
+	e.renewals = append(e.renewals, r)
 }
 
-// send sends the renewals, and leaves the batch empty.
-func (b *batch) send() {
-	for _, r := range b.renewals {
+// sendRenewals sends the renewals of this step.
+func (e *engine) sendRenewals() {
+	for _, r := range e.renewals {
 		r.send()
 	}
-	clear(b.renewals)
-	b.renewals = b.renewals[:0]
+	clear(e.renewals)
+	e.renewals = e.renewals[:0]
 }
 
 // A renewal is one round that extends many leases of one length and mode. Nothing waits

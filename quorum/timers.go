@@ -12,8 +12,8 @@ import (
 type timer interface {
 	slot() *slot
 	// fire is called at that instant or, if the task is awake anyway, up to its leeway earlier. It is no longer
-	// among the timers, but may put itself back. A lease may come into the batch.
-	fire(*batch)
+	// among the timers, but may put itself back.
+	fire()
 }
 
 // A slot is where a timer stands among the others.
@@ -103,10 +103,9 @@ func (e *engine) wake(at clock.Instant) {
 // waits for a node, so that a lease is reported lost on time whatever else there is to do, and 10,000
 // leases need no more tasks than one.
 func (e *engine) serve() {
-	var batch batch
 	for {
 		e.enter()
-		more := e.fire(&batch)
+		more := e.fire()
 		e.wakeAt = min(e.timers.next(), e.releases.sweeps.next())
 		wakeAt, ended := e.wakeAt, e.ended
 		if ended {
@@ -127,7 +126,7 @@ func (e *engine) serve() {
 }
 
 // fire does what is due, and reports whether more is. All that ends comes before what takes longer.
-func (e *engine) fire(batch *batch) (more bool) {
+func (e *engine) fire() (more bool) {
 	for t := e.timers.due(e.now); t != nil; t = e.timers.due(e.now) {
 		if h, ok := t.(*hold); ok {
 			h.isOver() // and ends with this step
@@ -138,16 +137,16 @@ func (e *engine) fire(batch *batch) (more bool) {
 	e.goOn()
 	now := e.due[:min(len(e.due), maxDue)]
 	for _, t := range now {
-		t.fire(batch)
+		t.fire()
 	}
-	batch.send()
+	e.sendRenewals()
 	e.due = slices.Delete(e.due, 0, len(now))
 	for range maxDue {
 		t := e.releases.sweeps.due(e.now)
 		if t == nil {
 			return len(e.due) > 0
 		}
-		t.fire(batch)
+		t.fire()
 	}
 	return true
 }

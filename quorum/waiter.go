@@ -160,7 +160,7 @@ func (w *waiter) run() {
 
 func (w *waiter) slot() *slot { return &w.spot }
 
-func (w *waiter) fire(*batch) { w.run() }
+func (w *waiter) fire() { w.run() }
 
 // queueing waits until it is for w to ask the nodes, or gets a nested lease.
 func (w *waiter) queueing() phase {

@@ -216,7 +216,7 @@ var mutants = []*Mutant{
 	{ID: "M50", Bug: "the lease's context does not end with it", Mimics: "S33 S51",
 		Edits: edit("quorum.hold.end", "h.e.ends, h.ending = append(h.e.ends, h.ending...), nil", "h.ending = nil")},
 	{ID: "M51", Bug: "nothing ends a lease while its renewal is under way", Mimics: "S51",
-		Edits: edit("quorum.hold.fire", "\t\tbatch.add(h)\n", "\t\tbatch.add(h)\n\t\treturn\n")},
+		Edits: edit("quorum.hold.fire", "\t\th.e.renew(h)\n", "\t\th.e.renew(h)\n\t\treturn\n")},
 	{ID: "M52", Bug: "an extension is confirmed after the lease has ended", Mimics: "S42",
 		Edits: edit("quorum.hold.confirm", "h.isOver()", "h.state != stateHeld")},
 	{ID: "M53", Bug: "an extension is confirmed for a lease that was given up", Mimics: "S42 S50",
@@ -350,7 +350,7 @@ var mutants = []*Mutant{
 	{ID: "M114", Bug: "a reader's extension shortens the lock of all readers",
 		Edits: edit("node/model.Server.extend", "\t\t\ts.prolong(s.hold(c.Name, c.Owner), now+life(cmd.TTL))\n", "\t\t\ts.prolong(s.hold(c.Name, c.Owner), now+life(cmd.TTL))\n\t\t\tk.lock.expires = min(k.lock.expires, now+life(cmd.TTL))\n")},
 	{ID: "M115", Bug: "a reader's lease is extended as a plain one: the lock and not the hold",
-		Edits: edit("quorum.batch.add", "r := &renewal{e: h.e, lease: h.lease, mode: h.mode, apart: h.renewedAlone}", "r := &renewal{e: h.e, lease: h.lease}")},
+		Edits: edit("quorum.engine.renew", "r := &renewal{e: e, lease: h.lease, mode: h.mode, apart: h.renewedAlone}", "r := &renewal{e: e, lease: h.lease}")},
 	{ID: "M116", Bug: "a reader's release raises no fence, also where its acquire may still arrive",
 		Edits: join(
 			edit("quorum.hold.release", "if claims := r.command.Claims; c.mode == node.Read && h.settled != 0 {", "if c.mode == node.Read {"),
