@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -92,11 +93,11 @@ func (c *config) observe(e Event) {
 	}
 }
 
-// fail builds the error of an operation that too few nodes have granted.
+// fail builds the error of an operation that too few nodes have granted; without ballots no node has decided that.
 func (c *config) fail(op, name string, ballots []ballot, sentinel, cause error) *Error {
-	e := &Error{Op: op, Name: name, Quorum: c.need, Err: sentinel, Cause: cause, guarded: c.guarded, Nodes: make([]NodeVote, len(ballots))}
+	e := &Error{Op: op, Name: name, Quorum: c.need, Err: sentinel, Cause: cause, guarded: c.guarded, Nodes: slices.Grow([]NodeVote(nil), len(ballots))}
 	for i, b := range ballots {
-		e.Nodes[i] = NodeVote{Node: c.nodes[i].Name(), Vote: voteNames[b.vote], For: b.wait, Err: b.err}
+		e.Nodes = append(e.Nodes, NodeVote{Node: c.nodes[i].Name(), Vote: voteNames[b.vote], For: b.wait, Err: b.err})
 	}
 	return e
 }

@@ -320,9 +320,9 @@ func (h *hold) nest(s *settings) (*Lease, error) {
 	case h.leases == 0 || h.isOver():
 		return nil, nil
 	case s.mode != node.Read && h.mode == node.Read:
-		return nil, &Error{Op: "acquire", Name: s.title(), Quorum: h.e.need, Err: ErrDeadlock, Cause: errUpgrade}
+		return nil, h.e.fail("acquire", s.title(), nil, ErrDeadlock, errUpgrade)
 	case !s.reentry:
-		return nil, &Error{Op: "acquire", Name: s.title(), Quorum: h.e.need, Err: ErrDeadlock, Cause: errReentry}
+		return nil, h.e.fail("acquire", s.title(), nil, ErrDeadlock, errReentry)
 	case s.keep > h.keep:
 		return nil, fmt.Errorf("quorum: MinHold of %v is longer than that of the lease that it nests in; ask for it there", s.minHold)
 	case s.mode != node.Read:
@@ -350,8 +350,8 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 		return fmt.Errorf("extend %q: %w", h.claim.title(), stopped(ctx))
 	case e.now.Add(d) > h.limit:
 		defer e.leave()
-		return &Error{Op: "extend", Name: h.claim.title(), Quorum: e.need, Err: ErrMaxHold,
-			Cause: fmt.Errorf("%v from now is beyond the maximum hold time of %v", d, h.maxHold)}
+		return e.fail("extend", h.claim.title(), nil, ErrMaxHold,
+			fmt.Errorf("%v from now is beyond the maximum hold time of %v", d, h.maxHold))
 	}
 	e.labels.keep()
 	r := e.round(node.Extend, h.asItIs(), d+e.opts.Grace, e.timeout(d))
@@ -405,7 +405,7 @@ func (e *engine) admit(ctx context.Context, g grant, s *settings) *Lease {
 		r.done()
 	}
 	for _, over := range e.queues.register(h) {
-		over.lose(&Error{Op: "hold", Name: over.claim.title(), Quorum: e.need, Err: ErrLost, Cause: errBroken})
+		over.lose(e.fail("hold", over.claim.title(), nil, ErrLost, errBroken))
 	}
 	if h.state == stateHeld {
 		h.schedule()

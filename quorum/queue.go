@@ -176,7 +176,7 @@ func (q *queues) turn(w *waiter) (*Lease, bool, error) {
 		case h.remaining() == 0: // it is about to be vacated
 			free = false
 		case !h.claim.covers(&s.claim):
-			return nil, false, &Error{Op: "acquire", Name: s.title(), Quorum: q.need, Err: ErrDeadlock, Cause: errPart}
+			return nil, false, q.fail("acquire", s.title(), nil, ErrDeadlock, errPart)
 		default:
 			lease, err := h.nest(s)
 			w.admitted = false

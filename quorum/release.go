@@ -277,7 +277,7 @@ func (u unlocking) released() (err error) {
 	switch {
 	case r.tally.verdict() == won:
 		if r.command.Kind == node.Release && !r.removed() {
-			err = &Error{Op: "release", Name: h.claim.title(), Quorum: e.need, Err: ErrNotHeld, Cause: errBroken}
+			err = e.fail("release", h.claim.title(), nil, ErrNotHeld, errBroken)
 		}
 	case r.missing(majority(len(e.nodes))):
 		err = r.fail("release", ErrNotHeld, errBroken)

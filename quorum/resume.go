@@ -27,7 +27,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 		return nil, err
 	}
 	if over := t.age(l.clock.Wall(), l.opts.Drift); over != nil {
-		return nil, &Error{Op: "resume", Name: t.title(), Quorum: l.need, Err: ErrNotHeld, Cause: over}
+		return nil, l.fail("resume", t.title(), nil, ErrNotHeld, over)
 	}
 	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease), keptFor(t.KeepLeft)}, opts...)
 	s, err := l.settings(ctx, t.Names[0], opts)

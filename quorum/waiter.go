@@ -482,11 +482,7 @@ func (w *waiter) failed() error { return w.found.failed(w.e.config, w.request.ti
 
 // heldHere builds the error of a wait that ends before the nodes were asked.
 func (w *waiter) heldHere() error {
-	e := &Error{Op: "acquire", Name: w.request.title(), Quorum: w.e.need, Err: ErrHeld, Cause: errHere}
-	if w.stopped != nil {
-		e.Cause = w.stopped
-	}
-	return e
+	return w.e.fail("acquire", w.request.title(), nil, ErrHeld, cmp.Or(w.stopped, errHere))
 }
 
 // nextClaim makes the claim of the next attempt, with an owner of its own. It returns false if
