@@ -371,7 +371,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 		return h.notHeld("extend")
 	case why != nil:
 		return r.fail("extend", ErrNoQuorum, why)
-	case stillWriter == 0 && r.missing(majority(len(e.nodes))) && h.mode == r.claim.mode:
+	case stillWriter == 0 && r.tally.gone() && h.mode == r.claim.mode:
 		err := r.fail("extend", ErrLost, errBroken)
 		h.lose(err)
 		return err

@@ -44,7 +44,7 @@ func (h *hold) downgraded(u unlocking) error {
 	switch {
 	case r.tally.verdict() == won:
 	case h.why == ErrNotHeld: // the readers are gone as well, and their release came first
-	case r.missing(majority(len(e.nodes))):
+	case r.tally.gone():
 		h.lose(r.fail("downgrade", ErrLost, errBroken))
 		err = h.notHeld("release")
 	default:

@@ -279,7 +279,7 @@ func (u unlocking) released() (err error) {
 		if r.command.Kind == node.Release && !r.removed() {
 			err = e.fail("release", h.claim.title(), nil, ErrNotHeld, errBroken)
 		}
-	case r.missing(majority(len(e.nodes))):
+	case r.tally.gone():
 		err = r.fail("release", ErrNotHeld, errBroken)
 	default:
 		err = r.fail("release", ErrNoQuorum, nil)

@@ -97,11 +97,11 @@ func (r *renewal) receive(i int, reply node.Reply) {
 			h.ballots[i] = r.keptOn(i, h, b, kept[:h.claim.size()])
 			kept = kept[h.claim.size():]
 		}
-		before, gone := h.tally.verdict(), h.gone()
+		before, gone := h.tally.verdict(), h.tally.gone()
 		h.tally.add(h.ballots[i].vote)
 		// It may be known for long that too few nodes have it, before it is known that
 		// a majority has lost it.
-		if before == undecided && h.tally.verdict() != undecided || !gone && h.gone() {
+		if before == undecided && h.tally.verdict() != undecided || !gone && h.tally.gone() {
 			decided = append(decided, h)
 		}
 	}
@@ -124,9 +124,6 @@ func (r *renewal) keptOn(i int, h *renewed, b ballot, kept []bool) ballot {
 	return h.missingOn(i, r.mode, h.told.has(i))
 }
 
-// gone reports whether no majority has the lease any more.
-func (h *renewed) gone() bool { return h.tally.missing(majority(h.tally.nodes)) }
-
 func (r *renewal) decide(h *renewed) {
 	e := r.e
 	if h.tally.verdict() == won {
@@ -134,7 +131,7 @@ func (r *renewal) decide(h *renewed) {
 		return
 	}
 	err := e.fail("extend", h.claim.title(), h.ballots, ErrNoQuorum, nil)
-	gone := h.gone() && h.hold.mode == r.mode
+	gone := h.tally.gone() && h.hold.mode == r.mode
 	if gone {
 		err.Err, err.Cause = ErrLost, errBroken
 	}

@@ -55,7 +55,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	switch {
 	case r.tally.verdict() == won && l.now < decideBy(r.start, s.lease, s.lease, l.opts.Drift):
 		return l.resumed(ctx, r, t.High, &s)
-	case r.missing(l.need):
+	case r.tally.missing(l.need):
 		return nil, r.fail("resume", ErrNotHeld, nil)
 	}
 	return nil, r.fail("resume", ErrNoQuorum, why)

@@ -308,9 +308,6 @@ func (r *round) grant(c claim, lease time.Duration, high node.Token) grant {
 	return grant{claim: c, start: r.start, lease: lease, mayHold: r.mayHoldNow(), high: high, round: r}
 }
 
-// missing reports whether too many nodes no longer have the lease for need others to.
-func (r *round) missing(need int) bool { return r.tally.missing(need) }
-
 // inspect asks all nodes for the holder of name. It, putDown and report are called outside a step.
 func (e *engine) inspect(name string, timeout time.Duration) *round {
 	c := claim{Claim: node.Claim{Name: name}}

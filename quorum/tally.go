@@ -75,6 +75,9 @@ func (t *tally) explained() bool {
 // missing reports whether too many nodes no longer have a lease for need others to.
 func (t *tally) missing(need int) bool { return t.votes[voteRefused] > t.nodes-need }
 
+// gone reports whether no majority has a lease any more.
+func (t *tally) gone() bool { return t.missing(majority(t.nodes)) }
+
 // majority is the least number such that any two sets of that many nodes, out of n,
 // overlap.
 func majority(n int) int { return n/2 + 1 }
