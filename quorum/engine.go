@@ -262,6 +262,14 @@ func (e *engine) tell(event Event) {
 	}
 }
 
+// tellOf reports an event of a claim.
+func (e *engine) tellOf(c *claim, event Event) {
+	if e.observed() {
+		event.Name, event.Owner, event.Token = c.title(), c.Owner, c.Token
+		e.tell(event)
+	}
+}
+
 // log adds a line to the log.
 func (e *engine) log(level slog.Level, text string, args ...any) {
 	if e.lines != nil {

@@ -193,8 +193,7 @@ func (h *hold) lose(why error) {
 		return
 	}
 	e := h.e
-	e.tell(Event{Kind: EventLost, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
-		Held: e.now.Sub(h.since), Err: why})
+	e.tellOf(&h.claim, Event{Kind: EventLost, Held: e.now.Sub(h.since), Err: why})
 	level := slog.LevelError
 	switch {
 	case h.fixed: // its time is over, as was to be expected
@@ -389,7 +388,7 @@ func (h *hold) confirm(start clock.Instant, lease time.Duration) error {
 	h.extended(start, lease)
 	h.failed = nil
 	h.schedule()
-	h.e.tell(Event{Kind: EventExtended, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Took: h.e.now.Sub(start)})
+	h.e.tellOf(&h.claim, Event{Kind: EventExtended, Took: h.e.now.Sub(start)})
 	return nil
 }
 

@@ -345,7 +345,7 @@ func (l *Locker) stop() {
 	l.ended = true
 	for _, t := range slices.Clone(l.timers) {
 		if h, ok := t.(*hold); ok && h.end(stateOver, ErrClosed) {
-			l.tell(Event{Kind: EventReleased, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Held: l.now.Sub(h.since)})
+			l.tellOf(&h.claim, Event{Kind: EventReleased, Held: l.now.Sub(h.since)})
 		}
 	}
 	l.set(l.alarm)

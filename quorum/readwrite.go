@@ -50,8 +50,7 @@ func (h *hold) downgraded(u unlocking) error {
 	default:
 		err = r.fail("downgrade", ErrNoQuorum, nil)
 	}
-	e.tell(Event{Kind: EventDowngraded, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
-		Took: e.now.Sub(u.start), Err: err})
+	e.tellOf(&h.claim, Event{Kind: EventDowngraded, Took: e.now.Sub(u.start), Err: err})
 	return err
 }
 

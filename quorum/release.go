@@ -284,8 +284,7 @@ func (u unlocking) released() (err error) {
 	default:
 		err = r.fail("release", ErrNoQuorum, nil)
 	}
-	e.tell(Event{Kind: EventReleased, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
-		Took: e.now.Sub(u.start), Held: u.start.Sub(h.since), Err: err})
+	e.tellOf(&h.claim, Event{Kind: EventReleased, Took: e.now.Sub(u.start), Held: u.start.Sub(h.since), Err: err})
 	return err
 }
 

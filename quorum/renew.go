@@ -136,8 +136,7 @@ func (r *renewal) decide(h *renewed) {
 		err.Err, err.Cause = ErrLost, errBroken
 	}
 	if h.reports() {
-		e.tell(Event{Kind: EventExtendFailed, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token,
-			Took: e.now.Sub(r.start), Err: err})
+		e.tellOf(&h.claim, Event{Kind: EventExtendFailed, Took: e.now.Sub(r.start), Err: err})
 	}
 	if gone {
 		h.lose(err)
@@ -208,7 +207,7 @@ func (h *hold) heal(i int) {
 		Retention: e.opts.FenceRetention, Deadline: e.now.Add(e.timeout(h.lease))}, func(i int, reply node.Reply) {
 		e.tokens.saw(reply.Fence)
 		if reply.Status == node.Granted {
-			e.tell(Event{Kind: EventHealed, Name: c.title(), Owner: c.Owner, Token: h.claim.Token, Node: e.nodes[i].Name()})
+			e.tellOf(&h.claim, Event{Kind: EventHealed, Node: e.nodes[i].Name()})
 		}
 	})
 }

@@ -75,7 +75,7 @@ func (e *engine) resumed(ctx context.Context, r *round, high node.Token, s *sett
 	}
 	lease := e.admit(ctx, r.grant(r.claim, s.lease, high), s)
 	lease.h.sent(r.start, e.opts.MaxLease) // no extension shortens what the nodes have
-	e.tell(Event{Kind: EventAcquired, Name: s.title(), Owner: r.claim.Owner, Token: r.claim.Token, Took: took})
+	e.tellOf(&r.claim, Event{Kind: EventAcquired, Took: took})
 	return lease, nil
 }
 
@@ -95,7 +95,7 @@ func (le *Lease) Detach() (Handle, error) {
 	brief := h.remaining() < h.lease/3 && !h.fixed && h.until < h.limit // it was handed over, and is not renewed yet
 	h.end(stateOver, errDetached)
 	e.queues.vacate(h)
-	e.tell(Event{Kind: EventDetached, Name: h.claim.title(), Owner: h.claim.Owner, Token: h.claim.Token, Held: e.now.Sub(h.since)})
+	e.tellOf(&h.claim, Event{Kind: EventDetached, Held: e.now.Sub(h.since)})
 	if brief {
 		e.askAll(node.Extend, h.asItIs(), h.lease+e.opts.Grace, e.timeout(h.lease)).done()
 	}

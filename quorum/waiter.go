@@ -346,8 +346,7 @@ func (w *waiter) note(r *round) {
 	cutOff := w.stopped != nil && !r.tally.explained() // it is not known why it failed
 	f.record(w.e.tokens)
 	if w.e.observed() {
-		w.e.tell(Event{Kind: EventAttemptFailed, Name: r.claim.title(), Owner: r.claim.Owner, Token: r.claim.Token,
-			Took: f.took, Err: w.failed()})
+		w.e.tellOf(&r.claim, Event{Kind: EventAttemptFailed, Took: f.took, Err: w.failed()})
 	}
 	if cutOff && f.waited { // the wait ends with what the attempts before have found
 		f.ballots, f.last = f.last, f.ballots
@@ -440,8 +439,7 @@ func (w *waiter) granted(g grant) phase {
 	if w.request.wait != 0 && w.contended != w.found.waited {
 		w.e.queues.noteContention(&w.request.claim, w.found.waited)
 	}
-	w.e.tell(Event{Kind: EventAcquired, Name: w.request.title(), Owner: g.claim.Owner, Token: g.claim.Token,
-		Took: w.e.now.Sub(w.began), Waited: w.everWaited()})
+	w.e.tellOf(&g.claim, Event{Kind: EventAcquired, Took: w.e.now.Sub(w.began), Waited: w.everWaited()})
 	return w.end(w.e.admit(w.ctx, g, w.request), nil)
 }
 
