@@ -1,5 +1,7 @@
 package quorum
 
+import "iter"
+
 // A line has waiters in the order in which they came into it. Each of its steps takes the same time
 // however many wait.
 type line struct{ first, last *spot }
@@ -34,6 +36,15 @@ func (l *line) remove(s *spot) {
 	s.prev, s.next = nil, nil
 }
 
+// head yields the waiters that come first, n at most.
+func (l *line) head(n int) iter.Seq[*waiter] {
+	return func(yield func(*waiter) bool) {
+		for s := l.first; s != nil && n > 0 && yield(s.w); s = s.next {
+			n--
+		}
+	}
+}
+
 // isBefore reports whether the first of the line came before w.
 func (l *line) isBefore(w *waiter) bool {
 	return l.first != nil && l.first.w.number < w.number
@@ -41,8 +52,8 @@ func (l *line) isBefore(w *waiter) bool {
 
 // beginsWith reports whether w is among the first of the line, which may ask the nodes.
 func (l *line) beginsWith(w *waiter) bool {
-	for s, most := l.first, mostAsking; s != nil && most > 0; s, most = s.next, most-1 {
-		if s.w == w {
+	for first := range l.head(mostAsking) {
+		if first == w {
 			return true
 		}
 	}

@@ -71,10 +71,8 @@ func (q *queues) join(w *waiter) {
 
 // askPartly lets w, the first waiter for several names in its line, compete in all its queues.
 func (q *queues) askPartly(w *waiter) {
-	i := 0
-	for name := range w.request.each() {
-		i++
-		q.at(name).partly.add(&w.spots[i])
+	for i, name := range w.request.names {
+		q.at(name).partly.add(&w.spots[1+i])
 	}
 }
 
@@ -84,10 +82,8 @@ func (q *queues) leave(w *waiter) {
 	wasFirst := first.several.first == &w.spots[0]
 	first.lineOf(w).remove(&w.spots[0])
 	if wasFirst {
-		i := 0
-		for name := range w.request.each() {
-			i++
-			q.byName[name].partly.remove(&w.spots[i])
+		for i, name := range w.request.names {
+			q.byName[name].partly.remove(&w.spots[1+i])
 		}
 		if next := first.several.first; next != nil {
 			q.askPartly(next.w)
@@ -148,8 +144,8 @@ func (q *queues) advance(name string, at *queue) {
 		if l == &at.alone {
 			most = 1
 		}
-		for s := l.first; s != nil && most > 0; s, most = s.next, most-1 {
-			if w := s.w; !w.admitted && !at.isHeldFrom(w) && !at.isBehind(w) {
+		for w := range l.head(most) {
+			if !w.admitted && !at.isHeldFrom(w) && !at.isBehind(w) {
 				w.admitted = true
 				w.stir()
 			}
@@ -370,11 +366,13 @@ func (at *queue) isHeldFrom(w *waiter) bool {
 // wakeHead wakes the waiters that already ask the nodes while the name is held here.
 func (at *queue) wakeHead() {
 	for _, l := range []*line{&at.alone, &at.partly} {
-		most := mostAsking
-		for s := l.first; s != nil && most > 0 && s.w.request.asksBehindHolders(); s, most = s.next, most-1 {
-			if s.w.admitted {
-				s.w.holderLeft = true
-				s.w.stir()
+		for w := range l.head(mostAsking) {
+			if !w.request.asksBehindHolders() {
+				break
+			}
+			if w.admitted {
+				w.holderLeft = true
+				w.stir()
 			}
 		}
 	}

@@ -1011,7 +1011,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.queues.advance", "\t\tdelete(q.byName, name)\n", ""),
 		Reason: "it costs memory alone"},
 	{ID: "M381", Bug: "all readers of a name ask the nodes at the same time", Expect: Tests, Tests: "./quorum -run TestQueueAdmits",
-		Edits:  edit("quorum.line.beginsWith", "s, most := l.first, mostAsking; s != nil && most > 0;", "s, most := l.first, mostAsking; s != nil;"),
+		Edits:  edit("quorum.line.beginsWith", "l.head(mostAsking)", "l.head(1 << 30)"),
 		Reason: "a run has a few tasks"},
 	{ID: "M382", Bug: "a release is repeated for the time of a lease alone", Expect: Tests, Tests: "./quorum -run TestReleaseOutlastsAHang",
 		Edits:  edit("quorum.sweep.fire", "\tif s.tries > 1 {\n", "\tif rs.now >= s.expiry {\n\t\trs.over()\n\t\treturn\n\t}\n\tif s.tries > 1 {\n"),
