@@ -32,7 +32,6 @@ type engine struct {
 	handovers *handovers
 	releases  *releases
 	labels    *labels
-	others    *others
 	watchings []*watching
 
 	calls   int          // under way
@@ -84,8 +83,7 @@ func newEngine(c *config) *engine {
 	e.handovers = &handovers{engine: e, waiters: make(map[string]*waiter), byOwner: make(map[string]*offer)}
 	e.releases = &releases{engine: e, reached: make([]clock.Instant, len(c.nodes)), again: make([]int, len(c.nodes)), later: make([][]*sweep, len(c.nodes))}
 	e.voters.recovered = e.releases.reach
-	e.labels = &labels{engine: e, own: record{of: c.uuid, text: c.opts.Label}, known: map[string]string{c.uuid: c.opts.Label}}
-	e.others = &others{engine: e, told: make(map[string]bool)}
+	e.labels = &labels{engine: e, own: record{of: c.uuid, text: c.opts.Label}, known: map[string]string{c.uuid: c.opts.Label}, differing: make(map[string]bool)}
 	return e
 }
 

@@ -23,9 +23,10 @@ import (
 // them alone, which says nothing about a node.
 type labels struct {
 	*engine
-	own    record
-	lookAt clock.Instant
-	known  map[string]string // labels, by process
+	own       record
+	lookAt    clock.Instant
+	known     map[string]string // labels, by process
+	differing map[string]bool   // settings of others that were reported
 }
 
 // A record is a text for people.
@@ -74,7 +75,7 @@ func (x *labels) write(r *record, nodes nodeSet, replace bool) {
 		})
 	}
 	if r == &x.own {
-		x.others.compare(c.Claims[0].Token, c.TTL)
+		x.compareSettings(c.Claims[0].Token, c.TTL)
 	}
 }
 

@@ -13,15 +13,11 @@ import (
 // errSettings is the cause of an EventSettingsDiffer.
 var errSettings = errors.New("another program has other settings")
 
-// others compares what has to be the same in all programs that share locks.
+// This file compares what has to be the same in all programs that share locks.
 //
 // On the nodes the settings of a Locker are a reader of one name, with the text of them as its owner. So
 // programs with the same settings are one reader, and one inspection finds all that differ. Like labels, they are
 // for people: nothing depends on them.
-type others struct {
-	*engine
-	told map[string]bool // texts of others that were reported
-}
 
 // settingsOf returns the text of settings on these nodes.
 func settingsOf(nodes []node.Node, o *Options) string {
@@ -35,27 +31,27 @@ func settingsOf(nodes []node.Node, o *Options) string {
 	return fmt.Sprintf("nodes %d, replicas %v, MaxLease %v, Grace %v", len(nodes), replicas, o.MaxLease, o.Grace)
 }
 
-// compare keeps the settings on the nodes for a time, and looks whether those of others differ.
-func (x *others) compare(token node.Token, ttl time.Duration) {
+// compareSettings keeps the settings on the nodes for a time, and looks whether those of others differ.
+func (x *labels) compareSettings(token node.Token, ttl time.Duration) {
 	c := node.Command{Mode: node.Read, Claims: []node.Claim{{Name: node.SettingsName, Owner: x.config.settings, Token: token}},
 		TTL: ttl, Retention: time.Millisecond, Deadline: x.now.Add(x.opts.Timeout)}
 	for _, c.Kind = range []node.Kind{node.Acquire, node.Extend, node.Inspect} {
 		x.send(allNodes(len(x.nodes)), c, func(i int, r node.Reply) {
 			if r.State != nil && r.State.Type == "hash" {
-				x.found(i, r.State.Fields)
+				x.foundSettings(i, r.State.Fields)
 			}
 		})
 	}
 }
 
-// found reports settings on node i that differ, each once.
-func (x *others) found(i int, on []node.Field) {
+// foundSettings reports settings on node i that differ, each once.
+func (x *labels) foundSettings(i int, on []node.Field) {
 	for _, f := range on {
 		other := shortText(f.Name, maxLabel) // another program wrote it
-		if f.Name == x.config.settings || f.Name == node.ModeField || x.told[other] || len(x.told) == maxLabels {
+		if f.Name == x.config.settings || f.Name == node.ModeField || x.differing[other] || len(x.differing) == maxLabels {
 			continue
 		}
-		x.told[other] = true
+		x.differing[other] = true
 		err := fmt.Errorf("%w: %s; here: %s", errSettings, other, x.config.settings)
 		x.tell(Event{Kind: EventSettingsDiffer, Node: x.nodes[i].Name(), Err: err})
 		x.log(slog.LevelError, "another program has other settings: both may hold one lock", "node", x.nodes[i].Name(), "there", other, "here", x.config.settings)
