@@ -57,12 +57,7 @@ func (rs *releases) send(c claim, mayHold nodeSet, expiry clock.Instant) {
 
 // conclude looks at a release to which every node has answered, or had its time.
 func (rs *releases) conclude(r *round) {
-	pending := r.mayHold
-	for i, b := range r.ballots {
-		if b.vote == voteGranted {
-			pending &^= 1 << i
-		}
-	}
+	pending := r.mayHold &^ r.those(func(b *ballot) bool { return b.vote == voteGranted })
 	if r.tries > 1 {
 		rs.repeated(r.mayHold)
 	}

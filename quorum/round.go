@@ -259,40 +259,33 @@ func (r *round) done() {
 	putBack(&r.e.rounds, r)
 }
 
-// mayHoldNow returns the nodes that may have, or may yet get, the claim of an
-// acquire: all that were asked, but for those that said no and those that the
-// command never reached.
-func (r *round) mayHoldNow() nodeSet {
-	s := r.asked
-	for i, b := range r.ballots {
-		if b.vote != votePending && !b.may {
-			s &^= 1 << i
-		}
-	}
-	return s
-}
-
-// reached returns the nodes that the command has reached, or may yet.
-func (r *round) reached() nodeSet {
-	s := r.asked
-	for i, b := range r.ballots {
-		if b.unsent {
-			s &^= 1 << i
-		}
-	}
-	return s
-}
-
-// granted returns the nodes that have granted an acquire so far. Nodes that grant later
-// are settled for reader.
-func (r *round) granted(reader *hold) (s nodeSet) {
-	r.lease = reader
+// those returns the nodes whose ballots are such.
+func (r *round) those(are func(*ballot) bool) (s nodeSet) {
 	for i := range r.ballots {
-		if r.ballots[i].granted() {
+		if are(&r.ballots[i]) {
 			s.add(i)
 		}
 	}
 	return s
+}
+
+// mayHoldNow returns the nodes that may have, or may yet get, the claim of an
+// acquire: all that were asked, but for those that said no and those that the
+// command never reached.
+func (r *round) mayHoldNow() nodeSet {
+	return r.asked &^ r.those(func(b *ballot) bool { return b.vote != votePending && !b.may })
+}
+
+// reached returns the nodes that the command has reached, or may yet.
+func (r *round) reached() nodeSet {
+	return r.asked &^ r.those(func(b *ballot) bool { return b.unsent })
+}
+
+// granted returns the nodes that have granted an acquire so far. Nodes that grant later
+// are settled for reader.
+func (r *round) granted(reader *hold) nodeSet {
+	r.lease = reader
+	return r.those((*ballot).granted)
 }
 
 // fail builds the error of a round that was not won.

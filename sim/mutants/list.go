@@ -75,7 +75,7 @@ var (
 `)
 	ignoreFence    = edit("node/model.Server.acquire", "case turn && cmd.Claims[0].Token > fence:", "case turn && (cmd.Claims[0].Token > fence || cmd.Mode == node.Exclusive):")
 	askGrantedOnly = join(
-		edit("quorum.round.mayHoldNow", "if b.vote != votePending && !b.may {", "if b.vote != voteGranted {"),
+		edit("quorum.round.mayHoldNow", "return b.vote != votePending && !b.may", "return b.vote != voteGranted"),
 		edit("quorum.hold.release", "\tr.ask(allNodes(len(e.nodes)))\n", "\tr.ask(h.mayHold)\n"))
 	healOldToken    = edit("quorum.hold.heal", "\tc.Token = token\n", "")
 	releaseOldToken = edit("quorum.hold.release", "\tc.Token = h.high\n", "")
@@ -123,7 +123,7 @@ var mutants = []*Mutant{
 		Edits: edit("quorum.voters.unknown", "b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent || kind == node.Extend", "b.vote, b.err, b.may = voteRefused, reply.Err, !reply.Unsent")},
 	{ID: "M14", Bug: "only the nodes that granted are released", Mimics: "S24 S31", Edits: askGrantedOnly},
 	{ID: "M15", Bug: "nodes that did not answer are released once, and not again", Mimics: "S24",
-		Edits: edit("quorum.round.mayHoldNow", "if b.vote != votePending && !b.may {", "if b.vote != voteGranted {")},
+		Edits: edit("quorum.round.mayHoldNow", "return b.vote != votePending && !b.may", "return b.vote != voteGranted")},
 	{ID: "M16", Bug: "release does not look at the owner", Mimics: "S59",
 		Edits: edit("node/model.Server.remove", `	i, found := lock.find(owner)
 	if !found {
@@ -138,7 +138,7 @@ var mutants = []*Mutant{
 	lock.fields = slices.Delete(lock.fields, 0, len(lock.fields))
 `)},
 	{ID: "M17", Bug: "a release that was not confirmed is not tried again", Mimics: "S24 S30",
-		Edits: edit("quorum.releases.conclude", "pending := r.mayHold\n", "pending := nodeSet(0)\n")},
+		Edits: edit("quorum.releases.conclude", "pending := r.mayHold &^", "pending := nodeSet(0) &^")},
 	{ID: "M18", Bug: "one owner name for all attempts of a call", Mimics: "S26 S28",
 		Edits: join(
 			edit("quorum.waiter", "\tlast      claim ", "\towner     string\n\tlast      claim "),
@@ -257,7 +257,7 @@ var mutants = []*Mutant{
 	{ID: "M70", Bug: "the sweep ends at once, and not when the key must be gone", Mimics: "S24 S30",
 		Edits: edit("quorum.config.expiry", "return start.Add(c.opts.Timeout + ttl + drift(ttl, c.opts.Drift))", "return start.Add(0*ttl)")},
 	{ID: "M71", Bug: "no answer to a release counts as its confirmation", Mimics: "S24 S30",
-		Edits: edit("quorum.releases.conclude", "if b.vote == voteGranted {", "if b.vote != votePending {")},
+		Edits: edit("quorum.releases.conclude", "return b.vote == voteGranted", "return b.vote != votePending")},
 	{ID: "M72", Bug: "a key that was set by a grant is not swept after its unlock", Mimics: "S30",
 		Edits: edit("quorum.engine.newHold", "mayHold: g.mayHold,", "")},
 	{ID: "M73", Bug: "a healed node is not swept after the unlock", Mimics: "S30",
@@ -944,7 +944,7 @@ var mutants = []*Mutant{
 
 	// Servers that lack disk or memory, and connections that break.
 	{ID: "M336", Bug: "a release that a server has refused, because its disk is full, counts as confirmed", Mimics: "S62", Expect: Tests, Tests: "./sim -run TestSeedsWithMachines",
-		Edits:  edit("quorum.releases.conclude", "if b.vote == voteGranted {", "if b.vote == voteGranted || b.err == node.ErrMisconf {"),
+		Edits:  edit("quorum.releases.conclude", "return b.vote == voteGranted", "return b.vote == voteGranted || b.err == node.ErrMisconf"),
 		Reason: "the plans of these seeds have no full disks"},
 	{ID: "M337", Bug: "a server without memory refuses to release a lock, if a fence has to be raised for that", Mimics: "S67", Expect: Tests, Tests: "./node/redisnode -run TestOutOfMemoryFrees",
 		Edits: join(edit("node/model.Server.admitRelease", "if raises && !frees {", "if raises {"),
