@@ -120,7 +120,7 @@
 // A waiter of one name can leave an offer with its place (Wait.Offer). Its owner is
 // [Offer] of the owner. A Release with a HandOver that leaves no holder gives the lock directly to
 // each of the next waiters that
-//   - has left an offer,
+//   - has left an offer, which is not the owner that releases,
 //   - was not notified since it asked,
 //   - listens on its WaiterChannel,
 //   - and whose fence (for mode Exclusive the higher of both) is below HandOver.

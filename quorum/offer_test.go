@@ -11,6 +11,7 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -443,4 +444,21 @@ func TestLostAnnouncements(t *testing.T) {
 			atMost(t, time.Since(released), standsFor+quorum.Defaults().RetryEvery, "it waited")
 		})
 	}
+}
+
+// A lease that was handed over, and detached and resumed by another process, is not handed over to its own offer when it
+// is released: on a node that had lost the lock of the holder before, and so had kept the place.
+func TestOwnOfferIsNotServed(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		held, ended := wanted(t, w, l)
+		w.nodes[2].Do(func(s *model.Server, _ model.Time) { s.Del("x") })
+		unlock(t, held)
+		lease := <-ended
+		time.Sleep(500 * time.Millisecond)
+		assert.Must(t, isOffer(lease) && w.holders("x", lease.Owner()) == 3 && w.inLine("x") == 1, "not handed over, or not healed")
+		unlock(t, resume(t, w.locker(quorum.Options{}), detach(t, lease)))
+		time.Sleep(10 * time.Millisecond)
+		equal(t, w.locked("x"), 0, "nodes have it")
+	})
 }

@@ -211,7 +211,7 @@ func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string,
 	if released && cmd.HandOver > 0 {
 		token := s.nextToken(now, k, cmd)
 		if gone && !watched {
-			h = handover{token, now + life(cmd.Retention)}
+			h = handover{token, now + life(cmd.Retention), owner}
 		}
 	}
 	awaited := s.notifyNext(now, k, !gone, h)
@@ -343,7 +343,8 @@ type place struct {
 // A handover is with what a lock is handed over; its zero value is that it is not.
 type handover struct {
 	token node.Token
-	kept  Time // until when that is then the fence
+	kept  Time   // until when that is then the fence
+	by    string // the owner that has released
 }
 
 // A serving goes along a queue and notifies the next waiters.
@@ -411,7 +412,7 @@ func (s *Server) tellTo(n *names, p *place) bool {
 // handTo hands the lock over to the offer of a place, and reports whether it could.
 func (s *Server) handTo(now Time, n *names, p *place, h handover) bool {
 	owner, mode := p.kept.text, node.WaiterMode(p.waiter)
-	if h.token == 0 || !node.IsOffer(owner) || p.kept.expires <= now {
+	if h.token == 0 || !node.IsOffer(owner) || owner == h.by || p.kept.expires <= now {
 		return false
 	}
 	above := mode

@@ -1145,4 +1145,7 @@ var mutants = []*Mutant{
 			edit("node/internal/courier/scripts/break.lua", "tonumber(ARGV[1]) < latest", "false"))},
 	{ID: "M463", Bug: "a Break is given up where locks have higher tokens", Expect: Tests, Tests: "./quorum -run TestBreakByALateClock", Reason: "Break may fail in a plan",
 		Edits: edit("quorum.round.breakAgain", "if stale == 0 ||", "if true ||")},
+	{ID: "M464", Bug: "a released lease is handed over to its own offer", Expect: Tests, Tests: "./quorum -run TestOwnOfferIsNotServed", Reason: "no plan is known that heals, detaches and resumes it while its place is kept",
+		Edits: join(edit("node/model.Server.handTo", " || owner == h.by", ""),
+			edit("node/internal/courier/scripts/notify_next.lua", " and says ~= released", ""))},
 }

@@ -3,13 +3,13 @@
 -- up to the first waiter that is none. A waiter that does not listen, or was notified since it
 -- asked, is passed over: it may hang, or is on its way. Dead waiters may be before it.
 --
--- With a token, the life of the fence, ms, and the server's run_id it hands the lock over to them
--- if they listen and have left an offer; but not past a waiter that was passed over and
+-- With a token, the life of the fence, ms, the server's run_id and the owner that has released it hands the lock over to them
+-- if they listen and have left an offer, but not that owner's; and not past a waiter that was passed over and
 -- does not read.
 --
 -- It returns the error if it may not publish, and whether a waiter is in the queue. What it needs is
 -- inside, as most releases do not call it.
-local function notify_next(queue, name, fence, shared, token, retention, life)
+local function notify_next(queue, name, fence, shared, token, retention, life, released)
 --include create
 
   local suffix = string.sub(queue, #QUEUE + 1)
@@ -73,7 +73,7 @@ local function notify_next(queue, name, fence, shared, token, retention, life)
       local place = PLACE .. suffix .. ':' .. waiter
       local says, channel = redis.pcall('GET', place), WAITER .. string.match(waiter, '^[^:]*')
       local next = false
-      if type(says) == 'string' and token and not passed and string.sub(says, -#OFFER) == OFFER and
+      if type(says) == 'string' and token and not passed and string.sub(says, -#OFFER) == OFFER and says ~= released and
         hand(mode, says, redis.call('PTTL', place), channel) then
         redis.call('ZREM', queue, waiter)
         redis.call('DEL', place)

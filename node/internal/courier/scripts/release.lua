@@ -23,7 +23,7 @@ if released == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
   local others = redis.call('PUBLISH', ARGV[4], '0')
   local failed, awaited
   if redis.call('EXISTS', KEYS[3]) == 1 then
-    failed, awaited = notify_next(KEYS[3], KEYS[1], KEYS[2], false, others == 0 and ARGV[5], ARGV[3], ARGV[6])
+    failed, awaited = notify_next(KEYS[3], KEYS[1], KEYS[2], false, others == 0 and ARGV[5], ARGV[3], ARGV[6], ARGV[1])
   end
   return failed or 1 + (awaited and 1 or 0) + (others > 0 and 2 or 0)
 end

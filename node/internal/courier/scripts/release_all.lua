@@ -103,7 +103,7 @@ for i = 1, #KEYS, 4 do
         redis.call('SET', key, token, 'PX', math.max(redis.call('PTTL', name), 1))
       end
     end
-    local untold, line = notify_next(queue, name, KEYS[i + 1], not gone, gone and said == 0 and token, ARGV[3], ARGV[9 + n])
+    local untold, line = notify_next(queue, name, KEYS[i + 1], not gone, gone and said == 0 and token, ARGV[3], ARGV[9 + n], ARGV[1])
     failed, awaited = failed or untold, awaited or gone and removed == 1 and line
   end
 end

@@ -39,7 +39,7 @@ for i = 1, n do
     end
     if type(others) == 'number' and lines and redis.call('EXISTS', KEYS[2 * n + i]) == 1 then
       local told, failed, awaited = pcall(notify_next, KEYS[2 * n + i], KEYS[i], KEYS[n + i],
-        false, others == 0 and ARGV[4 * i + 2], ARGV[1], ARGV[2])
+        false, others == 0 and ARGV[4 * i + 2], ARGV[1], ARGV[2], ARGV[4 * i - 1])
       replies[i] = failed or 1 + (awaited and 1 or 0) + (others > 0 and 2 or 0)
       if not told and type(failed) ~= 'table' then
         replies[i] = {err = failed} -- Redis 6
