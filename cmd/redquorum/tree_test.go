@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -158,18 +159,22 @@ func TestRunWaitsForASlowFile(t *testing.T) {
 	assert.That(t, strings.Contains(p.exits(0), "finished"), "it has not run: %s", p.out.String())
 }
 
-// It does not begin where the lock was lost meanwhile, as redquorum was killed or stopped.
+// It does not begin where the lock was lost meanwhile, as redquorum was killed or stopped. The helper sees
+// to that also where it inherits a limit of memory that has its garbage collected all the time.
 func TestRunGivesUpASlowFile(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
-	for _, s := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
-		t.Run(unix.SignalName(s), func(t *testing.T) {
+	for _, c := range []struct {
+		signal syscall.Signal
+		env    []string
+	}{{signal: syscall.SIGKILL}, {signal: syscall.SIGSTOP}, {syscall.SIGKILL, []string{"GOMEMLIMIT=1MiB"}}} {
+		t.Run(strings.Join(append(c.env, unix.SignalName(c.signal)), " "), func(t *testing.T) {
 			urls := parallelNodes(t, 3)
 			script, file := slowScript(t)
-			p := start(t, runOn(urls, "--lease 2s", script)...)
+			p := startProgram(t, "/usr/bin/env", slices.Concat(c.env, []string{os.Args[0]}, runOn(urls, "--lease 2s", script))...)
 			helper := strconv.Itoa(p.warden())
 			assert.Eventually(t, "the file is loaded", func() bool { return exec.Command("pgrep", "-P", helper).Run() == nil })
-			assert.Succeed(t, p.cmd.Process.Signal(s))
+			assert.Succeed(t, p.cmd.Process.Signal(c.signal))
 			time.Sleep(3 * time.Second)
 			file.Close()
 			time.Sleep(200 * time.Millisecond)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"runtime"
@@ -254,7 +255,8 @@ func (k *keeper) report(what string, number int) {
 // that waits for it as one that computes. So there is another one, and no garbage collection, which would wait for it.
 func (k *keeper) begin(path string, command []string) {
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
-	garbage := debug.SetGCPercent(-1)
+	garbage, memory := debug.SetGCPercent(-1), debug.SetMemoryLimit(math.MaxInt64)
+	runtime.GC() // ends one that is under way
 	attr := &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: k.place != among}}
 	onParentsDeath(attr.Sys, syscall.SIGKILL)
 	if k.place == foreground {
@@ -276,6 +278,7 @@ func (k *keeper) begin(path string, command []string) {
 			p, err = os.StartProcess("/bin/sh", append([]string{"sh", path}, command[1:]...), attr)
 		}
 		debug.SetGCPercent(garbage)
+		debug.SetMemoryLimit(memory)
 		signal.Ignore(syscall.SIGTTOU, syscall.SIGTSTP) // it acts even if another process has the terminal
 		if err != nil {
 			begun <- message{reportEnded, int64(failCommand(k.stderr, command[0], path, err))}
