@@ -603,11 +603,12 @@ func (g *generator) options(p *Plan) {
 	}
 }
 
-// lists draws a change of the list of nodes: some clients lack one.
+// lists draws a change of the list of nodes: some clients lack one. The nodes of a lease that clients hand on are those of
+// the first one.
 func (g *generator) lists(p *Plan) {
 	lacks := g.below(p.Nodes)
 	some := Set(1 + g.below(1<<min(p.Clients, MaxClients)-1))
-	special := p.Nodes < 3 || p.Work.Joint > 0 || slices.ContainsFunc(p.Events, func(e Event) bool { return e.Verb == Alias })
+	special := p.Nodes < 3 || p.Work.Joint > 0 || p.Work.Hand > 0 || slices.ContainsFunc(p.Events, func(e Event) bool { return e.Verb == Alias })
 	if g.below(12) > 0 || special {
 		return
 	}
