@@ -101,7 +101,11 @@ func TestRealBadNodes(t *testing.T) {
 		}
 		return slow
 	}
+	other := connect(t, all, quorum.Options{}) // l waits for it, and listens from then on, as it does where it was late
+	held := lock(t, other, "pair0")
+	time.AfterFunc(100*time.Millisecond, func() { _ = held.Unlock(background) })
 	pairs(200)
+	succeed(t, other.Close())
 	tasks := runtime.NumGoroutine()
 	for _, bad := range []struct {
 		name        string
