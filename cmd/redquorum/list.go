@@ -291,7 +291,7 @@ func isLock(fields []string) bool {
 	return owners > 0
 }
 
-// inspectAll asks the nodes who holds each name, and returns the locks that are held. Why a node did not answer is in errs.
+// inspectAll inspects each name, and returns the locks that are held. Why a node did not answer is in errs.
 func inspectAll(ctx context.Context, l *quorum.Locker, names []string, errs []error) ([]lockJSON, error) {
 	found := make([]*lockJSON, len(names))
 	var mu sync.Mutex // guards errs
