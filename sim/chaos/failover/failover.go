@@ -129,7 +129,7 @@ func (s *storm) failOver(ctx context.Context, i int) (f Failover, err error) {
 	g := s.groups[f.Group]
 	old := g.primary(ctx)
 	if old < 0 {
-		return f, errUnsettled
+		return f, g.unsettled(ctx)
 	}
 	_, overlaps, falling := s.book.counts()
 	held := s.book.valid()
@@ -139,9 +139,10 @@ func (s *storm) failOver(ctx context.Context, i int) (f Failover, err error) {
 	if err != nil {
 		return f, err
 	}
-	for asked := began; g.primary(ctx) == old || g.primary(ctx) < 0; time.Sleep(10 * time.Millisecond) {
-		if time.Since(began) > time.Minute || ctx.Err() != nil {
-			return f, errors.Join(errUnsettled, heal())
+	struck := time.Now()
+	for asked := struck; g.primary(ctx) == old || g.primary(ctx) < 0; time.Sleep(10 * time.Millisecond) {
+		if time.Since(struck) > settleFor || ctx.Err() != nil {
+			return f, errors.Join(cmp.Or(ctx.Err(), g.unsettled(ctx)), heal())
 		}
 		if time.Since(asked) > 10*time.Second { // Sentinel gives a failover up if no replica has a copy yet
 			asked = time.Now()
@@ -189,15 +190,14 @@ func (s *storm) strike(ctx context.Context, kind string, g *group, primary int) 
 		}
 		time.Sleep(upTo(s.random, 2*time.Second))
 	}
-	for {
+	for end := time.Now().Add(settleFor); ; time.Sleep(100 * time.Millisecond) {
 		err := g.sentinels[0].client.Failover(ctx, g.name).Err()
-		if err == nil || ctx.Err() != nil {
-			return nothing, cmp.Or(err, ctx.Err())
+		if err == nil || ctx.Err() != nil || time.Now().After(end) {
+			return nothing, cmp.Or(ctx.Err(), err)
 		}
 		if g.primary(ctx) != primary {
 			return nothing, nil
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 }
 
@@ -208,7 +208,7 @@ func (s *storm) pin(ctx context.Context) error {
 	for _, g := range s.groups {
 		p := g.primary(ctx)
 		if p < 0 {
-			return errUnsettled
+			return g.unsettled(ctx)
 		}
 		addrs = append(addrs, g.servers[p].Addr())
 	}
@@ -242,7 +242,7 @@ func (s *storm) byURL(i int) (node.Node, error) {
 	return redisnode.New(redis.NewClient(&redis.Options{Addr: g.name, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		p := g.primary(ctx)
 		if p < 0 {
-			return nil, errUnsettled
+			return nil, errors.New("the Sentinels name no primary")
 		}
 		return new(net.Dialer).DialContext(ctx, "tcp", g.doors[p].Addr())
 	}}), redisnode.Options{Name: g.name})

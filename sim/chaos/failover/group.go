@@ -75,6 +75,13 @@ func startGroup(ctx context.Context, name, binary string) (g *group, err error) 
 	return g, g.settle(ctx, func(primary int) bool { return primary == 0 })
 }
 
+func (g *group) addrs() (all []string) {
+	for _, d := range g.doors {
+		all = append(all, d.Addr())
+	}
+	return all
+}
+
 func portOf(door *faults.Proxy) string {
 	_, port, _ := net.SplitHostPort(door.Addr())
 	return port
@@ -136,10 +143,20 @@ func (g *group) primary(ctx context.Context) int {
 	return -1
 }
 
-// settleFor is how long that may take: Sentinel tries again after some time when a failover has failed.
+// settleFor is how long a failover may take: Sentinel tries again after some time when one has failed, and does nothing for 30 s
+// after it could not run for two.
 const settleFor = 3 * time.Minute
 
-var errUnsettled = errors.New("not settled: Sentinel has not made a primary of one server, and replicas of the others")
+// unsettled says what the Sentinels know, and what they wrote last.
+func (g *group) unsettled(ctx context.Context) error {
+	text := fmt.Sprintf("not settled: of the servers %v, the Sentinels call number %d the primary", g.addrs(), g.primary(ctx)+1)
+	for i, s := range g.sentinels {
+		said, err := s.client.Master(ctx, g.name).Result()
+		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+		text += fmt.Sprintf("\nSentinel %d: %s:%s is %s, with %s replicas (%v)\n%s", i+1, said["ip"], said["port"], said["flags"], said["num-slaves"], err, log[max(0, len(log)-2000):])
+	}
+	return errors.New(text)
+}
 
 // settle waits until there is a primary that will do, all others follow it, and Sentinels can fail over again.
 func (g *group) settle(ctx context.Context, willDo func(primary int) bool) error {
@@ -166,8 +183,7 @@ func (g *group) settle(ctx context.Context, willDo func(primary int) bool) error
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	said, _ := g.sentinels[0].client.Master(ctx, g.name).Result()
-	return fmt.Errorf("%w in %v: server %d of %d is called %s, with %s replicas", errUnsettled, settleFor, g.primary(ctx)+1, groupSize, said["flags"], said["num-slaves"])
+	return g.unsettled(ctx)
 }
 
 // A sentinel is one process of Redis Sentinel.
