@@ -595,7 +595,8 @@ func (g *generator) options(p *Plan) {
 		w.Label = pick(g, Percent(50), Percent(100))
 	}
 	if g.below(8) == 0 {
-		w.Step = min(pick(g, 100*time.Microsecond, 500*time.Microsecond, 2*time.Millisecond), l.Timeout/50) // else no attempt is in time
+		step := pick(g, 100*time.Microsecond, 500*time.Microsecond, 2*time.Millisecond)
+		w.Step = min(step, l.Timeout/50, l.Lease/time.Duration(50*p.Nodes)) // else no attempt is in time, or no renewal
 	}
 	if g.below(4) == 0 {
 		w.Odd = pick(g, Percent(30), Percent(60))
