@@ -88,7 +88,7 @@ func TestYesAfterTheWordOfAReplica(t *testing.T) {
 	defer way.Close()
 	n := dial(t, "redis://"+way.Addr())
 	expect(t, "held", ask(t, n, acquire("held", "me", 1)), node.Granted)
-	assert.Succeed(t, way.Set(faults.Conduct{Delay: faults.Range{Min: 200 * time.Millisecond, Max: 200 * time.Millisecond}}))
+	assert.Succeed(t, way.Set(faults.Conduct{Delay: faults.Range{Min: 700 * time.Millisecond, Max: 700 * time.Millisecond}}))
 	p.do("replicaof", "127.0.0.1", "1")
 	first := submit(n, acquire("a", "me", 2))
 	assert.Eventually(t, "the replica has refused", func() bool { // the first command was an EVAL
