@@ -100,7 +100,7 @@ func TestLimiterLearns(t *testing.T) {
 	after := func(start, took time.Duration, times, want int) {
 		t.Helper()
 		for range times {
-			m.learn(clock.Instant(time.Hour+start), clock.Instant(time.Hour+start+took), time.Second)
+			m.learn(clock.Instant(time.Hour+start), clock.Instant(time.Hour+start+took), 750*time.Millisecond)
 		}
 		assert.Equal(t, m.most(), want, "attempts at once, after ", start)
 	}

@@ -15,28 +15,27 @@ const (
 	lateFor = 10 * time.Second // for how long one that was late tells of the others
 )
 
-// A limiter bounds the attempts under way at the same time. The others wait, first come, first served. Where attempts are
-// late, all programs together may ask for more than the nodes can execute in time. All of it would be for
-// nothing then, so the bound is lower.
+// A limiter bounds the attempts under way at the same time. The others wait. Where attempts are late, all programs together may ask
+// for more than the nodes can execute in time. All of it would be for nothing then, so the bound is lower.
 type limiter struct {
 	underWay int
 	outside  line          // those that wait to make one
 	fewer    int           // than maxAttempts: the bound
 	inTime   int           // attempts since the bound was moved
 	lowered  clock.Instant // when the bound was, last
+	let      int           // that came in from outside
 }
 
 func (m *limiter) most() int { return maxAttempts - m.fewer }
 
-// learn moves the bound by what came of an attempt. One that took most of its timeout, which is meant to be several times as
-// long, lowers it to the least, once for all that were under way. The bound rises by an eighth whenever as many were in time, and
-// by the rest if none was late for long.
-func (m *limiter) learn(start, now clock.Instant, timeout time.Duration) {
-	most, late := m.most(), now.Sub(start) >= timeout*3/4
+// learn moves the bound by what came of an attempt. One that took that long lowers it to the least, once for all that were
+// under way. The bound rises by an eighth whenever as many were in time, and by the rest if none was late for long.
+func (m *limiter) learn(start, now clock.Instant, late time.Duration) {
+	most, isLate := m.most(), now.Sub(start) >= late
 	switch {
-	case late && start >= m.lowered:
+	case isLate && start >= m.lowered:
 		m.lowered, most = now, leastAttempts
-	case late || m.fewer == 0:
+	case isLate || m.fewer == 0:
 		return
 	case now.Sub(m.lowered) >= lateFor:
 		most = maxAttempts
@@ -60,12 +59,22 @@ func (m *limiter) enter(w *waiter) bool {
 	return false
 }
 
-// leave ends an attempt, and lets the first of those outside begin.
+// ends is called when an attempt was decided, or is not worth while any more.
+func (m *limiter) ends(start, now clock.Instant, late time.Duration) {
+	m.learn(start, now, late)
+	m.leave()
+}
+
+// leave makes room for another attempt, and lets the first of those outside begin. Where attempts are late it mostly lets the last
+// one: that has the most time left, and the first may be about to give up.
 func (m *limiter) leave() {
 	for m.underWay--; m.underWay < m.most() && m.outside.first != nil; m.underWay++ {
-		w := m.outside.first.w
-		m.outside.remove(&w.outside)
-		w.let = true
-		w.stir()
+		next := m.outside.last
+		if m.let++; m.fewer == 0 || m.let%8 == 0 {
+			next = m.outside.first
+		}
+		m.outside.remove(next)
+		next.w.let = true
+		next.w.stir()
 	}
 }

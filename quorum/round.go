@@ -27,10 +27,11 @@ type round struct {
 	ballots []ballot
 	tally   tally
 	asked   nodeSet
-	resumes bool         // nodes count as for an attempt: the lease may have ended before
-	lease   *hold        // made, extended or downgraded by the round, and told which nodes have it
-	waiter  *waiter      // whose attempt it is
-	signal  clock.Signal // of a call that waits: set when the verdict falls, and at each answer if eager
+	resumes bool          // nodes count as for an attempt: the lease may have ended before
+	lease   *hold         // made, extended or downgraded by the round, and told which nodes have it
+	waiter  *waiter       // whose attempt it is
+	late    time.Duration // after this its attempt is, whose waiter has left before it was decided
+	signal  clock.Signal  // of a call that waits: set when the verdict falls, and at each answer if eager
 	eager   bool
 }
 
@@ -105,7 +106,7 @@ func (e *engine) round(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 	if kind == node.Inspect || kind == node.Break {
 		r.tally.need = majority(len(e.nodes)) // nobody holds a name that so many do not have
 	}
-	r.asked, r.removal, r.lease, r.waiter, r.eager, r.resumes = 0, removal{}, nil, nil, false, false
+	r.asked, r.removal, r.lease, r.waiter, r.late, r.eager, r.resumes = 0, removal{}, nil, nil, 0, false, false
 	return r
 }
 
@@ -132,15 +133,7 @@ func (r *round) receive(i int, reply node.Reply) {
 	if r.resumes && b.granted() {
 		e.voters.count(&b, node.Acquire, r.start, reply.Life)
 	}
-	if reply.Line.Awaited && !r.claim.wait.Stays() { // or this waiter is the one in the queue
-		e.queues.noteContention(&r.claim, true)
-	}
-	if reply.Line.Last > 0 { // the next to wait here comes after those in the queue, whatever the clocks say
-		e.tokens.saw(reply.Line.Last)
-	}
-	if reply.Line.Others {
-		e.queues.noteListeners(&r.claim, e.now.Sub(r.start))
-	}
+	r.noteLine(reply.Line)
 	if reply.Status == node.Refused && r.claim.mode != node.Read {
 		e.voters.noteLongLock(i, reply)
 	}
@@ -150,12 +143,30 @@ func (r *round) receive(i int, reply node.Reply) {
 	if r.lease != nil && b.granted() {
 		r.lease.grantedBy(i, r.command.Kind)
 	}
+	if r.late != 0 && r.tally.verdict() != undecided {
+		e.attempts.ends(r.start, e.now, r.late)
+		r.late = 0
+	}
 	if r.waiter != nil {
 		r.waiter.stir()
 	} else if r.eager || before == undecided && r.tally.verdict() != undecided {
 		e.set(r.signal)
 	}
 	r.done()
+}
+
+// noteLine keeps what a node has said about its queue.
+func (r *round) noteLine(line node.Line) {
+	e := r.e
+	if line.Awaited && !r.claim.wait.Stays() { // or this waiter is the one in the queue
+		e.queues.noteContention(&r.claim, true)
+	}
+	if line.Last > 0 { // the next to wait here comes after those in the queue, whatever the clocks say
+		e.tokens.saw(line.Last)
+	}
+	if line.Others {
+		e.queues.noteListeners(&r.claim, e.now.Sub(r.start))
+	}
 }
 
 // grantedBy notes that node i has granted a command about the hold.
