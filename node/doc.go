@@ -2,9 +2,9 @@
 // replies out.
 //
 // It defines the [Node] interface, which the engine (package quorum) talks to, and the
-// meaning of every command. There are three implementations:
+// meaning of every command. These packages implement it:
 //
-//   - node/redisnode reaches real servers through go-redis,
+//   - node/redisnode and node/redisconn reach real servers,
 //   - node/embedded runs miniredis inside the process,
 //   - node/model is the same behavior in plain Go, for the simulator.
 //
