@@ -122,7 +122,7 @@ func doctorVerb() *cobra.Command {
 	var nodes nodeFlags
 	nodes.register(fs)
 	asJSON := fs.Bool("json", false, "print one JSON object")
-	name := fs.String("name", "redquorum-doctor", "the beginning of the lock `name` that is used to test rights;\nthe user must have rights to it")
+	name := fs.String("name", "redquorum-doctor", "the beginning of the lock `name` that is used to test rights; the user must have rights to it")
 	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		if err := node.CheckName(*name); err != nil {
 			return cli.Usage("--name: %w", err)
