@@ -30,7 +30,8 @@ when it wakes up its write is refused, by its fencing token.
 It runs on five nodes inside this process: one is killed and comes back empty,
 and another stalls. With --nodes it runs on real servers, and makes none of them
 fail. There it leaves the fence of its lock, redquorum_fence:{redquorum-demo},
-which expires after a day. REDQUORUM_NODES is ignored.
+which expires after a day, and labels, which expire after twice --max-lease.
+REDQUORUM_NODES is ignored.
 
 Exit status: 0 if the count is exact and the fencing tokens rose, 1 if not, 2
 usage, 130 interrupted.
