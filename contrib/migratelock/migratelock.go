@@ -11,8 +11,8 @@
 //
 // A program that finds the lock held waits for 10 s, unless [quorum.WithWait] says otherwise. Keep
 // that shorter than LockTimeout of migrate.Migrate, 15 s by default: a lock that comes later is
-// never unlocked. If the lock is lost, no further migration begins, and the database is not marked
-// as dirty.
+// never unlocked. If the lock is lost, no further migration begins, nothing is dropped, and the
+// database is not marked as dirty.
 package migratelock
 
 import (
@@ -64,8 +64,20 @@ func (d *driver) Unlock() error {
 
 // SetVersion is called with dirty before each migration.
 func (d *driver) SetVersion(version int, dirty bool) error {
-	if lease := d.lease.Load(); dirty && lease != nil && lease.Remaining() == 0 {
+	if dirty && d.lost() {
 		return fmt.Errorf("migratelock: version %d not begun: %w", version, quorum.ErrLost)
 	}
 	return d.Driver.SetVersion(version, dirty)
+}
+
+func (d *driver) Drop() error {
+	if d.lost() {
+		return fmt.Errorf("migratelock: nothing dropped: %w", quorum.ErrLost)
+	}
+	return d.Driver.Drop()
+}
+
+func (d *driver) lost() bool {
+	lease := d.lease.Load()
+	return lease != nil && lease.Remaining() == 0
 }

@@ -118,8 +118,10 @@ func TestUnlockAfterALoss(t *testing.T) {
 	_, err := other.Break(t.Context(), "name")
 	assert.Succeed(t, err)
 	assert.Is(t, d.Lock(), database.ErrLocked, "a Lock before the Unlock of the first") // it waits until the loss is known
+	assert.Is(t, d.Drop(), quorum.ErrLost, "a Drop without the lock")
 	assert.Is(t, d.Unlock(), quorum.ErrLost, "the Unlock of the first")
 	assert.Succeed(t, d.Lock())
+	assert.Succeed(t, d.Drop())
 	assert.Succeed(t, d.Unlock())
 }
 
