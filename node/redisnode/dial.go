@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -295,6 +297,9 @@ func Parse(u string) (Server, error) {
 		o, err := ParseURL(u)
 		return Server{o, 0}, err
 	}
+	if err := checkSettings(query); err != nil {
+		return Server{}, err
+	}
 	replicas, err := strconv.Atoi(settings.Get("replicas"))
 	if err != nil || replicas < 0 {
 		return Server{}, errors.New("its setting replicas is no number of replicas")
@@ -319,6 +324,9 @@ func ParseURL(u string) (*redis.Options, error) {
 		return nil, errors.New("malformed: its port must be a number, and special characters in its user or password " +
 			"must be percent-encoded, also a comma (%2C) where URLs are separated by commas")
 	}
+	if err := checkSettings(parsed.RawQuery); err != nil {
+		return nil, err
+	}
 	o, err := redis.ParseURL(u)
 	if err == nil && o.DB < 0 {
 		return nil, errors.New("the number of its database is negative")
@@ -342,17 +350,38 @@ func ParseURL(u string) (*redis.Options, error) {
 	return nil, errors.New("its path is not a database number")
 }
 
-// wrongSetting names the first setting of a query that makes the URL wrong; not if it may be a part of a password.
+// checkSettings refuses a malformed or repeated setting: redis.ParseURL drops the first, and takes one of the others.
+func checkSettings(query string) error {
+	settings, err := url.ParseQuery(query)
+	if err != nil {
+		return errors.New("a setting after its ? is malformed: each is name=value, with & between them")
+	}
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		if len(settings[name]) > 1 {
+			return fmt.Errorf("%s after its ? is there more than once", settingCalled(name, query))
+		}
+	}
+	return nil
+}
+
+// wrongSetting names the first setting of a query that makes the URL wrong.
 func wrongSetting(u url.URL, query string) string {
 	for setting := range strings.SplitSeq(query, "&") {
 		u.RawQuery = setting
 		name, _, assigned := strings.Cut(setting, "=")
-		_, err := redis.ParseURL(u.String())
-		if err != nil && assigned && !strings.Contains(query, "@") && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") == "" {
-			return fmt.Sprintf("the setting %q", name)
+		if _, err := redis.ParseURL(u.String()); err != nil && assigned {
+			return settingCalled(name, query)
 		}
 	}
 	return "a setting"
+}
+
+// settingCalled names a setting of a query, but not if it may be a part of a password.
+func settingCalled(name, query string) string {
+	if strings.Contains(query, "@") || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
+		return "a setting"
+	}
+	return fmt.Sprintf("the setting %q", name)
 }
 
 // isHostPort reports whether text is host:port and nothing else.

@@ -39,6 +39,9 @@ func parseSentinel(u string) (Server, error) {
 	if err := errors.Join(bad, worse, worst); err != nil || name == "" {
 		return Server{}, errors.New("not a URL such as sentinel://host1:26379,host2:26379/NAME?replicas=2, where NAME is what Sentinel calls the primary")
 	}
+	if err := checkSettings(query); err != nil {
+		return Server{}, err
+	}
 	s := &sentinels{name: name}
 	for one := range strings.SplitSeq(hosts, ",") {
 		if !isHostPort(one) {
