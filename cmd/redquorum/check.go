@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"strings"
@@ -64,7 +63,7 @@ func checkVerb() *cobra.Command {
 				found.Verdict = "not-held"
 			}
 		}
-		return cmp.Or(json.NewEncoder(c.stdout).Encode(found), failed(err))
+		return cmp.Or(c.printJSON(found), failed(err))
 	})
 }
 

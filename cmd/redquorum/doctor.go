@@ -663,7 +663,7 @@ func (d diagnosis) text(w io.Writer) string {
 			b.WriteString(indent + wrapped(g.Means, indent) + "\n")
 		}
 		if g.Do != "" {
-			b.WriteString(indent + "-> " + wrapped(g.Do, indent+"   ") + "\n")
+			b.WriteString(indent + "-> " + wrapped(printable(g.Do), indent+"   ") + "\n")
 		}
 	}
 	verdict := fmt.Sprintf("%s: %s", count(len(d.Nodes)), d.Verdict)

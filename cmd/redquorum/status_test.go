@@ -204,9 +204,16 @@ func TestEscapesAreNotPrinted(t *testing.T) {
 	}
 	const shown, owner = `"\x1b[2Jgone\u009b31m\nnext\tfield"`, `"\x1b[2Jgone\u009b31m\nnext\tfield\xff"`
 	check(want(t, exitOK, shown+" is held on 3 of 3 nodes\n  by "+owner+"\n", "status", name, "--nodes", urls))
+	for _, args := range [][]string{{"status", name}, {"check", name, "--owner", name}} {
+		_, out, _ := redquorum(t, append(args, "--json", "--nodes", urls)...)
+		check(out)
+		tests.Says(t, out, `"name":"\u001b[2Jgone\u009b31m\nnext\tfield"`)
+	}
 	check(want(t, exitOK, "removed the lock "+shown+", held by "+owner+", on 3 nodes\n", "break", name, "--yes", "--nodes", urls))
 	check(want(t, exitOK, shown+" was free", "break", name, "--yes", "--nodes", urls))
 	check(want(t, exitOK, shown+" is free", "status", name, "--nodes", urls))
+	addr := fakeServer(t, "", map[string]string{"run_id": "a", "uptime_in_seconds": "99", "role": "master", "connected_slaves": "1\x1b[2J"})
+	check(want(t, exitUnsafe, `?replicas=1\x1b[2J in its URL`, "doctor", "--nodes", addr))
 	assert.Equal(t, printable("Müller's lock 日本"), "Müller's lock 日本")
 }
 

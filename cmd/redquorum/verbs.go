@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -97,9 +98,29 @@ func does(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.C
 // print prints a value as one JSON object, or as a text for people that fits where it goes to.
 func (c *command) print(asJSON bool, value any, text func(to io.Writer) string) error {
 	if asJSON {
-		return json.NewEncoder(c.stdout).Encode(value)
+		return c.printJSON(value)
 	}
 	_, err := io.WriteString(c.stdout, text(c.stdout))
+	return err
+}
+
+// printJSON prints a value as one JSON object, with escapes for all that printable does not let through.
+func (c *command) printJSON(value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	for _, r := range string(text) {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	_, err = fmt.Fprintln(c.stdout, b.String())
 	return err
 }
 
