@@ -93,6 +93,7 @@ var causes = [...]struct {
 	word string
 }{
 	{errBroken, "broken"},
+	{errForced, "broken"},
 	{ErrMaxHold, "max_hold"},
 	{errFixed, "fixed_lease"},
 	{errNotRenewed, "not_renewed"},

@@ -397,6 +397,9 @@ func TestEventsTellHowLeasesEnded(t *testing.T) {
 			_, _ = w.locker(quorum.Options{}).Break(background, "x")
 			<-lease.Context().Done()
 		}, quorum.EventLost, "broken", time.Minute},
+		"broken here": {nil, func(_ *testing.T, _ *world, l *quorum.Locker, _ *quorum.Lease) {
+			_, _ = l.Break(background, "x")
+		}, quorum.EventLost, "broken", 0},
 		"its bound": {hour, func(t *testing.T, _ *world, _ *quorum.Locker, lease *quorum.Lease) {
 			<-lease.Context().Done()
 		}, quorum.EventLost, "max_hold", time.Hour},
