@@ -449,6 +449,9 @@ func remedy(text string) string {
 
 // allow says what a user needs where a server refuses a command: the command itself, or else what it is about.
 func allow(err error, what string) string {
+	if do := remedy(err.Error()); do != "" {
+		return do
+	}
 	if before, _, command := strings.Cut(err.Error(), "' command"); command {
 		what = "the command: +" + before[strings.LastIndex(before, "'")+1:]
 	}
