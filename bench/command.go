@@ -97,6 +97,7 @@ type flags struct {
 
 	contestants []string
 	addrs, html string
+	given       int // how often --nodes is there
 	fails       float64
 	spawn, json bool
 
@@ -107,7 +108,11 @@ func (f *flags) register() {
 	fs, c := f.set, &f.config
 	fs.IntSliceVarP(&c.Nodes, "n", "n", nil, "`numbers` of nodes, odd (default 1,3,5; or, with --nodes, all of these)")
 	fs.BoolVar(&f.spawn, "spawn", false, "start redis-server processes on free ports of the loopback interface")
-	fs.StringVar(&f.addrs, "nodes", "", "use the servers at these `addresses`, host, host:port, or redis:// and rediss:// URLs, separated by commas")
+	fs.Func("nodes", "use the servers at these `addresses`, host, host:port, or redis:// and rediss:// URLs, separated by commas", func(s string) error {
+		f.addrs = s
+		f.given++
+		return nil
+	})
 	fs.DurationSliceVar(&c.RTT, "rtt", []time.Duration{0}, "round `times` of the links to the nodes, by a proxy on each; 0 is none added")
 	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.Defaults().Timeout.String()+")")
 	fs.DurationVar(&c.Lease, "lease", benchLease, "how long locks are asked for")
@@ -135,8 +140,11 @@ func (f *flags) names() (names []string) {
 // check makes the configuration of the flags.
 func (f *flags) check() (err error) {
 	c := &f.config
-	if f.spawn && f.set.Changed("nodes") {
+	switch {
+	case f.spawn && f.given > 0:
 		return cli.Usage("--spawn and --nodes exclude each other")
+	case f.given > 1:
+		return cli.Usage("--nodes is there %d times: give all nodes in one, separated by commas", f.given)
 	}
 	if err := f.checkServers(); err != nil {
 		return err

@@ -70,11 +70,13 @@ func removed(before *quorum.Report) string {
 
 // nameFlag gives a verb a lock's name, which may stand alone or follow --name.
 func nameFlag(cmd *cobra.Command) *string {
-	name := cmd.Flags().String("name", "", "the lock's `name`, which may also stand alone")
+	name, given := new(string), []string(nil)
+	cmd.Flags().Func("name", "the lock's `name`, which may also stand alone", func(s string) error {
+		given = append(given, s)
+		return nil
+	})
 	cmd.Args = func(_ *cobra.Command, args []string) error {
-		if cmd.Flags().Changed("name") {
-			args = append(args, *name)
-		}
+		args = append(args, given...)
 		if err := cli.One("the lock's name")(cmd, args); err != nil {
 			return err
 		}

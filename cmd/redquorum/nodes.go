@@ -27,6 +27,7 @@ import (
 // nodeFlags say which nodes a verb works on.
 type nodeFlags struct {
 	nodes    string
+	given    int    // how often --nodes is there
 	password string // the file that has it
 	cacert   string // files of TLS
 	cert     string
@@ -44,6 +45,7 @@ func (n *nodeFlags) register(fs *pflag.FlagSet) {
 	// The environment is no default of the flag: the help would show it,
 	// passwords included.
 	fs.Func("nodes", "`URLs` of the nodes, or host or host:port, separated by commas; ?replicas=2 after a URL is for a primary that fails over to one of 2 replicas (default $REDQUORUM_NODES)", func(s string) error {
+		n.given++
 		if n.nodes = s; strings.TrimSpace(s) == "" { // a variable that is not set does not stand for other servers
 			return errors.New("want the URLs of the nodes")
 		}
@@ -73,6 +75,9 @@ func (n *nodeFlags) registerEmbedded(fs *pflag.FlagSet) {
 
 // urls returns the nodes' URLs.
 func (n *nodeFlags) urls() ([]string, error) {
+	if n.given > 1 { // the last one alone would be a lock on fewer servers
+		return nil, cli.Usage("--nodes is there %d times: give all nodes in one, separated by commas", n.given)
+	}
 	urls := cli.List(cmp.Or(n.nodes, os.Getenv("REDQUORUM_NODES")))
 	if len(urls) == 0 {
 		return nil, cli.Usage("no nodes: give their URLs with --nodes, or in REDQUORUM_NODES%s", n.instead)

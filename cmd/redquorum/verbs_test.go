@@ -118,6 +118,8 @@ func TestUsageErrors(t *testing.T) {
 		{"sim --seeds 1 --jobs x", `invalid argument "x" for "--jobs" flag: invalid syntax`},
 		{"hold z -- true", "hold runs no command: use 'redquorum run \"z\" -- COMMAND"},
 		{"break x --yes --nodes=", "want the URLs of the nodes"},
+		{"break --yes --nodes h --name x --name y", `unexpected argument "y"`},
+		{"status x --nodes redis://a --nodes redis://b --nodes redis://c", "--nodes is there 3 times: give all nodes in one"},
 		{"doctor --nodes a,,b", "server 2 of 3"},
 		{"bench --nodes redis://h?replicas=2", "only single servers"},
 		{"doctor --nodes http://h", "nor sentinel or rediss+sentinel"},
