@@ -296,6 +296,7 @@ func TestURLs(t *testing.T) {
 		"sentinel://a:1/main":                                                  "after a failover Sentinel leads to another server",
 		"sentinel://a:1?replicas=2":                                            "not a URL such as",
 		"sentinel://a:1,/main?replicas=2":                                      "a Sentinel in it is not host:port",
+		"sentinel://a,b:1,a:26379/main?replicas=2":                             "the Sentinel a:26379 is in it twice",
 		"sentinel://a:1/main/x?replicas=2":                                     "its path is not a database",
 		"sentinel://a:1/main?replicas=2&pool=3":                                "the setting \"pool\" after its ?",
 		"redis://a?db=1&replica=2":                                             "the setting \"replica\" after its ?",

@@ -47,8 +47,11 @@ func parseSentinel(u string) (Server, error) {
 		if !isHostPort(one) {
 			one = net.JoinHostPort(strings.Trim(one, "[]"), "26379")
 		}
-		if !isHostPort(one) {
+		switch {
+		case !isHostPort(one):
 			return Server{}, errors.New("a Sentinel in it is not host:port")
+		case slices.Contains(s.addrs, one):
+			return Server{}, fmt.Errorf("the Sentinel %s is in it twice", one)
 		}
 		s.addrs = append(s.addrs, one)
 	}
