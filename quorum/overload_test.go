@@ -56,7 +56,7 @@ func TestOverload(t *testing.T) {
 			return l.Lock(background, name, quorum.WithWait(2*time.Second))
 		},
 		"Lock with a context that ends before Timeout": func(l *quorum.Locker, name string) (*quorum.Lease, error) {
-			ctx, cancel := context.WithTimeout(background, 150*time.Millisecond)
+			ctx, cancel := context.WithTimeout(background, 300*time.Millisecond)
 			defer cancel()
 			return l.Lock(ctx, name)
 		},
@@ -89,7 +89,7 @@ func TestOverload(t *testing.T) {
 				const long = 30 * time.Second
 				possible := int64(long / perCommand / 2)
 				load(callers, long)
-				ensure(t, locks.Load() >= possible/3, "under load: %d locks of %d that were possible", locks.Load(), possible)
+				ensure(t, locks.Load() >= possible/4, "under load: %d locks of %d that were possible", locks.Load(), possible)
 				ensure(t, lease.Context().Err() == nil, "a lease was lost")
 				locks.Store(0)
 				load(1, time.Second)

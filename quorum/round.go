@@ -30,7 +30,7 @@ type round struct {
 	resumes bool          // nodes count as for an attempt: the lease may have ended before
 	lease   *hold         // made, extended or downgraded by the round, and told which nodes have it
 	waiter  *waiter       // whose attempt it is
-	late    time.Duration // after this its attempt is, whose waiter has left before it was decided
+	late    time.Duration // after this its attempt is, which its caller left before it was decided
 	signal  clock.Signal  // of a call that waits: set when the verdict falls, and at each answer if eager
 	eager   bool
 }

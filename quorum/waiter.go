@@ -328,20 +328,15 @@ func (w *waiter) lingering() phase {
 	return w.goOn()
 }
 
-// attemptEnds puts the round of the attempt down. It is late after most of its timeout, which is meant to be several times as long as
-// it takes, and after a quarter if its caller has given most of its own time for nothing. One whose caller gives up is under way until it
-// is decided.
+// attemptEnds puts the round of the attempt down. One whose caller gives up is under way until it is decided.
 func (w *waiter) attemptEnds() {
 	e, r := w.e, w.round
 	w.placed |= r.reached()
-	timeout, took := e.timeout(w.request.lease), e.now.Sub(r.start)
-	switch {
-	case w.stopped == nil || r.tally.verdict() != undecided:
-		e.attempts.ends(r.start, e.now, timeout*3/4)
-	case took >= timeout/4 && took > r.start.Sub(w.began):
-		r.late = timeout / 4
-	default:
-		r.late = timeout * 3 / 4
+	late := e.timeout(w.request.lease) * 3 / 4
+	if w.stopped != nil && r.tally.verdict() == undecided {
+		r.late = late
+	} else {
+		e.attempts.ends(r.start, e.now, late)
 	}
 	r.waiter, w.round = nil, nil
 	r.done()

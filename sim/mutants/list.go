@@ -1137,7 +1137,7 @@ var mutants = []*Mutant{
 	{ID: "M462", Bug: "all releases that are not confirmed are repeated at the same time", Expect: Tests, Tests: "./quorum -run TestOverload", Reason: "as M461",
 		Edits: edit("quorum.releases.withRoom", "rs.again[i] < maxRepeats", "true")},
 	{ID: "M465", Bug: "an attempt is not under way any more when its caller gives up", Expect: Tests, Tests: "./quorum -run TestOverload", Reason: "as M461",
-		Edits: edit("quorum.waiter.attemptEnds", "w.stopped == nil || r.tally", "true || r.tally")},
+		Edits: edit("quorum.waiter.attemptEnds", "w.stopped != nil && r.tally", "false && r.tally")},
 	{ID: "M466", Bug: "the first outside begins next, however late attempts are", Expect: Tests, Tests: "./quorum -run TestOverload", Reason: "as M461",
 		Edits: edit("quorum.limiter.leave", "m.fewer == 0 || ", "true || ")},
 	{ID: "M458", Bug: "the release of a resumed lease does not refuse what the former process has sent since the handle was made", Expect: Tests, Tests: "./quorum -run TestDelayedHealingIsRefusedAfterHandOver", Reason: "handles of plans come from Detach",
