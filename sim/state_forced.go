@@ -88,6 +88,9 @@ func (k *checker) excused(h *holder) bool {
 		return false
 	}
 	nodes, need := k.w.p.Site(h.name)
+	for _, c := range k.w.clients { // Break removes it from a majority of its client's list, which may be shorter
+		need = min(need, k.w.p.Quorum(c.number))
+	}
 	size := 1 + k.w.p.Lock.Replicas
 	lacking, forced := 0, false
 	for i := range nodes {
