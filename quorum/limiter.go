@@ -28,8 +28,9 @@ type limiter struct {
 
 func (m *limiter) most() int { return maxAttempts - m.fewer }
 
-// learn moves the bound by what came of an attempt. One that took that long lowers it to the least, once for all that were
-// under way. The bound rises by an eighth whenever as many were in time, and by the rest if none was late for long.
+// learn moves the bound by what came of an attempt, which is late after most of its timeout: that is meant to be several times as long
+// as it takes. One that was late lowers the bound to the least, once for all that were under way. The bound rises by an eighth whenever
+// as many were in time, and by the rest if none was late for long.
 func (m *limiter) learn(start, now clock.Instant, late time.Duration) {
 	most, isLate := m.most(), now.Sub(start) >= late
 	switch {
