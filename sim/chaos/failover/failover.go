@@ -140,12 +140,12 @@ func (s *storm) failOver(ctx context.Context, i int) (f Failover, err error) {
 		return f, err
 	}
 	struck := time.Now()
-	for asked := struck; g.primary(ctx) == old || g.primary(ctx) < 0; time.Sleep(10 * time.Millisecond) {
+	for again := time.Now().Add(s.uneven()); g.primary(ctx) == old || g.primary(ctx) < 0; time.Sleep(10 * time.Millisecond) {
 		if time.Since(struck) > settleFor || ctx.Err() != nil {
 			return f, errors.Join(cmp.Or(ctx.Err(), g.unsettled(ctx)), heal())
 		}
-		if time.Since(asked) > 10*time.Second { // Sentinel gives a failover up if no replica has a copy yet
-			asked = time.Now()
+		if time.Now().After(again) { // Sentinel gives a failover up if no replica has a copy yet
+			again = time.Now().Add(s.uneven())
 			_ = g.sentinels[0].client.Failover(ctx, g.name).Err()
 		}
 	}
@@ -172,6 +172,10 @@ func (s *storm) failOver(ctx context.Context, i int) (f Failover, err error) {
 	f.Overlaps, f.Falling = o-overlaps, fall-falling
 	return f, s.pin(ctx)
 }
+
+// uneven is a time between two tries of a failover. Every 10 s the other Sentinels look at a replica, and one that has been promoted
+// in their last look and in this is made a replica again (redis#1445): tries at that pace can fail forever.
+func (s *storm) uneven() time.Duration { return 5*time.Second + upTo(s.random, 4*time.Second) }
 
 // strike begins a fault of a primary. heal ends it.
 func (s *storm) strike(ctx context.Context, kind string, g *group, primary int) (heal func() error, err error) {
