@@ -72,7 +72,7 @@ func Draw(p *faults.Plan, client, start int) func() uint64 {
 
 // OpenRedquorum opens redquorum as its users do.
 func OpenRedquorum(s *Seat) (Library, error) {
-	locker, err := open(s, s.Nodes, s.Plan.Lock.Need)
+	locker, err := open(s, s.Nodes, s.Plan.Quorum(s.Client))
 	var far *quorum.Locker
 	if err == nil && s.Plan.Work.Joint > 0 {
 		far, err = open(s, s.Nodes[:min(len(s.Nodes), s.Plan.FarNodes())], 0)

@@ -94,7 +94,7 @@ type round struct {
 	length spec.Time
 }
 
-// specification checks I16, until an assumption is broken or a node becomes a replica.
+// specification checks I16, until an assumption is broken or a node becomes a replica, and where all clients have one list of nodes.
 func (c *court) specification() {
 	if c.Record == nil || c.p.Lock.Client == faults.Plain {
 		return
@@ -125,7 +125,7 @@ func (r *replay) bound() time.Duration {
 		until = min(until, b.at)
 	}
 	for i := range r.c.p.Events {
-		if e := &r.c.p.Events[i]; e.Verb == faults.Demote || e.Verb == faults.Crash && e.Mode == faults.Replica {
+		if e := &r.c.p.Events[i]; e.Verb == faults.View || e.Verb == faults.Demote || e.Verb == faults.Crash && e.Mode == faults.Replica {
 			until = min(until, e.At)
 		}
 	}

@@ -242,6 +242,18 @@ network delay=30ms
 		{"that time out", "lock timeout=40ms poll=1s\n", sim.Stuck},
 		{"that do not", "lock timeout=300ms\n", sim.Sound},
 	}},
+	{"a client whose list is shorter", `
+clients 2
+length 3s
+at 0s view c2 n1,n2,n3
+at 1ms lock c2 x
+at 100ms unlock c2
+at 200ms lock c1 x
+at 300ms unlock c1
+`, []variant{
+		{"than what the others need", "lock need=4\n", sim.Sound},
+		{"and they need a majority", "", sim.Sound},
+	}},
 }
 
 // The same on the machine's own clock, where nothing waits for the tests.
