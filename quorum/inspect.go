@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/redquorum/redquorum/node"
 )
@@ -67,8 +68,9 @@ func (l *Locker) find(ctx context.Context, name string, means func(*Report) (kno
 
 // Break removes name's lock from all nodes, even if another process holds it, and reports
 // whether any node had one. A holder in another process learns of it at its next renewal; until
-// then both it and the next holder work. Errors match ErrNoQuorum when too few nodes confirmed. A node that executes the
-// command later leaves a lock with a higher token alone. It takes at most Options.Timeout.
+// then both it and the next holder work. Errors match ErrNoQuorum when too few nodes confirmed.
+// A node may execute the command later. After a Break without an error that removes no lease that was asked for since: it
+// has a higher token. It takes at most Options.Timeout.
 func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	if err := l.beginAbout(ctx, "break", name); err != nil {
 		return false, err
@@ -77,60 +79,56 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	l.enter()
 	c := claim{Claim: node.Claim{Name: name}}
 	l.because("break", &c)
-	var ok bool
-	if c.Token, ok = l.tokens.next(0); !ok {
+	token, ok := l.tokens.next(0)
+	if !ok {
 		l.leave()
 		return false, fmt.Errorf("quorum: no fencing token is left above %d", node.MaxToken)
 	}
 	here := l.queues.holdsOf(name) // before it is broken: afterwards it may be the next holder
-	r := l.askAll(node.Break, c, 0, l.opts.Timeout)
-	for again := true; again; {
+	deadline := l.now.Add(l.opts.Timeout)
+	var r *round // the last of them, which alone counts: a node with a lower token would let its late commands remove a younger lock
+	var rounds []*round
+	for ok {
+		c.Token = token
+		r = l.askAll(node.Break, c, 0, deadline.Sub(l.now))
+		rounds = append(rounds, r)
 		l.leave()
 		r.await(ctx)
 		l.enter()
-		again = r.breakAgain()
+		token, ok = r.above()
 	}
 	l.leave()
 	r.awaitAll(ctx)
 	why := stopped(ctx)
 	l.enter()
 	defer l.leave()
-	defer r.done()
+	removed := slices.ContainsFunc(rounds, (*round).removed)
+	defer func() {
+		for _, r := range rounds {
+			r.done()
+		}
+	}()
 	if r.tally.verdict() != won {
-		return r.removed(), r.fail("break", ErrNoQuorum, why)
+		return removed, r.fail("break", ErrNoQuorum, why)
 	}
 	for _, h := range here {
 		h.lose(&Error{Op: "hold", Name: name, Err: ErrLost, Cause: errForced})
 	}
-	return r.removed(), nil
+	return removed, nil
 }
 
-// breakAgain sends a Break with a higher token to the nodes whose lock has one, if the others are too few, and reports whether
-// it did. The clock of a holder may be ahead, or the lock has changed hands meanwhile.
-func (r *round) breakAgain() bool {
-	e, stale, above := r.e, nodeSet(0), node.Token(0)
-	for i, b := range r.ballots {
+// above is the token for another round where a Break has failed only because locks have higher ones. The clock of a holder may be ahead,
+// or the lock has changed hands meanwhile.
+func (r *round) above() (token node.Token, ok bool) {
+	e, highest := r.e, node.Token(0)
+	for _, b := range r.ballots {
 		if b.stale {
-			stale.add(i)
-			above = max(above, b.fence)
+			highest = max(highest, b.fence)
 		}
 	}
-	if stale == 0 || r.tally.verdict() != lost || e.now >= r.deadline {
-		return false
+	if highest == 0 || r.tally.verdict() != lost || e.now >= r.deadline {
+		return 0, false
 	}
-	e.tokens.saw(above)
-	token, ok := e.tokens.next(above)
-	if !ok {
-		return false
-	}
-	r.command.Claims = []node.Claim{{Name: r.claim.Name, Token: token}} // the others may not be sent yet
-	for i := range r.ballots {
-		if stale.has(i) {
-			r.ballots[i] = ballot{}
-			r.tally.votes[voteRefused]--
-		}
-	}
-	r.asked &^= stale
-	r.ask(stale)
-	return true
+	e.tokens.saw(highest)
+	return e.tokens.next(highest)
 }

@@ -40,6 +40,7 @@ type checker struct {
 	handles  map[string]*detachedLease // by name: the latest
 	broken   map[string]*broken        // by owner: the locks that were unlocked by force
 	forcings []*forcing                // under way
+	breaks   map[string]cut            // by name: of the calls of Break that have ended that with the highest token
 	kept     map[string]bool           // by owner: the locks that have a minimum hold
 
 	inspections []*inspection // likewise
@@ -63,7 +64,7 @@ type checker struct {
 
 func newChecker(w *world) checker {
 	return checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p), detached: make(map[string]*detachedLease),
-		handles: make(map[string]*detachedLease), broken: make(map[string]*broken), kept: make(map[string]bool), gone: make(map[string]*goneClaim),
+		handles: make(map[string]*detachedLease), broken: make(map[string]*broken), breaks: make(map[string]cut), kept: make(map[string]bool), gone: make(map[string]*goneClaim),
 		again: make(map[string]bool), ended: make([]pastClaims, w.p.Clients), scans: 1} // none has found anything yet
 }
 

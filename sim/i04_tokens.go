@@ -9,12 +9,15 @@ import (
 
 // I4 is checked whenever a lease begins or is resumed, a lost key is restored on a node, or a
 // claim is released.
-const i4 = "tokens: each holder's fencing token is above those of all holders before it, a reader's above those of all writers, and not ahead of all clocks"
+const i4 = "tokens: each holder's fencing token is above those of all holders before it and of a Break that ended before its attempt, a reader's above those of all writers, and not ahead of all clocks"
 
 // rises checks that a new holder's token is above those of the holders before it. A reader's need
 // not be above other readers', nor an exclusive holder's above those of readers.
 func (k *checker) rises(h *holder, name string) {
 	w := k.w
+	if b, broken := k.breaks[name]; broken && h.begun > b.at && h.token <= b.token {
+		k.falls("%s was granted %q with token %d, after a Break with %d", h.c.name, name, h.token, b.token)
+	}
 	last, known := k.latest[name]
 	if !known {
 		w.stirName(name)
@@ -28,10 +31,7 @@ func (k *checker) rises(h *holder, name string) {
 			w.store.late[h.grant] = true
 			return
 		}
-		if w.seen[Amnesia] > 0 && w.disagree > w.p.Lock.MaxLease {
-			w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
-		}
-		w.fail("I4", "%s was granted %q with token %d, after %s with %d", h.c.name, name, h.token, low.c.name, low.token)
+		k.falls("%s was granted %q with token %d, after %s with %d", h.c.name, name, h.token, low.c.name, low.token)
 	}
 	switch {
 	case h.mode != node.Read:
@@ -40,6 +40,14 @@ func (k *checker) rises(h *holder, name string) {
 		last.reader = h
 	}
 	k.latest[name] = last
+}
+
+// falls reports a token that is not above an earlier one.
+func (k *checker) falls(what string, about ...any) {
+	if k.w.seen[Amnesia] > 0 && k.w.disagree > k.w.p.Lock.MaxLease {
+		k.w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
+	}
+	k.w.fail("I4", what, about...)
 }
 
 // behindClocks checks that a token is not ahead of all clocks. The margin is for clients that

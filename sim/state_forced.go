@@ -18,8 +18,23 @@ type forcing struct {
 	tokens    []node.Token // of its commands: it begins again with another where locks have higher ones
 	stale     bool         // some have
 	shares    bool         // another call of the client's began again at the same time: whose commands are whose is not known
-	confirmed faults.Set   // nodes that have answered
+	confirmed faults.Set   // nodes that have answered to the last one
 	removed   bool         // one of them had a lock
+}
+
+// A cut is a Break that a majority has confirmed.
+type cut struct {
+	token node.Token
+	at    int64
+}
+
+// ends is called when a call of Break has succeeded. A lease whose attempt begins now has a higher token, so that what
+// is left of the call's commands leaves it alone.
+func (f *forcing) ends() {
+	k := &f.c.w.check
+	if last := f.tokens[len(f.tokens)-1]; !f.shares && last > k.breaks[f.name].token {
+		k.breaks[f.name] = cut{last, k.w.now}
+	}
 }
 
 // A broken owner is one that Break has removed from nodes: when from which; 0: never.
@@ -41,7 +56,7 @@ func (k *checker) forces(c *Client, claim *node.Claim) {
 		}
 	}
 	for _, f := range may {
-		f.tokens = append(f.tokens, claim.Token)
+		f.tokens, f.confirmed = append(f.tokens, claim.Token), 0
 		f.shares = f.shares || len(may) > 1
 	}
 }
@@ -112,13 +127,14 @@ func (k *checker) excused(h *holder) bool {
 // hears notes a node's answer to a Break.
 func (k *checker) hears(l *link, cmd *node.Command, status node.Status) {
 	for _, f := range k.forcings {
-		if f.c != l.c || f.name != cmd.Claims[0].Name || !slices.Contains(f.tokens, cmd.Claims[0].Token) {
+		at := slices.Index(f.tokens, cmd.Claims[0].Token)
+		if f.c != l.c || f.name != cmd.Claims[0].Name || at < 0 {
 			continue
 		}
 		f.stale = f.stale || status == node.Stale
-		if status == node.Released || status == node.Absent {
+		f.removed = f.removed || status == node.Released
+		if at == len(f.tokens)-1 && (status == node.Released || status == node.Absent) {
 			f.confirmed |= faults.Of(l.n.number)
-			f.removed = f.removed || status == node.Released
 		}
 	}
 }

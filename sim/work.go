@@ -258,6 +258,7 @@ func (c *Client) force(name string) {
 	c.bounded("Break", start, w.p.Lock.Timeout)
 	w.check.forcedTruly(f, removed, err, c.stops == start.stops)
 	if err == nil {
+		f.ends()
 		w.check.forcedHere(c, here, name)
 	}
 }
