@@ -1149,6 +1149,17 @@ var mutants = []*Mutant{
 			edit("node/internal/courier/scripts/break.lua", "tonumber(ARGV[1]) < latest", "false"))},
 	{ID: "M463", Bug: "a Break is given up where locks have higher tokens", Expect: Tests, Tests: "./quorum -run TestBreakByALateClock", Reason: "Break may fail in a plan",
 		Edits: edit("quorum.round.above", "if highest == 0 ||", "if true ||")},
+	{ID: "M467", Bug: "a Break counts nodes that have executed it with a lower token", Expect: Tests, Tests: "./sim -run TestBugs", Reason: "as M460, and three clocks differ",
+		Edits: edit("quorum.Locker.Break", "r = l.askAll(node.Break, c, 0, deadline.Sub(l.now))", `before := r
+		r = l.round(node.Break, c, 0, deadline.Sub(l.now))
+		for i := range l.nodes {
+			if before != nil && before.ballots[i].granted() {
+				r.ballots[i] = before.ballots[i]
+				r.tally.add(voteGranted)
+				r.asked.add(i)
+			}
+		}
+		r.ask(allNodes(len(l.nodes)))`)},
 	{ID: "M464", Bug: "a released lease is handed over to its own offer", Expect: Tests, Tests: "./quorum -run TestOwnOfferIsNotServed", Reason: "no plan is known that heals, detaches and resumes it while its place is kept",
 		Edits: join(edit("node/model.Server.handTo", " || owner == h.by", ""),
 			edit("node/internal/courier/scripts/notify_next.lua", " and says ~= released", ""))},
