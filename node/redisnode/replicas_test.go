@@ -307,6 +307,13 @@ func TestURLs(t *testing.T) {
 		"sentinel://a/main?replicas=2&sentinel_password=a&sentinel_password=b": "the setting \"sentinel_password\" after its ? is there more",
 		"redis://a?secret":                                                     "a setting after its ?",
 		"redis://a?secret=x@b":                                                 "a setting after its ?",
+		"redis://a/2?db=2":                                                     "a:6379 tcp 2 0",
+		"redis://a/?db=2":                                                      "a:6379 tcp 2 0",
+		"redis://a/2?db=":                                                      "a:6379 tcp 2 0",
+		"unix:///1?db=2":                                                       "/1 unix 2 0",
+		"redis://a/1?db=2":                                                     "its path and its setting db have different databases",
+		"redis://a/0?db=2&replicas=1":                                          "its path and its setting db",
+		"sentinel://a:1/main/1?replicas=2&db=2":                                "its path and its setting db",
 		"redis://a/-1":                                                         "the number of its database",
 		"redis://me:12#pw@a:6379":                                              "malformed", // else me would be the host, and 12 the port
 		"redis://a:6379#pw":                                                    "malformed",
