@@ -48,7 +48,10 @@ func checkVerb() *cobra.Command {
 	flag := fs.String("owner", "", "the `owner` of the lease, as run --verbose, status and the library show it (default $REDQUORUM_OWNER)")
 	asJSON := fs.Bool("json", false, "print one JSON object")
 	return asksAbout(cmd, func(ctx context.Context, c *command, _ *nodeFlags, l *quorum.Locker, name string) error {
-		owner := cmp.Or(*flag, os.Getenv("REDQUORUM_OWNER"))
+		owner := *flag
+		if !fs.Changed("owner") {
+			owner = os.Getenv("REDQUORUM_OWNER")
+		}
 		if owner == "" {
 			return cli.Usage("no owner: give it with --owner, or in REDQUORUM_OWNER")
 		}

@@ -92,7 +92,12 @@ func listVerb() *cobra.Command {
 	nodes.registerPrefix(fs)
 	all := fs.Bool("all", false, "also list keys that are on too few nodes for a lock")
 	asJSON := fs.Bool("json", false, "print one JSON object")
-	cmd.Args = func(_ *cobra.Command, args []string) error { return cli.NoArgs(cmd, args[min(1, len(args)):]) }
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return cli.One("the pattern")(cmd, args) // a variable that is not set does not stand for all locks
+	}
 	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		pattern := "*"
 		if len(c.args) == 1 {

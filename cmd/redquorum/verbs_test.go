@@ -127,6 +127,9 @@ func TestUsageErrors(t *testing.T) {
 		want(t, exitUsage, c.want, strings.Fields(c.args)...)
 	}
 	want(t, exitUsage, "--note", "hold", "b", "--nodes", "redis://h", "--note", "two\nlines")
+	want(t, exitUsage, "the pattern is missing or empty", "list", "", "--nodes", "redis://h")
+	t.Setenv("REDQUORUM_OWNER", "o")
+	want(t, exitUsage, "no owner", "check", "x", "--owner", "", "--nodes", "redis://h")
 	t.Setenv("REDQUORUM_MAX_LEASE", "soon")
 	want(t, exitUsage, `REDQUORUM_MAX_LEASE is "soon"`, "status", "x", "--nodes", "redis://h")
 }
