@@ -11,8 +11,8 @@
 //
 // A program that finds the lock held waits for 10 s, unless [quorum.WithWait] says otherwise. Keep
 // that shorter than LockTimeout of migrate.Migrate, 15 s by default: a lock that comes later is
-// never unlocked. If the lock is lost, no further migration begins, nothing is dropped, and the
-// database is not marked as dirty.
+// never unlocked. If the lock is lost, no further migration begins, nothing is dropped or forced, and
+// the database is not marked as dirty.
 package migratelock
 
 import (
@@ -39,6 +39,7 @@ type driver struct {
 	name   string
 	opts   []quorum.Option
 	lease  atomic.Pointer[quorum.Lease]
+	begun  atomic.Bool // a migration, whose end is noted also when the lock is lost
 }
 
 func (d *driver) Lock() error {
@@ -52,6 +53,7 @@ func (d *driver) Lock() error {
 		return errors.Join(fmt.Errorf("%w: migratelock: this program has lost the lock, and not unlocked yet", database.ErrLocked),
 			lease.Unlock(context.Background()))
 	}
+	d.begun.Store(false)
 	return nil
 }
 
@@ -62,11 +64,12 @@ func (d *driver) Unlock() error {
 	return database.ErrNotLocked
 }
 
-// SetVersion is called with dirty before each migration.
+// SetVersion is called with dirty before each migration, without it after each, and by Force.
 func (d *driver) SetVersion(version int, dirty bool) error {
-	if dirty && d.lost() {
-		return fmt.Errorf("migratelock: version %d not begun: %w", version, quorum.ErrLost)
+	if ends := !dirty && d.begun.Load(); !ends && d.lost() {
+		return fmt.Errorf("migratelock: version %d not set: %w", version, quorum.ErrLost)
 	}
+	d.begun.Store(dirty)
 	return d.Driver.SetVersion(version, dirty)
 }
 

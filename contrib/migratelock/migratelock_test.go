@@ -113,12 +113,18 @@ func TestFailedLock(t *testing.T) {
 // A migration that has lost the lock does not unlock that of the next one by the same driver.
 func TestUnlockAfterALoss(t *testing.T) {
 	l, other := lockers.Two(t)
-	d := migratelock.New(newStub(), l, "name", quorum.WithLease(3*time.Second))
+	db := newStub()
+	d := migratelock.New(db, l, "name", quorum.WithLease(3*time.Second))
+	assert.Succeed(t, d.Lock())
+	assert.Succeed(t, d.SetVersion(1, true)) // a migration that fails
+	assert.Succeed(t, d.Unlock())
 	assert.Succeed(t, d.Lock())
 	_, err := other.Break(t.Context(), "name")
 	assert.Succeed(t, err)
 	assert.Is(t, d.Lock(), database.ErrLocked, "a Lock before the Unlock of the first") // it waits until the loss is known
 	assert.Is(t, d.Drop(), quorum.ErrLost, "a Drop without the lock")
+	assert.Is(t, d.SetVersion(2, false), quorum.ErrLost, "a Force without the lock")
+	assert.Equal(t, db.CurrentVersion, 1)
 	assert.Is(t, d.Unlock(), quorum.ErrLost, "the Unlock of the first")
 	assert.Succeed(t, d.Lock())
 	assert.Succeed(t, d.Drop())
