@@ -119,6 +119,9 @@ type transport struct{ next http.RoundTripper }
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if values := Values(r.Context()); len(values) > 0 {
 		r = r.Clone(r.Context())
+		if r.Header == nil {
+			r.Header = make(http.Header)
+		}
 		r.Header[Header] = values
 	}
 	return t.next.RoundTrip(r)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -78,6 +79,10 @@ func TestALateCallIsRefused(t *testing.T) {
 	for _, token := range []node.Token{first.Token(), second.Token()} {
 		assert.That(t, strings.Contains(said, fmt.Sprint(token)), "%q does not tell %v", said, token)
 	}
+	literal := &http.Request{Method: "GET", URL: &url.URL{Scheme: "http", Host: server.Listener.Addr().String(), RawQuery: url.Values{"lock": {name}}.Encode()}}
+	response := assert.Got(client.Transport.RoundTrip(literal.WithContext(second.Context())))(t) // it has no Header yet
+	response.Body.Close()
+	assert.Equal(t, response.StatusCode, http.StatusOK)
 	_ = second.Unlock(t.Context())
 }
 
