@@ -151,6 +151,11 @@ func TestSpans(t *testing.T) {
 		t.Error("the function's error is gone")
 	}
 	check("redquorum.wait in redquorum.lock", "redquorum.lock: error")
+	func() {
+		defer func() { assert.That(t, recover() == "cause", "the panic is gone") }()
+		_ = l.Do(background, "job/1", func(context.Context, *quorum.Lease) error { panic("cause") })
+	}()
+	check("redquorum.wait in redquorum.lock", "redquorum.lock: error")
 
 	lease = take(l, background, quorum.WithMaxHold(50*time.Millisecond))
 	check("redquorum.wait in redquorum.lock", "redquorum.lock: max_hold")

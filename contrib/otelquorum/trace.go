@@ -40,16 +40,17 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...quorum.Option
 	return l.acquire(ctx, l.Locker.TryLock, name, opts)
 }
 
-// Do is [quorum.Locker.Do] with spans. The first has an error as well if fn returned one.
+// Do is [quorum.Locker.Do] with spans. The first has an error as well if fn returned one, or panicked.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *quorum.Lease) error, opts ...quorum.Option) error {
 	ctx, whole, wait := l.start(ctx, name)
 	defer whole.End()
 	defer wait.End()
-	err := l.Locker.Do(ctx, name, func(ctx context.Context, lease *quorum.Lease) error {
+	err := errors.New("panic") // unless Do returns
+	defer func() { failed(err, whole, wait) }()
+	err = l.Locker.Do(ctx, name, func(ctx context.Context, lease *quorum.Lease) error {
 		granted(lease, whole, wait)
 		return fn(ctx, lease)
 	}, opts...)
-	failed(err, whole, wait)
 	return err
 }
 
