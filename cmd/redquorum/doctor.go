@@ -189,8 +189,7 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 		case strings.HasPrefix(greeting, "-DENIED"):
 			p.add(warning, "not usable: "+strings.TrimSpace(greeting[1:]), "", remedy(greeting))
 		case strings.HasPrefix(greeting, "-ERR max number of clients"):
-			p.add(warning, "maxclients reached: new connections are rejected", "it is not usable",
-				"close idle connections to it, or raise its maxclients")
+			p.add(warning, "maxclients reached: new connections are rejected", "it is not usable", remedy(greeting))
 		case strings.Contains(p.Error, "no Sentinel knows"):
 			p.add(warning, "not reachable: "+p.Error, "it is not usable",
 				"check the name of the primary in its URL, and the addresses and the password of its Sentinels")
@@ -305,7 +304,7 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	const unnoticed = "a restart would go unnoticed, so programs do not use it"
 	var err error
 	if p.info, err = cli.Info(ctx, c); err != nil {
-		p.unfit("INFO is refused: "+err.Error(), unnoticed, "allow the user INFO")
+		p.unfit("INFO fails: "+neterr.Text(err), unnoticed, advice(err, "allow the user INFO"))
 		return
 	}
 	p.RunID = p.info["run_id"]
@@ -383,7 +382,7 @@ func (p *patient) persistence(ctx context.Context, c *redis.Client, noGuard bool
 		kept, forgets = "appendfsync is "+fsync["appendfsync"], "a crash forgets the last moments"
 		switch {
 		case err != nil:
-			kept, forgets = "cannot check appendfsync: "+err.Error(), "a crash may forget the last moments"
+			kept, forgets = "cannot check appendfsync: "+neterr.Text(err), "a crash may forget the last moments"
 		case fsync["appendfsync"] == "always" && fsync["no-appendfsync-on-rewrite"] == "yes":
 			kept, forgets = "appendfsync is always, but no-appendfsync-on-rewrite is yes", "a power failure during a rewrite or a snapshot forgets what came meanwhile"
 		case fsync["appendfsync"] == "always":
@@ -407,7 +406,7 @@ func (p *patient) clock(ctx context.Context, c *redis.Client) {
 		start := time.Now()
 		theirs, err := c.Time(ctx).Result()
 		if err != nil {
-			p.add(fine, "cannot check its clock: "+err.Error(), "", "allow the user TIME, for this alone")
+			p.add(fine, "cannot check its clock: "+neterr.Text(err), "", advice(err, "allow the user TIME, for this alone"))
 			return
 		}
 		if took := time.Since(start); took < rtt {
@@ -439,6 +438,8 @@ func remedy(text string) string {
 		{"MISCONF ", "see its log; make room on its disk"},
 		{"LOADING ", "wait until it has loaded its data"},
 		{"BUSY ", "end the script that it runs"},
+		{"MASTERDOWN ", "list its master, or make it one"},
+		{"max number of clients ", "close idle connections to it, or raise its maxclients"},
 	} {
 		if strings.Contains(text, r.word) { // Redis 6 says before it where in the script that was
 			return r.do
@@ -447,16 +448,29 @@ func remedy(text string) string {
 	return ""
 }
 
-// allow says what a user needs where a server refuses a command: the command itself, or else what it is about.
-func allow(err error, what string) string {
+// advice is what to do where a command fails: rights, if the server refuses it to this user.
+func advice(err error, rights string) string {
 	if do := remedy(err.Error()); do != "" {
 		return do
 	}
+	if said := redis.Error(nil); !errors.As(err, &said) {
+		return "see its log, its load and its maxclients, or fix the network path"
+	}
+	return rights
+}
+
+// allow says what a user needs where a server refuses a command: the command itself, or else what it is about.
+func allow(err error, what string) string {
 	if before, _, command := strings.Cut(err.Error(), "' command"); command {
 		what = "the command: +" + before[strings.LastIndex(before, "'")+1:]
 	}
-	return "allow the user " + what
+	return advice(err, "allow the user "+what)
 }
+
+// refusals are errors in a server's words.
+type refusals struct{ error }
+
+func (refusals) RedisError() {}
 
 // rights tries what a lock needs.
 func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Server, name string) {
@@ -476,22 +490,22 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 	}
 	if err == nil && len(refused) > 0 {
 		slices.Sort(refused) // a command is tried with several keys
-		err = errors.New(strings.Join(slices.Compact(refused), "; "))
+		err = refusals{errors.New(strings.Join(slices.Compact(refused), "; "))}
 	}
 	if err != nil {
-		means, do := "it cannot grant a lock", remedyFor(err.Error(), o.Replicas)
+		means, do := "it cannot grant a lock", cmp.Or(remedyFor(err.Error(), o.Replicas), advice(err, ""))
 		if do == "" {
 			means = "it cannot grant locks whose names begin like this one"
 			do = "give the user the missing right, or use --name with a name that it may use"
 		}
-		p.unfit("refuses what a lock does: "+err.Error(), means, do)
+		p.unfit("fails at what a lock does: "+neterr.Text(err), means, do)
 		return
 	}
 	sub := c.Subscribe(ctx, channels...)
 	defer sub.Close()
 	for range channels {
 		if _, err := sub.Receive(ctx); err != nil {
-			p.add(warning, "refuses SUBSCRIBE: "+err.Error(), "waiters are not woken by releases, and poll",
+			p.add(warning, "SUBSCRIBE fails: "+neterr.Text(err), "waiters are not woken by releases, and poll",
 				allow(err, "the channels redisson_lock__channel:*, redisson_rwlock:* and redquorum_turn:*"))
 			return
 		}
@@ -508,7 +522,7 @@ func (p *patient) versions(ctx context.Context, c *redis.Client) {
 	}
 	switch {
 	case err != nil:
-		p.add(fine, "cannot check for programs of older versions: "+err.Error(), "", "allow the user PUBSUB; only the doctor needs it")
+		p.add(fine, "cannot check for programs of older versions: "+neterr.Text(err), "", advice(err, "allow the user PUBSUB; only the doctor needs it"))
 	case len(old) > 0 && len(now) > 0:
 		p.add(warning, fmt.Sprintf("programs of two versions are connected: %d with the old wait queue, %d with the new one", len(old), len(now)),
 			"they exclude each other, but do not wait in order: each version has its own queue, and wakes only its own waiters",
@@ -530,7 +544,7 @@ func (p *patient) settings(ctx context.Context, c *redis.Client) {
 	slices.Sort(living)
 	switch {
 	case err != nil:
-		p.add(fine, "cannot compare the settings of programs: "+err.Error(), "", allow(err, "the keys redquorum_label:* and {redquorum_label:*"))
+		p.add(fine, "cannot compare the settings of programs: "+neterr.Text(err), "", allow(err, "the keys redquorum_label:* and {redquorum_label:*"))
 	case len(living) > 1:
 		p.add(warning, "programs use it with different settings: "+strings.Join(living, "; "),
 			"two of them may hold one lock at the same time", "give all programs the same nodes, replicas, MaxLease and Grace")

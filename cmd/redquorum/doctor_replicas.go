@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/redquorum/redquorum/internal/cli"
+	"github.com/redquorum/redquorum/internal/neterr"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
@@ -137,9 +138,10 @@ func (p *patient) confirmation(ctx context.Context, c *redis.Client, replicas in
 	}
 }
 
-// refuses notes that it does not permit what is needed to ask for replicas.
+// refuses notes that it does not do what is needed to ask for replicas.
 func (p *patient) refuses(err error) {
-	p.unfit("does not say which replicas have a lock: "+err.Error(), "programs do not use it", "allow the user WAIT, MULTI, EXEC, CLIENT|LIST and PUBLISH")
+	p.unfit("does not say which replicas have a lock: "+neterr.Text(err), "programs do not use it",
+		advice(err, "allow the user WAIT, MULTI, EXEC, CLIENT|LIST and PUBLISH"))
 }
 
 // ages looks for how long the replicas have followed: a grant needs enough that have for the longest lease.

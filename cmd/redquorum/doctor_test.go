@@ -1,8 +1,9 @@
 package main
 
 import (
-	"context"
+	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -51,7 +52,9 @@ func doctor(t *testing.T, flags string, urls ...string) (r diagnosis) {
 		r = diagnosis{}
 		decode(t, stdout, &r)
 		slow := slices.ContainsFunc(r.Nodes, func(p *patient) bool { return p.Error == "" && p.RTT != nil && *p.RTT > 100 })
-		slow = slow || slices.ContainsFunc(r.Findings, func(f finding) bool { return strings.Contains(f.Finding, context.DeadlineExceeded.Error()) })
+		slow = slow || slices.ContainsFunc(r.Findings, func(f finding) bool {
+			return strings.HasSuffix(f.Finding, ": no answer in time") && !strings.HasPrefix(f.Finding, "not reachable")
+		})
 		if !slow || time.Now().After(end) {
 			break
 		}
@@ -129,11 +132,53 @@ func TestDoctorSound(t *testing.T) {
 func TestDoctorAtAFullServer(t *testing.T) {
 	t.Parallel()
 	s := tests.Server(t, "--maxclients", "3")
+	var another net.Conn
 	for range 3 {
-		conn := assert.Got(net.Dial("tcp", s.Addr()))(t)
-		defer conn.Close()
+		another = assert.Got(net.Dial("tcp", s.Addr()))(t)
+		defer another.Close()
 	}
 	want(t, exitUnsafe, "maxclients reached", "doctor", "--nodes", s.Addr())
+	another.Close()
+	var r diagnosis
+	assert.Eventually(t, "place for one connection", func() bool {
+		r = doctor(t, grownUp, s.URL())
+		return r.has(s.Addr(), "warning", "SUBSCRIBE fails")
+	})
+	tests.Says(t, r.advice("SUBSCRIBE fails"), "maxclients", "!allow the user")
+}
+
+// Where a server does not answer, or answers nobody, its advice is not about rights.
+func TestDoctorAdviceAtAServerThatFails(t *testing.T) {
+	t.Parallel()
+	s := tests.Server(t)
+	assert.Succeed(t, clientOf(t, s.URL()).Do(t.Context(), "client", "pause", 60_000, "write").Err()) // as in a failover
+	var r diagnosis
+	assert.Eventually(t, "a script that times out", func() bool {
+		_, stdout, _ := redquorum(t, "doctor", "--json", "--nodes", s.URL())
+		r = diagnosis{}
+		decode(t, stdout, &r)
+		return r.has(s.Addr(), "unsafe", "fails at what a lock does: no answer in time")
+	})
+	tests.Says(t, r.advice("fails at what a lock does"), "its load", "!right")
+
+	orphan := tests.Server(t, "--replica-serve-stale-data", "no")
+	assert.Succeed(t, clientOf(t, orphan.URL()).SlaveOf(t.Context(), "127.0.0.1", "1").Err())
+	tests.Says(t, doctor(t, grownUp, orphan.URL()).advice("not usable: MASTERDOWN"), "list its master")
+
+	busy := serve(t, func(c net.Conn) {
+		for in := bufio.NewScanner(c); in.Scan(); {
+			switch strings.ToLower(in.Text()) {
+			case "ping":
+				_, _ = io.WriteString(c, "+PONG\r\n")
+			case "hello":
+				_, _ = io.WriteString(c, "-ERR unknown command\r\n")
+			case "info", "time", "pubsub", "hkeys":
+				_, _ = io.WriteString(c, "-BUSY Redis is busy running a script.\r\n")
+			}
+		}
+	})
+	r = doctor(t, grownUp, busy)
+	tests.Says(t, r.lines(), "INFO fails", "cannot check its clock", "older versions", "settings", "!allow the user")
 }
 
 // Its advice fits its findings.
@@ -148,7 +193,7 @@ func TestDoctorAdvice(t *testing.T) {
 		assert.That(t, strings.Count(f.Finding, "OOM command not allowed") <= 1, "it says the same again and again: %s", f.Finding)
 	}
 	r = doctor(t, grownUp, tests.Server(t, "--cluster-enabled", "yes").URL())
-	tests.Says(t, r.advice("refuses what a lock does: CLUSTERDOWN"), "cluster")
+	tests.Says(t, r.advice("fails at what a lock does: CLUSTERDOWN"), "cluster")
 	tests.Says(t, r.advice("cannot compare the settings of programs: CLUSTERDOWN"), "cluster", "!allow the user")
 	locked := tests.Server(t, "--requirepass", "s3kr1t")
 	tests.Says(t, doctor(t, grownUp, locked.URL(), locked.URL(), locked.URL()).lines(),
@@ -308,15 +353,15 @@ func TestDoctorRights(t *testing.T) {
 	r := doctor(t, grownUp+"--name nightly", locker)
 	tests.Says(t, r.lines(), "warning a single node", "info "+s.Addr()+": cannot check its clock", "verdict: warnings")
 	assert.That(t, r.Nodes[0].Offset == nil, "just enough rights: %+v", r.Nodes[0])
-	tests.Says(t, doctor(t, grownUp, locker).lines(), "unsafe "+s.Addr()+": refuses what a lock does: NOPERM")
+	tests.Says(t, doctor(t, grownUp, locker).lines(), "unsafe "+s.Addr()+": fails at what a lock does: NOPERM")
 	for _, c := range []struct {
 		without  string
 		severity severity
 		finding  string
 	}{
-		{"+info", "unsafe", "INFO is refused"},
-		{"+eval", "unsafe", "refuses what a lock does"},
-		{"+evalsha", "unsafe", "refuses what a lock does"},
+		{"+info", "unsafe", "INFO fails"},
+		{"+eval", "unsafe", "fails at what a lock does"},
+		{"+evalsha", "unsafe", "fails at what a lock does"},
 		{"+hdel", "unsafe", "HDEL: "},
 		{"+hget", "unsafe", "HGET: "},
 		{"+zadd", "unsafe", "ZADD: "},
@@ -324,7 +369,7 @@ func TestDoctorRights(t *testing.T) {
 		{"+zcard", "unsafe", "ZCARD: "},
 		{"+set", "unsafe", "SET: "},
 		{"+publish", "unsafe", "PUBLISH: "},
-		{"+subscribe", "warning", "refuses SUBSCRIBE"},
+		{"+subscribe", "warning", "SUBSCRIBE fails"},
 		{"+ping", "warning", "not usable: NOPERM"},
 	} {
 		user := allow("less", keys+strings.Replace(commands, c.without+" ", "", 1))
