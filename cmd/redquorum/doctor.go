@@ -198,7 +198,7 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 		case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
 			p.add(warning, "it ends the connection: "+p.Error, "it is not usable", "check the port; if the server wants TLS, its URL begins with rediss://")
 		default:
-			p.add(warning, "not reachable: "+p.Error, "it is not usable", "start the server, or fix the network path")
+			p.add(warning, "not reachable: "+p.Error, "it is not usable", remedyOfNetwork(err))
 		}
 		return p
 	}
@@ -272,7 +272,18 @@ func remedyOfTLS(err error, config *tls.Config) string {
 	case alert:
 		return "have the server accept TLS 1.2 or newer, with usual ciphers"
 	}
-	return "start the server, or fix the network path; without TLS the URL begins with redis://"
+	return remedyOfNetwork(err) + "; without TLS the URL begins with redis://"
+}
+
+// remedyOfNetwork is what to do where there is no connection.
+func remedyOfNetwork(err error) string {
+	switch _, lookup := errors.AsType[*net.DNSError](err); {
+	case lookup:
+		return "correct the host in its URL, or its entry in DNS"
+	case errors.Is(err, syscall.EACCES):
+		return "allow this user the socket, by the server's unixsocketperm and the rights to the directory"
+	}
+	return "start the server, or fix the network path"
 }
 
 // pulse takes the median of a few round trips.

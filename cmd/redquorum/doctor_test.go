@@ -7,8 +7,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -162,7 +164,7 @@ func TestDoctorAdviceAtAServerThatFails(t *testing.T) {
 	tests.Says(t, r.advice("fails at what a lock does"), "its load", "!right")
 
 	orphan := tests.Server(t, "--replica-serve-stale-data", "no")
-	assert.Succeed(t, clientOf(t, orphan.URL()).SlaveOf(t.Context(), "127.0.0.1", "1").Err())
+	assert.Succeed(t, clientOf(t, orphan.URL()).ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
 	tests.Says(t, doctor(t, grownUp, orphan.URL()).advice("not usable: MASTERDOWN"), "list its master")
 
 	busy := serve(t, func(c net.Conn) {
@@ -177,6 +179,9 @@ func TestDoctorAdviceAtAServerThatFails(t *testing.T) {
 			}
 		}
 	})
+	lookup := &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "h", IsNotFound: true}}
+	tests.Says(t, remedyOfNetwork(fmt.Errorf("redis: %w", lookup)), "host")
+	tests.Says(t, remedyOfNetwork(&net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.EACCES)}), "unixsocketperm")
 	r = doctor(t, grownUp, busy)
 	tests.Says(t, r.lines(), "INFO fails", "cannot check its clock", "older versions", "settings", "!allow the user")
 }
