@@ -171,11 +171,11 @@ func TestRunGivesUpASlowFile(t *testing.T) {
 		t.Run(strings.Join(append(c.env, unix.SignalName(c.signal)), " "), func(t *testing.T) {
 			urls := parallelNodes(t, 3)
 			script, file := slowScript(t)
-			p := startProgram(t, "/usr/bin/env", slices.Concat(c.env, []string{os.Args[0]}, runOn(urls, "--lease 2s", script))...)
+			p := startProgram(t, "/usr/bin/env", slices.Concat(c.env, []string{os.Args[0]}, runOn(urls, "--lease 4s", script))...)
 			helper := strconv.Itoa(p.warden())
 			assert.Eventually(t, "the file is loaded", func() bool { return exec.Command("pgrep", "-P", helper).Run() == nil })
 			assert.Succeed(t, p.cmd.Process.Signal(c.signal))
-			time.Sleep(3 * time.Second)
+			time.Sleep(5 * time.Second)
 			file.Close()
 			time.Sleep(200 * time.Millisecond)
 			_ = p.cmd.Process.Signal(syscall.SIGCONT)
