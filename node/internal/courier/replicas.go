@@ -170,24 +170,25 @@ func (r *replication) expire(list []unanswered, now, next clock.Instant) ([]unan
 
 // run makes rounds until ended. It returns why it gave up.
 func (r *replication) run(ended <-chan struct{}) error {
-	ticker := time.NewTicker(restAfter)
+	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	for {
-		rested := false
+	for latest := r.began; ; {
+		due := false
 		select {
 		case <-r.kick:
-		case <-ticker.C: // as the link does
-			rested = true
+		case <-ticker.C: // a primary that was deposed may refuse for long
+			due = r.answeredSince(latest)
 		case <-ended:
 			return nil
 		}
 		for {
 			want, wait, last, ok := r.plan()
-			if !ok && !rested {
+			if !ok && !due {
 				break
 			}
-			rested = false
+			due = false
 			began := time.Now()
+			latest = r.server.clock.Now()
 			found, err := r.ask(want, wait)
 			if err != nil {
 				return err
@@ -199,6 +200,13 @@ func (r *replication) run(ended <-chan struct{}) error {
 			}
 		}
 	}
+}
+
+// answeredSince reports whether the server has answered anything over the link. If nobody asks it is asked after restAfter.
+func (r *replication) answeredSince(at clock.Instant) bool {
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	return r.server.heard > at
 }
 
 // plan says for how many replicas the next round waits and for how long, and up to which number it decides. It reports
