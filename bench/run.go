@@ -243,9 +243,6 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	}
 	field, err := newField(ctx, &c, slices.Max(c.Nodes))
 	if err != nil {
-		if field != nil {
-			field.close()
-		}
 		return nil, err
 	}
 	defer field.close()

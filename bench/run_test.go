@@ -299,6 +299,15 @@ func TestRunRefusesAServerTwice(t *testing.T) {
 	assert.Says(t, assert.ErrorOf(bench.Run(t.Context(), c)), "nodes 1 and 2")
 }
 
+// Servers that cannot be started, or reached, are an error.
+func TestRunWithoutServers(t *testing.T) {
+	for _, servers := range []bench.Servers{bench.Embedded, bench.Given} {
+		_, err := bench.Run(t.Context(), bench.Config{Contestants: contestants[:1], Nodes: []int{1}, RTT: []time.Duration{0},
+			Rounds: 1, Servers: servers, URLs: []string{"redis://127.0.0.1:1"}, Self: []string{"/nowhere"}})
+		assert.That(t, err != nil, "%s: no error", servers)
+	}
+}
+
 // Servers of somebody's own are left as they were.
 func TestRunLeavesNothing(t *testing.T) {
 	t.Parallel()

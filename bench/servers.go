@@ -40,8 +40,9 @@ type field struct {
 	spawned  []*redisserver.Server
 }
 
-func newField(ctx context.Context, c *Config, n int) (f *field, err error) {
-	f = &field{kind: c.Servers}
+// newField starts the servers, or reaches those that there are. If it fails it ends what it has started.
+func newField(ctx context.Context, c *Config, n int) (_ *field, err error) {
+	f := &field{kind: c.Servers}
 	defer func() {
 		if err != nil {
 			f.close()
