@@ -274,3 +274,16 @@ func TestFairness(t *testing.T) {
 	assert.That(t, none["changes/s"] == 0 && none["least/most"] == 0 && !slices.Contains([]float64{none["overlaps"]}, math.NaN()),
 		"of nothing: %v", none)
 }
+
+// An overlap that happens while commands are counted is one, too.
+func TestTwiceKeepsOverlaps(t *testing.T) {
+	s := &setting{field: &field{addrs: []string{"direct"}}, links: &links{addrs: []string{"linked"}}, nodes: 1}
+	m, err := s.twice(func(m Metrics, addrs []string, _ time.Duration) error {
+		m["overlaps"], m["commands/node/op"], m["turns/s"] = 1, float64(len(addrs[0])), float64(len(addrs[0]))
+		if addrs[0] == "linked" {
+			m["overlaps"], m["commands/node/op"] = 2, 3
+		}
+		return nil
+	})
+	assert.That(t, err == nil && m["overlaps"] == 3 && m["commands/node/op"] == 3 && m["turns/s"] == 6, "%v, %v", m, err)
+}

@@ -350,6 +350,7 @@ func (s *setting) twice(work func(m Metrics, addrs []string, window time.Duratio
 	if err := work(m, s.addrs(false), s.window); err != nil {
 		return nil, err
 	}
+	m["overlaps"] += counted["overlaps"]
 	if n, ok := counted["commands/node/op"]; ok {
 		m["commands/node/op"] = n
 	}
