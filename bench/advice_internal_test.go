@@ -287,3 +287,13 @@ func TestTwiceKeepsOverlaps(t *testing.T) {
 	})
 	assert.That(t, err == nil && m["overlaps"] == 3 && m["commands/node/op"] == 3 && m["turns/s"] == 6, "%v, %v", m, err)
 }
+
+// The error of a round that is not shown is not shown either.
+func TestErrorOfAnIncompleteRound(t *testing.T) {
+	cell := &Cell{Workload: "latency", Contestant: ours, Nodes: 1, Rounds: []Metrics{{"pair-p50-ns": 1}}, Error: "late"}
+	cell.summarise()
+	assert.That(t, cell.Error == "" && cell.Median["pair-p50-ns"] == 1, "%q, %v", cell.Error, cell.Median)
+	cell = &Cell{Rounds: []Metrics{nil, {"pair-p50-ns": 1}}, Error: "late"}
+	cell.summarise()
+	assert.That(t, cell.Error == "late", "%q", cell.Error)
+}

@@ -87,7 +87,7 @@ func (c *Cell) values(metric string) (all []float64) {
 }
 
 // summarise makes the medians of those metrics that all rounds have which did not
-// fail: the others had too few samples.
+// fail: the others had too few samples. An error may be of a round that was not completed.
 func (c *Cell) summarise() {
 	c.Median = make(Metrics)
 	good := 0
@@ -95,6 +95,9 @@ func (c *Cell) summarise() {
 		if m != nil {
 			good++
 		}
+	}
+	if good == len(c.Rounds) {
+		c.Error = ""
 	}
 	for _, m := range c.Rounds {
 		for name := range m {
