@@ -66,23 +66,22 @@ func answer(ctx context.Context, err error, written bool) (status int, text stri
 	return http.StatusInternalServerError, "internal error" // the function's own error, or a bug
 }
 
-// serve runs the service until ctx ends. Then it ends first what uses the locks, and then the locks.
+// serve runs the service until ctx ends, or no connection can be accepted. Then it ends first what uses the locks, and then the locks.
 func (s *shop) serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{Handler: s.handler()}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	s.ready.Store(true)
+	var err error
 	select {
-	case err := <-failed:
-		return errors.Join(err, s.locker.Close())
+	case err = <-failed: // there may still be handlers
 	case <-ctx.Done():
 	}
 	s.ready.Store(false) // in Kubernetes, sleep here until no more requests come
 	bounded, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	err := server.Shutdown(bounded) // waits for the handlers, which unlock
-	if err != nil {
-		err = errors.Join(err, server.Close()) // ends the contexts of the handlers that are left
+	if late := server.Shutdown(bounded); late != nil { // it waits for the handlers, which unlock
+		err = errors.Join(err, late, server.Close()) // ends the contexts of the handlers that are left
 	}
 	return errors.Join(err, s.locker.Close()) // releases what is left; ends the contexts of those leases
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -61,6 +62,55 @@ func TestAnswers(t *testing.T) {
 		got, text := answer(t.Context(), l.Do(t.Context(), "x", never, quorum.WithWait(1)), false)
 		assert.That(t, got == http.StatusServiceUnavailable, "%s: %d %s", what, got, text)
 	}
+}
+
+// A listener that fails ends the service as a signal does: handlers keep their locks until they are done.
+func TestServeWaitsForHandlers(t *testing.T) {
+	waits := make(chan bool, 1)
+	l, err := quorum.New([]node.Node{model.New(clock.System(), "n1")}, quorum.Options{NoRestartGuard: true, Observe: func(e quorum.Event) {
+		if e.Kind == quorum.EventWaiting {
+			waits <- true
+		}
+	}})
+	assert.Succeed(t, err)
+	s := &shop{locker: l, orders: orders{fences: make(map[string]node.Token)}}
+	lease, err := l.Lock(t.Context(), "orders/42")
+	assert.Succeed(t, err)
+	tcp, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.Succeed(t, err)
+	broken := make(chan error)
+	served, status := make(chan error, 1), make(chan int, 1)
+	go func() { served <- s.serve(t.Context(), &once{Listener: tcp, broken: broken}) }()
+	go func() {
+		resp, err := http.Post("http://"+tcp.Addr().String()+"/orders/42/pay", "", nil)
+		if err != nil {
+			status <- 0
+			return
+		}
+		resp.Body.Close()
+		status <- resp.StatusCode
+	}()
+	<-waits
+	broken <- errors.New("no more files")
+	assert.Eventually(t, "it shuts down", func() bool { return !s.ready.Load() })
+	assert.NoError(t, lease.Unlock(t.Context()))
+	assert.Equal(t, <-status, http.StatusOK, "the answer")
+	assert.Says(t, <-served, "no more files")
+}
+
+// A once accepts one connection, and then fails.
+type once struct {
+	net.Listener
+	broken chan error
+	used   bool
+}
+
+func (o *once) Accept() (net.Conn, error) {
+	if o.used {
+		return nil, <-o.broken
+	}
+	o.used = true
+	return o.Listener.Accept()
 }
 
 // Retry-After is sent where another try may help: not where a newer holder has changed the order.
