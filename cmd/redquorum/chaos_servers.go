@@ -76,24 +76,29 @@ func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 	return c.showChaos(f, &chaosRun{Outcome: outcome, plan: p, name: "servers"}, chaos.Config{})
 }
 
-// clean deletes the keys of a plan's names. Labels expire within seconds.
+// clean deletes the keys of a plan's names. Labels expire within seconds. A server that hangs does not keep it
+// from the others.
 func clean(servers []redisnode.Server, p *faults.Plan, prefix string) error {
 	time.Sleep(p.Lock.Timeout) // a busy server may still have commands of an interrupted run before it
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	errs := make([]error, len(servers))
+	var all sync.WaitGroup
 	for i, s := range servers {
-		client := redis.NewClient(s.Options)
-		_, errs[i] = client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-			for _, name := range p.Names() {
-				name = prefix + name
-				for _, key := range []string{name, node.FenceKey(name), node.ReadersKey(name), node.NextKey(name), node.QueueKey(name)} {
-					pipe.Del(ctx, key)
+		all.Go(func() {
+			client := redis.NewClient(s.Options)
+			defer client.Close()
+			_, errs[i] = client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+				for _, name := range p.Names() {
+					name = prefix + name
+					for _, key := range []string{name, node.FenceKey(name), node.ReadersKey(name), node.NextKey(name), node.QueueKey(name)} {
+						pipe.Del(ctx, key)
+					}
 				}
-			}
-			return nil
+				return nil
+			})
 		})
-		client.Close()
 	}
+	all.Wait()
 	return errors.Join(errs...)
 }

@@ -9,8 +9,12 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
 )
@@ -124,6 +128,21 @@ func TestChaosServers(t *testing.T) {
 		keys, err := client.Keys(t.Context(), "*").Result()
 		return err == nil && strings.Join(keys, " ") == "x1"
 	})
+}
+
+// A server that hangs does not keep the others from being cleaned.
+func TestChaosServersCleansTheOthers(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	hung := tests.Server(t)
+	assert.Succeed(t, hung.Stop())
+	addr := tests.Server(t).Addr()
+	client := clientOf(t, addr)
+	assert.Succeed(t, client.Set(t.Context(), "p:"+"x1", "left", 0).Err())
+	p, err := faults.Parse("redquorum plan 1\nnodes 2\nclients 1\nlength 1s\nlock timeout=10ms\n")
+	assert.Succeed(t, err)
+	go clean([]redisnode.Server{{Options: &redis.Options{Addr: hung.Addr()}}, {Options: &redis.Options{Addr: addr}}}, p, "p:")
+	assert.Eventually(t, "the key is gone", func() bool { return client.Exists(t.Context(), "p:x1").Val() == 0 })
 }
 
 // A signal ends that as well, with a word at once, and its keys are deleted.
