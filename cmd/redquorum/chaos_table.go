@@ -127,11 +127,14 @@ func (f *chaosFlags) row(ctx context.Context, s *sim.Scenario, config chaos.Conf
 func tableOf(rows []chaosRow, version string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| | scenario | redquorum, simulated | on %[1]s | textbook Redlock, simulated | on %[1]s |\n|-|-|-|-|-|-|\n", version)
-	agree := make([]int, len(chaosClients))
+	agree, tried := make([]int, len(chaosClients)), make([]int, len(chaosClients))
 	for _, r := range rows {
 		fmt.Fprintf(&b, "| %s | %s |", r.ID, r.Title)
 		for i, cell := range r.Cells {
 			word := string(cell.Real)
+			if cell.Refused == "" {
+				tried[i]++
+			}
 			switch {
 			case cell.Refused != "":
 				word = "refused: " + cell.Refused
@@ -144,6 +147,6 @@ func tableOf(rows []chaosRow, version string) string {
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "\nThe verdicts agree in %d of %d scenarios for redquorum, and in %d for textbook Redlock.\n", agree[0], len(rows), agree[1])
+	fmt.Fprintf(&b, "\nThe verdicts agree in %d of %d scenarios for redquorum, and in %d of %d for textbook Redlock.\n", agree[0], tried[0], agree[1], tried[1])
 	return b.String()
 }

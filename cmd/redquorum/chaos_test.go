@@ -224,6 +224,16 @@ func TestChaosPage(t *testing.T) {
 	}
 }
 
+// Scenarios that cannot be carried out here are no disagreement.
+func TestChaosTable(t *testing.T) {
+	text := tableOf([]chaosRow{
+		{"S01", "one", []chaosCell{{Simulated: sim.Sound, Real: sim.Sound}, {Simulated: sim.Unsafe, Real: sim.Sound}}},
+		{"S70", "two", []chaosCell{{Simulated: sim.Sound, Refused: "no replicas"}, {Simulated: sim.Sound, Real: sim.Sound}}},
+	}, "Redis")
+	tests.Says(t, text, "| S01 | one | sound | sound | unsafe | **sound** |", "| S70 | two | sound | refused: no replicas |",
+		"agree in 1 of 1 scenarios for redquorum, and in 1 of 2 for textbook Redlock.")
+}
+
 // A set to which nobody has added says nothing.
 func TestSetWords(t *testing.T) {
 	for _, c := range []struct {
