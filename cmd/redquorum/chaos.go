@@ -124,7 +124,10 @@ func (f *chaosFlags) register(fs *pflag.FlagSet) {
 func (f *chaosFlags) check() error {
 	ways := len(f.plans)
 	own := f.fs.Changed("servers")
-	for _, name := range []string{"scenario", "for", "sentinel", "servers", "seed"} {
+	if f.sentinel.on {
+		ways++
+	}
+	for _, name := range []string{"scenario", "for", "servers", "seed"} {
 		more := name == "seed" && (f.fs.Changed("for") || f.sentinel.on) || name != "servers" && own && (name == "seed" || name == "for")
 		if f.fs.Changed(name) && !more {
 			ways++
@@ -189,6 +192,9 @@ func chaosVerb() *cobra.Command {
 func (f *chaosFlags) run(ctx context.Context, c *command, inside bool) error {
 	if err := f.check(); err != nil {
 		return err
+	}
+	if !f.fs.Changed("seed") {
+		f.seed = uint64(time.Now().Unix()) * 1000
 	}
 	config, err := f.config()
 	if err == nil {
@@ -257,7 +263,7 @@ func (f *chaosFlags) enter(ctx context.Context, c *command, self []string) error
 // plan returns the one plan that the flags name, and a word for it.
 func (f *chaosFlags) plan() (p *faults.Plan, name string, err error) {
 	switch {
-	case f.scenario != "":
+	case f.fs.Changed("scenario"):
 		s, ok := sim.FindScenario(f.scenario)
 		if !ok {
 			return nil, "", noScenario(f.scenario)

@@ -37,9 +37,6 @@ type chaosReport struct {
 
 // chaosExplore carries out plans from seeds, until one goes wrong.
 func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.Config) error {
-	if f.seed == 0 {
-		f.seed = uint64(time.Now().Unix()) * 1000
-	}
 	r := &chaosReport{Skipped: make(map[string]int), began: time.Now(), Found: []chaosSummary{}, told: newProse(c.stdout)}
 	limited, cancel := context.WithTimeout(ctx, f.length)
 	defer cancel()

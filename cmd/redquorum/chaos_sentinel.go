@@ -51,12 +51,8 @@ func (f *sentinelFlags) check(fs *pflag.FlagSet) error {
 
 // chaosSentinel is chaos --sentinel.
 func (c *command) chaosSentinel(ctx context.Context, f *chaosFlags) error {
-	seed := f.seed
-	if !f.fs.Changed("seed") {
-		seed = uint64(time.Now().UnixNano())
-	}
 	config := failover.Config{Server: f.server, Groups: f.sentinel.groups, Failovers: f.sentinel.failovers, Lease: f.sentinel.lease,
-		Seed: seed, Blind: f.sentinel.blind, Tell: func(o failover.Failover) {
+		Seed: f.seed, Blind: f.sentinel.blind, Tell: func(o failover.Failover) {
 			fmt.Fprintf(c.screen, "%-7s  group %d  switched after %5.1fs, locks again after %5.1fs; leases lost: %d of %d; overlaps: %d, falling tokens: %d\n",
 				o.Kind, o.Group+1, o.Switch.Seconds(), o.Blocked.Seconds(), o.Lost, o.Held, o.Overlaps, o.Falling)
 		}}

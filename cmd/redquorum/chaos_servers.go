@@ -54,7 +54,7 @@ func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 	if err != nil {
 		return cli.Usage("%v", err)
 	}
-	p.Seed = cmp.Or(f.seed, uint64(time.Now().UnixNano()))
+	p.Seed = f.seed
 	prefix := "redquorum-chaos-" + rand.Text() + ":"
 	bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !f.asJSON}}
 	shown := sync.OnceFunc(bar.follow(ctx, p.Length, func() string { return fmt.Sprintf("%d servers", len(servers)) }))

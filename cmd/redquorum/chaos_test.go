@@ -32,6 +32,8 @@ func TestChaosUsageErrors(t *testing.T) {
 		{"chaos a.plan --seed 3", "there is more than one of PLAN, --seed, --scenario, --for, --sentinel and --servers"},
 		{"chaos --scenario S13 --for 1h", "there is more than one"},
 		{"chaos --scenario S99", `there is no scenario "S99"`},
+		{"chaos --scenario=", `there is no scenario ""`},
+		{"chaos --sentinel=false", "a plan is missing"},
 		{"chaos --scenario S13 --client rust", "it must be redquorum or plain"},
 		{"chaos --seed 3 --client plain", "--client is for one --scenario"},
 		{"chaos --seed 3 --nodes 99", "--nodes is 99; it must be 1 to 15"},
