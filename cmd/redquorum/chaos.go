@@ -92,6 +92,7 @@ type chaosFlags struct {
 	packets  bool
 	sentinel sentinelFlags
 	servers  string
+	listed   int // how often --servers is there
 	history  string
 	page     string
 	asJSON   bool
@@ -113,7 +114,11 @@ func (f *chaosFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.stretch, "stretch", 0, "how many `times` as long all times of the plan are: real processes are not exact to a millisecond (default 5 for scenarios, or else 1)")
 	fs.BoolVar(&f.packets, "packets", false, "carry out loss, cuts, delays and half-open connections on packets, in a network namespace, instead of imitating them")
 	f.sentinel.register(fs)
-	fs.StringVar(&f.servers, "servers", "", "lock names on your own servers, without faults: `URLs` of the nodes, as for run --nodes")
+	fs.Func("servers", "lock names on your own servers, without faults: `URLs` of the nodes, as for run --nodes", func(s string) error {
+		f.servers = s
+		f.listed++
+		return nil
+	})
 	fs.StringVar(&f.history, "history", "", "also write what the clients did to this `file`: JSON lines, or EDN if its name ends in .edn")
 	fs.StringVar(&f.out, "out", ".", "the `folder` in which a failing run leaves its own, made if need be")
 	fs.StringVar(&f.page, "html", "", "also write a page with a picture of the run to this `file`")
@@ -156,8 +161,26 @@ func (f *chaosFlags) check() error {
 		return cli.Usage("--html and --history are for a single run")
 	case own:
 		return f.checkServers()
+	case f.sentinel.on:
+		if err := f.notFor("--sentinel", "upgrade", "stretch", "packets", "jobs", "nodes", "clients"); err != nil {
+			return err
+		}
+	case !f.fs.Changed("seed") && !f.fs.Changed("for"):
+		if err := f.notFor("a plan that is there already", "nodes", "clients"); err != nil {
+			return err
+		}
 	}
 	return f.sentinel.check(f.fs)
+}
+
+// notFor refuses flags that would have no effect.
+func (f *chaosFlags) notFor(what string, flags ...string) error {
+	for _, name := range flags {
+		if f.fs.Changed(name) {
+			return cli.Usage("--%s is not for %s", name, what)
+		}
+	}
+	return nil
 }
 
 // config is with what plans are carried out.

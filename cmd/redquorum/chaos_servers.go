@@ -33,15 +33,13 @@ const serversClients = 5
 
 // checkServers refuses what --servers has no use for.
 func (f *chaosFlags) checkServers() error {
+	if f.listed > 1 { // the last list alone would be another test
+		return cli.Usage("--servers is there %d times: give all nodes in one, separated by commas", f.listed)
+	}
 	if len(cli.List(f.servers)) == 0 {
 		return cli.Usage("--servers is empty; it must be the URLs of the nodes, separated by commas")
 	}
-	for _, name := range []string{"server", "upgrade", "stretch", "packets", "jobs", "nodes", "out"} {
-		if f.fs.Changed(name) {
-			return cli.Usage("--%s is not for --servers", name)
-		}
-	}
-	return nil
+	return f.notFor("--servers", "server", "upgrade", "stretch", "packets", "jobs", "nodes", "out")
 }
 
 // chaosServers is chaos --servers.
