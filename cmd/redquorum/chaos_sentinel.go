@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,23 +58,24 @@ func (c *command) chaosSentinel(ctx context.Context, f *chaosFlags) error {
 				o.Kind, o.Group+1, o.Switch.Seconds(), o.Blocked.Seconds(), o.Lost, o.Held, o.Overlaps, o.Falling)
 		}}
 	r, err := failover.Run(ctx, config)
-	if r == nil || len(r.Failovers) == 0 && err != nil {
-		return err
+	if ctx.Err() != nil {
+		err = nil
 	}
-	if f.asJSON {
-		err = errors.Join(err, json.NewEncoder(c.stdout).Encode(r))
-	} else {
-		err = errors.Join(err, c.failoverTable(r))
+	unsound := r != nil && (r.Overlaps > 0 || r.Falling > 0)
+	if r != nil && (len(r.Failovers) > 0 || unsound) {
+		if f.asJSON {
+			err = errors.Join(err, json.NewEncoder(c.stdout).Encode(r))
+		} else {
+			err = errors.Join(err, c.failoverTable(r))
+		}
 	}
 	switch {
+	case unsound:
+		return discovery{cmp.Or(cli.Fail(exitUnsound, err), cli.Exit(exitUnsound))}
 	case ctx.Err() != nil:
-		return cli.Exit(exitInterrupted)
-	case err != nil:
-		return err
-	case r.Overlaps > 0 || r.Falling > 0:
-		return cli.Exit(exitUnsound)
+		return cli.Interrupt(err)
 	}
-	return nil
+	return err
 }
 
 // failoverTable has a line for each kind of failover.

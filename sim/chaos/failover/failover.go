@@ -151,7 +151,10 @@ func (s *storm) failOver(ctx context.Context, i int) (f Failover, err error) {
 	}
 	switched := time.Now()
 	f.Switch = switched.Sub(began)
-	time.Sleep(time.Until(began.Add(s.Lease + 2*time.Second + upTo(s.random, 3*time.Second)))) // the old primary and its clients go on meanwhile
+	select { // the old primary and its clients go on meanwhile
+	case <-time.After(time.Until(began.Add(s.Lease + 2*time.Second + upTo(s.random, 3*time.Second)))):
+	case <-ctx.Done():
+	}
 	if err := heal(); err != nil {
 		return f, err
 	}
