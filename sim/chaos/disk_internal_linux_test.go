@@ -1,16 +1,19 @@
 package chaos
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sys/unix"
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/sim"
 )
 
 // A server whose disk is full refuses writes because it could not write, and says so. It answers what
@@ -54,4 +57,12 @@ func TestFullDisk(t *testing.T) {
 		assert.Says(t, c.Set(ctx, "x", "full", 0).Err(), "MISCONF", "after a restart on a full disk")
 		return nil
 	})
+}
+
+// A disk without room for the log of the faults is one error, not one for each of them.
+func TestNoRoomForFaults(t *testing.T) {
+	w := &world{dir: t.TempDir(), entries: make([]sim.Entry, 1000)}
+	assert.Succeed(t, os.Symlink("/dev/full", filepath.Join(w.dir, "faults.jsonl")))
+	_, err := w.gather()
+	assert.That(t, errors.Is(err, unix.ENOSPC) && !strings.Contains(err.Error(), "\n"), "%.300v", err)
 }

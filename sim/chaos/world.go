@@ -511,8 +511,8 @@ func (w *world) gather() (all []sim.Entry, err error) {
 		return nil, err
 	}
 	to := json.NewEncoder(f)
-	for _, e := range w.entries {
-		err = errors.Join(err, to.Encode(e))
+	for i := 0; i < len(w.entries) && err == nil; i++ { // a full disk is one error
+		err = to.Encode(w.entries[i])
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
