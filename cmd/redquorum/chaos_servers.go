@@ -86,7 +86,7 @@ func clean(servers []redisnode.Server, p *faults.Plan, prefix string) error {
 		all.Go(func() {
 			client := redis.NewClient(s.Options)
 			defer client.Close()
-			_, errs[i] = client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+			_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 				for _, name := range p.Names() {
 					name = prefix + name
 					for _, key := range []string{name, node.FenceKey(name), node.ReadersKey(name), node.NextKey(name), node.QueueKey(name)} {
@@ -95,6 +95,9 @@ func clean(servers []redisnode.Server, p *faults.Plan, prefix string) error {
 				}
 				return nil
 			})
+			if err != nil {
+				errs[i] = fmt.Errorf("%s: %w", address(s), err)
+			}
 		})
 	}
 	all.Wait()
