@@ -333,15 +333,15 @@ func (r *chaosRun) leave(config chaos.Config) error {
 	text := fmt.Sprintf("# %s\n%s", r.Worst(), r.plan)
 	return errors.Join(
 		os.WriteFile(filepath.Join(r.dir, "plan"), []byte(text), 0o666),
-		os.WriteFile(filepath.Join(r.dir, "again.sh"), []byte("#!/bin/sh\n"+r.again(config)+"\n"), 0o777),
+		os.WriteFile(filepath.Join(r.dir, "again.sh"), []byte("#!/bin/sh\n"+again(config, `"$(dirname "$0")/plan"`)+"\n"), 0o777),
 		r.writePage(filepath.Join(r.dir, "run.html")))
 }
 
 // remove removes what the run has left.
 func (r *chaosRun) remove() error { return os.RemoveAll(r.dir) }
 
-// again is the command that repeats the run.
-func (r *chaosRun) again(config chaos.Config) string {
+// again is the command that carries out a plan again, whose file is quoted for a shell.
+func again(config chaos.Config, plan string) string {
 	more := ""
 	if config.Upgrade != "" {
 		more = " --upgrade " + quotedForShell(config.Upgrade)
@@ -349,8 +349,7 @@ func (r *chaosRun) again(config chaos.Config) string {
 	if config.Relay != nil {
 		more += " --packets"
 	}
-	return fmt.Sprintf("redquorum chaos --stretch %d --server %s%s %s", config.Stretch, quotedForShell(config.Server), more,
-		quotedForShell(filepath.Join(r.dir, "plan")))
+	return fmt.Sprintf("redquorum chaos --stretch %d --server %s%s %s", config.Stretch, quotedForShell(config.Server), more, plan)
 }
 
 // quotedForShell puts text into single quotes.
@@ -453,7 +452,7 @@ func (r *chaosRun) tell(b *prose, lines int, config chaos.Config) {
 	b.WriteByte('\n')
 	b.violations(r.Violations)
 	if statusOfVerdict(r.Verdict) != exitOK && r.dir != "" {
-		fmt.Fprintf(b, "plan, logs and page: %s\nplay it again: %s\n", r.dir, r.again(config))
+		fmt.Fprintf(b, "plan, logs and page: %s\nplay it again: %s\n", r.dir, again(config, quotedForShell(filepath.Join(r.dir, "plan"))))
 	}
 	b.packets(r.Packets)
 	b.write(verdictColor[r.Verdict], "", fmt.Sprintf("%s: %d locks granted on %s in %v, at most %v late%s", r.Verdict, r.Grants, r.Server, r.Virtual.Round(100*time.Millisecond),

@@ -105,7 +105,7 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 				return
 			}
 			tests.Says(t, textOf(t, filepath.Join(out.Folder, "again.sh")),
-				"redquorum chaos --stretch 4 --server 'redis-server' '"+filepath.Join(out.Folder, "plan")+"'")
+				"redquorum chaos --stretch 4 --server 'redis-server' \"$(dirname \"$0\")/plan\"\n")
 			p, err := readPlan(filepath.Join(out.Folder, "plan"))
 			assert.That(t, err == nil && p.Nodes == 3, "%v, %v", p, err)
 			tests.Says(t, textOf(t, page), "textbook Redlock on real servers")
