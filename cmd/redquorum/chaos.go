@@ -413,10 +413,11 @@ func (c *command) showChaos(f *chaosFlags, run *chaosRun, config chaos.Config) (
 	if err == nil && f.history != "" {
 		err = run.writeHistory(f.history)
 	}
-	if err != nil {
-		return err
+	status := statusOfVerdict(run.Verdict)
+	if err != nil && status != exitOK { // what was found matters more than that it could not be written
+		return cli.Fail(status, err)
 	}
-	return cli.Exit(statusOfVerdict(run.Verdict))
+	return cmp.Or(err, cli.Exit(status))
 }
 
 // A chaosSummary is what --json has of a run.

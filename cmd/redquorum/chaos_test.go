@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -10,9 +11,11 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/sim"
@@ -239,6 +242,19 @@ func TestChaosTable(t *testing.T) {
 	}, "Redis")
 	tests.Says(t, text, "| S01 | one | sound | sound | unsafe | **sound** |", "| S70 | two | sound | refused: no replicas |",
 		"agree in 1 of 1 scenarios for redquorum, and in 1 of 2 for textbook Redlock.")
+}
+
+// A lock that is unsafe is the exit status, also if there is no room for the history.
+func TestChaosUnsafeWithoutHistory(t *testing.T) {
+	s, _ := sim.FindScenario("S13")
+	p := scenarioPlan(&s, "plain")
+	run := chaosRun{Outcome: &chaos.Outcome{Result: sim.Run(p, nil, sim.WithTrace())}, plan: p}
+	var talk strings.Builder
+	status := cli.Run(t.Context(), &cobra.Command{RunE: func(*cobra.Command, []string) error {
+		f := chaosFlags{history: filepath.Join(t.TempDir(), "no", "file")}
+		return cli.Fail(exitSimFailed, (&command{stdout: io.Discard}).showChaos(&f, &run, chaos.Config{}))
+	}}, nil, io.Discard, &talk)
+	assert.That(t, status == exitUnsound && strings.Contains(talk.String(), "no such file"), "status %d, %s", status, &talk)
 }
 
 // A set to which nobody has added says nothing.
