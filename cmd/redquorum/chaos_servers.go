@@ -36,8 +36,13 @@ func (f *chaosFlags) checkServers() error {
 	if f.listed > 1 { // the last list alone would be another test
 		return cli.Usage("--servers is there %d times: give all nodes in one, separated by commas", f.listed)
 	}
-	if len(cli.List(f.servers)) == 0 {
+	switch n := len(cli.List(f.servers)); {
+	case n == 0:
 		return cli.Usage("--servers is empty; it must be the URLs of the nodes, separated by commas")
+	case n > faults.MaxNodes:
+		return cli.Usage("--servers lists %d; it must be at most %d", n, faults.MaxNodes)
+	case f.length > faults.MaxLength:
+		return cli.Usage("--for is %v; with --servers it must be at most %v", f.length, faults.MaxLength)
 	}
 	return f.notFor("--servers", "server", "upgrade", "stretch", "packets", "jobs", "nodes", "out")
 }
@@ -63,7 +68,7 @@ func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 	outcome, err := chaos.OnServers(ctx, p, func() ([]node.Node, error) { return redisnode.DialServers(servers...) }, prefix)
 	shown()
 	if left := clean(servers, p, prefix); left != nil {
-		fmt.Fprintf(c.screen, "some keys that begin with %s are left, and expire: %v\n", prefix, left)
+		fmt.Fprintf(c.screen, "keys that begin with %s may be left, and expire: %v\n", prefix, left)
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -54,6 +54,8 @@ func TestChaosUsageErrors(t *testing.T) {
 		{"chaos --servers a --scenario S13", "there is more than one of PLAN"},
 		{"chaos --servers a --servers b --servers c", "--servers is there 3 times: give all nodes in one"},
 		{"chaos --servers a --packets", "--packets is not for --servers"},
+		{"chaos --servers a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p", "--servers lists 16; it must be at most 15"},
+		{"chaos --servers a,b,c --for 10000h", "--for is 10000h0m0s; with --servers it must be at most"},
 		{"chaos --servers a,b,c --clients 99", "--clients is 99"},
 		{"chaos --seed 3 --stretch 101", "--stretch is 101; it must be 1 to 100"},
 		{"chaos nowhere.plan", "no such file"},
