@@ -68,7 +68,7 @@ func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 	outcome, err := chaos.OnServers(ctx, p, func() ([]node.Node, error) { return redisnode.DialServers(servers...) }, prefix)
 	shown()
 	if left := clean(servers, p, prefix); left != nil {
-		fmt.Fprintf(c.screen, "keys that begin with %s may be left, and expire: %v\n", prefix, left)
+		fmt.Fprintf(c.stderr, "keys that begin with %s may be left, and expire: %v\n", prefix, left)
 	}
 	switch {
 	case ctx.Err() != nil:
