@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -332,7 +333,7 @@ func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Con
 		return err
 	}
 	if err != nil {
-		cell.Error, m = err.Error(), nil
+		cell.Error, m = shown(err.Error()), nil
 		// An error of another process comes as text.
 		cell.unsupported = errors.Is(err, errors.ErrUnsupported) || strings.Contains(cell.Error, errors.ErrUnsupported.Error())
 	}
@@ -345,6 +346,13 @@ func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Con
 	}
 	cell.Rounds = append(cell.Rounds, m)
 	return nil
+}
+
+// shown returns what a server has said as a terminal can be given it: without escape sequences.
+func shown(text string) string {
+	var b strings.Builder
+	fmt.Fprint(terminal.Plain(&b), text)
+	return b.String()
 }
 
 // tidy removes all keys of a run at its end, however that has come.

@@ -299,6 +299,15 @@ func TestRunRefusesAServerTwice(t *testing.T) {
 	assert.Says(t, assert.ErrorOf(bench.Run(t.Context(), c)), "nodes 1 and 2")
 }
 
+// The error of a server has no escape sequences in a report.
+func TestRunShowsNoEscapes(t *testing.T) {
+	t.Parallel()
+	c := config(t, bench.Contestant{Name: "colored", Open: openFake(func(*fake, string) error { return errors.New("ERR \x1b[31mred") })})
+	c.Nodes, c.Workloads = []int{1}, []string{"latency"}
+	said := run(t, c).Cells[0].Error
+	assert.That(t, said == `ERR \x1b[31mred`, "%q", said)
+}
+
 // Servers that cannot be started, or reached, are an error.
 func TestRunWithoutServers(t *testing.T) {
 	for _, servers := range []bench.Servers{bench.Embedded, bench.Given} {

@@ -98,8 +98,8 @@ func (f *field) meet(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("node %d, %s, cannot be used: %w", i+1, f.addrs[i], err))
 			continue
 		}
-		if name, version := cli.Product(info); version != "" && !slices.Contains(f.versions, name+" "+version) {
-			f.versions = append(f.versions, name+" "+version)
+		if name, version := cli.Product(info); version != "" && !slices.Contains(f.versions, name+" "+shown(version)) {
+			f.versions = append(f.versions, name+" "+shown(version))
 		}
 		id := info["run_id"]
 		if other, twice := seen[id]; twice && f.kind == Given {
