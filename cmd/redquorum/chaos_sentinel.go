@@ -22,7 +22,7 @@ type sentinelFlags struct {
 	failovers int
 	groups    int
 	lease     time.Duration
-	blind     bool
+	rule      string
 }
 
 func (f *sentinelFlags) register(fs *pflag.FlagSet) {
@@ -30,11 +30,11 @@ func (f *sentinelFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.failovers, "failovers", 20, "with --sentinel: how many `times`")
 	fs.IntVar(&f.groups, "groups", 1, "with --sentinel: the number `N` of nodes, each a primary with two replicas")
 	fs.DurationVar(&f.lease, "lease", 3*time.Second, "with --sentinel: the length of leases, and the longest one")
-	fs.BoolVar(&f.blind, "blind", false, "with --sentinel: do not wait for replicas, as a client that does not know of them")
+	fs.StringVar(&f.rule, "rule", failover.Majority, "with --sentinel: for which replicas a grant waits: `majority|none|redisson`; none knows of no replicas, and redisson waits for one of those that are connected, if any is")
 }
 
 func (f *sentinelFlags) check(fs *pflag.FlagSet) error {
-	for _, name := range []string{"failovers", "groups", "lease", "blind"} {
+	for _, name := range []string{"failovers", "groups", "lease", "rule"} {
 		if fs.Changed(name) && !f.on {
 			return cli.Usage("--%s is for --sentinel", name)
 		}
@@ -46,6 +46,8 @@ func (f *sentinelFlags) check(fs *pflag.FlagSet) error {
 		return cli.Usage("--groups is %d; it must be an odd number from 1 to 9", f.groups)
 	case f.lease < time.Second || f.lease > time.Minute:
 		return cli.Usage("--lease is %v; it must be 1s to 1m", f.lease)
+	case f.rule != failover.Majority && f.rule != failover.None && f.rule != failover.Redisson:
+		return cli.Usage("--rule is %q; it must be majority, none or redisson", f.rule)
 	}
 	return nil
 }
@@ -53,7 +55,7 @@ func (f *sentinelFlags) check(fs *pflag.FlagSet) error {
 // chaosSentinel is chaos --sentinel.
 func (c *command) chaosSentinel(ctx context.Context, f *chaosFlags) error {
 	config := failover.Config{Server: f.server, Groups: f.sentinel.groups, Failovers: f.sentinel.failovers, Lease: f.sentinel.lease,
-		Seed: f.seed, Blind: f.sentinel.blind, Tell: func(o failover.Failover) {
+		Seed: f.seed, Rule: f.sentinel.rule, Tell: func(o failover.Failover) {
 			fmt.Fprintf(c.screen, "%-7s  group %d  switched after %5.1fs, locks again after %5.1fs; leases lost: %d of %d; overlaps: %d, falling tokens: %d\n",
 				o.Kind, o.Group+1, o.Switch.Seconds(), o.Blocked.Seconds(), o.Lost, o.Held, o.Overlaps, o.Falling)
 		}}

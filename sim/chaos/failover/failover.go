@@ -12,12 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/redquorum/redquorum/faults"
@@ -33,7 +31,7 @@ type Config struct {
 	Failovers int           // of all groups together
 	Lease     time.Duration // also MaxLease
 	Seed      uint64
-	Blind     bool           // replicas are not waited for: what a client for Sentinel does that does not know of them
+	Rule      string         // for which replicas a grant waits
 	Tell      func(Failover) // after each
 }
 
@@ -221,8 +219,8 @@ func (s *storm) pin(ctx context.Context) error {
 	}
 	var err error
 	s.pinned, err = s.clients(func(i int) (node.Node, error) {
-		if s.Blind {
-			return one(redisnode.Dial("redis://" + addrs[i]))
+		if s.Rule != Majority {
+			return s.alone(addrs[i], func(context.Context) (string, error) { return addrs[i], nil })
 		}
 		return one(redisnode.Dial(fmt.Sprintf("redis://%s?replicas=%d", addrs[i], groupSize-1)))
 	})
@@ -243,16 +241,15 @@ func one(nodes []node.Node, err error) (node.Node, error) {
 // byURL makes the node of a group for a client of Sentinel.
 func (s *storm) byURL(i int) (node.Node, error) {
 	g := s.groups[i]
-	if !s.Blind {
+	if s.Rule == Majority {
 		return one(redisnode.Dial(g.url()))
 	}
-	return redisnode.New(redis.NewClient(&redis.Options{Addr: g.name, Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		p := g.primary(ctx)
-		if p < 0 {
-			return nil, errors.New("the Sentinels name no primary")
+	return s.alone(g.name, func(ctx context.Context) (string, error) {
+		if p := g.primary(ctx); p >= 0 {
+			return g.doors[p].Addr(), nil
 		}
-		return new(net.Dialer).DialContext(ctx, "tcp", g.doors[p].Addr())
-	}}), redisnode.Options{Name: g.name})
+		return "", errors.New("the Sentinels name no primary")
+	})
 }
 
 // clients makes clients of one sort.
