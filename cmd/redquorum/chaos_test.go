@@ -171,12 +171,17 @@ func TestChaosServersIsInterrupted(t *testing.T) {
 	if signal.Ignored(syscall.SIGINT) {
 		t.Skip("SIGINT is ignored, as under nohup, and the program cannot end by it")
 	}
-	p := start(t, "chaos", "--servers", strings.Join(servers, ","), "--for", "1m", "--clients", "2")
-	assert.Eventually(t, "it has locked something", func() bool { return has("redquorum_fence:*") })
-	p.signal(syscall.SIGINT)
-	p.says("redquorum chaos: interrupted; its locks are released and its keys deleted")
-	p.exits(-1) // by the signal
-	assert.That(t, !has("redquorum_fence:*"), "fences are left")
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP} {
+		if signal.Ignored(sig) {
+			continue
+		}
+		p := start(t, "chaos", "--servers", strings.Join(servers, ","), "--for", "1m", "--clients", "2")
+		assert.Eventually(t, "it has locked something", func() bool { return has("redquorum_fence:*") })
+		p.signal(sig)
+		p.says("redquorum chaos: interrupted; its locks are released and its keys deleted")
+		p.exits(-1) // by the signal
+		assert.That(t, !has("redquorum_fence:*"), "%v: fences are left", sig)
+	}
 }
 
 // With --packets the command runs in a network namespace. Output, status and signals pass between the

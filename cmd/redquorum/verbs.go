@@ -45,7 +45,8 @@ Percent-encode special characters in a user or password, a comma as %2C. With
 ?replicas=2 a node is a primary with two replicas. Sentinel knows it by a NAME;
 with TLS the URL begins with rediss+sentinel://.
 
-INT and TERM end a command with exit status 130; see run and hold for theirs.
+INT, TERM and HUP end a command with exit status 130; see run and hold for
+theirs.
 
 example:
   redquorum demo`
@@ -136,7 +137,7 @@ func doesUntilSignal(cmd *cobra.Command, do func(context.Context, *command) erro
 		cmd.Args = cli.NoArgs
 	}
 	return does(cmd, func(ctx context.Context, c *command) error {
-		ctx, stop := cli.UntilSignal(ctx, os.Interrupt, syscall.SIGTERM)
+		ctx, stop := cli.UntilSignal(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 		defer stop()
 		err := do(ctx, c)
 		if ctx.Err() != nil && !errors.As(err, new(discovery)) {
