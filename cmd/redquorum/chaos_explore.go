@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,14 +56,15 @@ func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.
 	jobs.Wait()
 	shown()
 	r.Seconds = time.Since(r.began).Seconds()
-	if r.err != nil {
+	if r.err != nil && len(r.Found) == 0 {
 		return r.err
 	}
 	switch err := c.print(f.asJSON, r, func(io.Writer) string { return r.text() }); {
 	case err != nil:
 		return err
 	case len(r.Found) > 0:
-		return discovery{cli.Exit(statusOfVerdict(r.Found[0].Verdict))}
+		status := statusOfVerdict(r.Found[0].Verdict)
+		return discovery{cmp.Or(cli.Fail(status, r.err), cli.Exit(status))}
 	case ctx.Err() != nil:
 		return cli.Exit(exitInterrupted)
 	case r.Plans == 0:
