@@ -201,6 +201,8 @@ func (p *Plan) checkNames(e Event) error {
 		return fmt.Errorf("several names are not for %s", e.As)
 	case (e.Verb == DoBreak || e.Verb == DoInspect) && strings.Contains(e.Name, ","):
 		return fmt.Errorf("want one name, have %q", e.Name)
+	case e.Verb == View && p.Work.Joint > 0:
+		return fmt.Errorf("work joint is for clients that list the same nodes: %s is on the first of them", Far)
 	case p.Lock.Client == Plain && (e.As != "" || forLibrary[e.Verb]):
 		return fmt.Errorf("a plain client has one kind of lock, and nothing to hand over, break or inspect it")
 	}

@@ -161,6 +161,7 @@ func TestEveryKind(t *testing.T) {
 		"lock need=2": "more than half of 5", "lock need=6": "at most all", "work read=60% write=50%": "at most 100% together",
 		"at 1ms lock c1 x,y read": "several names are not for read", "at 1ms lock c1 x,": "empty", "at 1ms lock c1 x shared": "want read, write or fair",
 		"lock client=plain": "one kind of lock", "at 1ms break c1 x,y": "want one name", "at 1ms resume c1": "want the name of a lock",
+		"work joint=2.5%\nat 0s view c2 n1": "work joint is for clients that list the same nodes",
 	} {
 		assert.Says(t, assert.ErrorOf(faults.Parse("redquorum plan 1\nnodes 5\nclients 2\n"+events+line+"\n")), want, line)
 	}

@@ -183,6 +183,13 @@ func (p *Plan) MakePlain() {
 	}
 }
 
+// MakeJoint sets the share of joint acquisitions. Far is on the same nodes for every client, so no client lists other
+// nodes than the rest.
+func (p *Plan) MakeJoint(share Ratio) {
+	p.Work.Joint = share
+	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.Verb == View })
+}
+
 // Far is the name of the one lock that is not on all of the nodes, but on those
 // that FarNodes tells: for work's Joint.
 const Far = "far"

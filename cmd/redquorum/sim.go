@@ -194,7 +194,7 @@ func (f *planFlags) adjust(p *faults.Plan) {
 		case "several":
 			w.Several, w.Names = faults.Percent(50), max(w.Names, 3)
 		case "joint":
-			w.Joint = faults.Percent(30)
+			p.MakeJoint(faults.Percent(30))
 		case "chain":
 			w.Chain, w.Names = faults.Percent(50), max(w.Names, 3)
 		}
