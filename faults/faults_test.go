@@ -11,6 +11,7 @@ import (
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/tests"
 )
 
 // parsed reads a plan without its first line.
@@ -336,6 +337,25 @@ func TestGenerate(t *testing.T) {
 	assert.That(t, steps >= 40 && steps <= 90, "of 500 plans %d have steps that take time, instead of one in eight", steps)
 	p := faults.Generate(1, faults.Profile{Nodes: 7, Clients: 6, Length: time.Minute})
 	assert.That(t, p.Nodes == 7 && p.Clients == 6 && p.Length == time.Minute, "the profile is ignored:\n%s", p)
+}
+
+// A plan may be of any size.
+func TestGenerateSizes(t *testing.T) {
+	seeds := tests.Times(4, 40)
+	for n := range faults.MaxClients {
+		for _, profile := range []faults.Profile{{Clients: n + 1}, {Nodes: n + 1}, {Nodes: n + 1, Clients: 1}} {
+			if profile.Nodes > faults.MaxNodes {
+				continue
+			}
+			for _, kind := range []string{"plain", "outside", "machines", "replicas"} {
+				profile.Outside, profile.Machines, profile.Replicas = kind == "outside", kind == "machines", kind == "replicas"
+				for seed := range uint64(seeds) {
+					err := faults.Generate(seed, profile).Check()
+					assert.Must(t, err == nil, "seed %d, %+v: %v", seed, profile, err)
+				}
+			}
+		}
+	}
 }
 
 // A plan without a node or client is about the others.
