@@ -156,6 +156,10 @@ func (f *planFlags) check() error {
 		return cli.Usage("--clients is %d; it must be 1 to %d", p.Clients, faults.MaxClients)
 	case f.fs.Changed("client") && f.lock.Client == faults.Plain && (f.fs.Changed("need") || f.fs.Changed("kinds")):
 		return cli.Usage("--need and --kinds are not for --client plain: it has one kind of lock")
+	case p.Replicas && (f.fs.Changed("nodes") || f.fs.Changed("need")):
+		return cli.Usage("--nodes and --need are not for --replicas: the number of servers is drawn, and a majority of nodes decides")
+	case p.Replicas && slices.Contains(f.kinds, "joint"):
+		return cli.Usage("--kinds joint is not for --replicas: joint locks are for nodes that are one server")
 	case f.lock.Need < 0 || f.lock.Need > faults.MaxNodes || f.fs.Changed("need") && f.lock.Need == 0:
 		return cli.Usage("--need is %d; it must be more than half of the nodes, and at most all", f.lock.Need)
 	case f.fs.Changed("need") && f.fs.Changed("nodes") && (f.lock.Need > p.Nodes || f.lock.Need <= p.Nodes/2):

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/tests"
@@ -32,6 +34,9 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim run --kinds plain,fair", "plain is without all of the others"},
 		{"sim run --need 2 --nodes 5", "--need is 2; it must be more than half of 5 nodes"},
 		{"sim run --kinds fair --client plain", "are not for --client plain"},
+		{"sim run --replicas --kinds fair,joint", "--kinds joint is not for --replicas"},
+		{"sim run --replicas --need 2", "--nodes and --need are not for --replicas"},
+		{"sim explore --replicas --nodes 3", "--nodes and --need are not for --replicas"},
 		{"sim run --work play", "want plan or election"},
 		{"sim explore --work election --kinds fair", "are not for --work election"},
 		{"sim run --client plain --work election", "are not for --work election"},
@@ -50,6 +55,34 @@ func TestSimUsageErrors(t *testing.T) {
 	tests.Says(t, want(t, exitSimFailed, "open /nowhere/page: no such file", "sim", "run", "--seed", "1", "--html", "/nowhere/page"), "!sound")
 	want(t, exitUsage, "the scenario's name, such as S24, or list, is missing", "sim", "scenario")
 	want(t, exitUsage, "it must be redquorum, plain or mistaken", "sim", "scenario", "S24", "--client", "rust")
+}
+
+// Any two flags that narrow the plans are refused together, or give plans that can be run.
+func TestSimFlagsFit(t *testing.T) {
+	var given []string
+	for name, values := range map[string]string{"nodes": "1 2 3 6 15", "clients": "1 2 64", "length": "1ns 1s", "outside": "true", "replicas": "true",
+		"machines": "true", "client": "plain redquorum", "need": "1 2 3 15", "kinds": strings.Join(lockKinds, " "), "guard": "off", "renew": "on off",
+		"fence": "off"} {
+		for value := range strings.FieldsSeq(values) {
+			given = append(given, "--"+name+"="+value)
+		}
+	}
+	for i, first := range given {
+		for _, second := range given[i:] {
+			var f planFlags
+			fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+			f.register(fs)
+			if fs.Parse([]string{first, second}) != nil || f.check() != nil {
+				continue
+			}
+			for seed := range uint64(20) {
+				p := faults.Generate(seed, f.profile)
+				f.adjust(p)
+				err := p.Check()
+				assert.Must(t, err == nil, "%s %s, seed %d: %v", first, second, seed, err)
+			}
+		}
+	}
 }
 
 // With --bugs the search goes on after the first, and each has a plan of its own.
