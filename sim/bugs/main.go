@@ -52,7 +52,7 @@ type bug struct {
 
 	before outcome     // on the tree before it
 	output string      // of that
-	says   string      // the line of it that tells why
+	says   string      // what of it tells why
 	now    sim.Verdict // on this tree
 }
 
@@ -185,7 +185,7 @@ func (b *bug) replay(ctx context.Context, program, plan string) {
 	cmd := exec.CommandContext(ctx, program, "sim", "replay", plan)
 	said, _ := cmd.CombinedOutput()
 	b.output = strings.TrimSpace(string(said))
-	b.says = lastLine(b.output)
+	b.says = why(b.output)
 	switch status := cmd.ProcessState.ExitCode(); {
 	case ctx.Err() != nil:
 		b.before, b.says = tooOld, fmt.Sprintf("it ran for %v", longest)
@@ -196,6 +196,16 @@ func (b *bug) replay(ctx context.Context, program, plan string) {
 	default:
 		b.before = tooOld
 	}
+}
+
+var violation = regexp.MustCompile(`VIOLATION (.*)`)
+
+// why returns the last violation in what a simulator says, or else its last paragraph. Both are one line.
+func why(output string) string {
+	if all := violation.FindAllStringSubmatch(output, -1); len(all) > 0 {
+		return all[len(all)-1][1]
+	}
+	return strings.Join(strings.Fields(output[strings.LastIndex(output, "\n\n")+1:]), " ")
 }
 
 func lastLine(text string) string {

@@ -26,6 +26,19 @@ func TestBugsOf(t *testing.T) {
 	assert.That(t, i >= 0 && all[i].fixed == "3e6a385", "the second plan of a row: %+v", all)
 }
 
+// An old simulator may fold its lines. Its last line is then the rest of another one.
+func TestWhy(t *testing.T) {
+	const trace = "   1.000  c1    *c1   acquire x: granted\n"
+	for output, want := range map[string]string{
+		trace + "   8.000             VIOLATION I7: c1 did not get every lock within 1m18.94s after the faults\n\nI7 violated at 8.000 ms: c1 did not get\n  every lock\nstuck: 4 events, trace\nfe15": "I7: c1 did not get every lock within 1m18.94s after the faults",
+		trace + "\nsound: 1080 events, 1m10s of virtual time, trace\n87a8": "sound: 1080 events, 1m10s of virtual time, trace 87a8",
+		`redquorum: there is no verb "sim"`:                                `redquorum: there is no verb "sim"`,
+		"":                                                                 "",
+	} {
+		assert.Equal(t, why(output), want)
+	}
+}
+
 func TestUsage(t *testing.T) {
 	needGit(t)
 	for args, want := range map[string]string{"": "want the name of one plan", "no-such-plan": "want the name of one plan", "--all partial-votes": "want the name of one plan"} {
