@@ -55,8 +55,8 @@ func checks(short bool, servers []string, playground string, now time.Time) (all
 		check{figure: figure{Group: "bench", What: "Time of a lock and its unlock, five nodes, next to redsync", Command: "go run -C bench/peers . --spawn --n 5 --workload latency --contestants redquorum,redsync --json" +
 			pick(" --for 1s --rounds 3", " --for 10s --rounds 5")}, needs: "redis-server", read: (*figure).readBench},
 		check{figure: figure{Group: "finds", What: "The last plan that was kept because it broke the engine",
-			Command: "git log -1 --diff-filter=A --name-only --format=%cs -- sim/testdata/bugs"}, needs: "git",
-			read: func(f *figure, out string) error { return f.readFind(out, playground) }})
+			Command: "git log --diff-filter=A --name-only --format=%cs -- sim/testdata/bugs"}, needs: "git",
+			read: func(f *figure, out string) error { return f.readFind(out, "docs/evidence/track-record.md", playground) }})
 	if short {
 		for i := range all {
 			if all[i].Group == "traces" {
@@ -207,16 +207,31 @@ func (f *figure) readBench(out string) error {
 	return nil
 }
 
-func (f *figure) readFind(out, playground string) error {
-	lines := strings.Fields(out)
-	if len(lines) < 2 {
-		return errors.New("the history of this clone has no plan")
-	}
-	plan, err := os.ReadFile(lines[1])
+// readFind takes the first plan that is in a row of a bug. The record's false alarms of the simulator have plans, too, in
+// rows of four cells.
+func (f *figure) readFind(out, record, playground string) error {
+	rows, err := os.ReadFile(record)
 	if err != nil {
 		return err
 	}
-	f.Text = lines[1] + ", kept on " + lines[0]
-	f.Link = inPlayground(playground, string(plan))
-	return nil
+	date := ""
+	for line := range strings.FieldsSeq(out) {
+		if !strings.HasSuffix(line, ".plan") {
+			date = line
+			continue
+		}
+		for row := range strings.Lines(string(rows)) {
+			if strings.Count(row, " | ") != 4 || !strings.Contains(row, line+")") {
+				continue
+			}
+			plan, err := os.ReadFile(line)
+			if err != nil {
+				return err
+			}
+			f.Text = line + ", kept on " + date
+			f.Link = inPlayground(playground, string(plan))
+			return nil
+		}
+	}
+	return errors.New("the history of this clone has no plan of a bug")
 }

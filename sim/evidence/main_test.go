@@ -14,9 +14,13 @@ import (
 // Each reader takes its figure from what the command prints, and none from anything else.
 func TestReaders(t *testing.T) {
 	seeds := func(f *figure, out string) error { return f.readSeeds(out, "play.html") }
-	find := func(f *figure, out string) error { return f.readFind(out, "play.html") }
-	plan := filepath.Join(t.TempDir(), "found.plan")
+	dir := t.TempDir()
+	plan, record := filepath.Join(dir, "found.plan"), filepath.Join(dir, "record.md")
+	alarm := filepath.Join(dir, "alarm.plan")
 	assert.Succeed(t, os.WriteFile(plan, []byte("redquorum plan 1\n"), 0o666))
+	rows := "| a false alarm | `a` | 7 | [plan](" + alarm + ") |\n| a bug | `a` | `b` | simulator | [plan](" + plan + ") |\n"
+	assert.Succeed(t, os.WriteFile(record, []byte(rows), 0o666))
+	find := func(f *figure, out string) error { return f.readFind(out, record, "play.html") }
 	for what, c := range map[string]struct {
 		read      func(*figure, string) error
 		out, text string
@@ -33,7 +37,7 @@ func TestReaders(t *testing.T) {
 		"mutants": {(*figure).readMutants, "M01 ...\n\nkilled 5 of 6; worst 3 (M02)\n", "killed 5 of 6; worst 3 (M02)", 5, ""},
 		"bench": {(*figure).readBench, `{"redis":"Redis 7","cells":[{"contestant":"redquorum","median":{"pair-p50-ns":500000}},{"contestant":"redsync","median":{"pair-p50-ns":1000000}}]}`,
 			"0.50 times redsync's: 0.500 ms and 1.000 ms on Redis 7", 0.5, ""},
-		"the last find": {find, "2026-11-26\n\n" + plan + "\n", plan + ", kept on 2026-11-26", 0, "play.html#left=plain&plan=redquorum+plan+1%0A&right=redquorum"},
+		"the last find": {find, "2026-11-27\n\n" + alarm + "\n2026-11-26\n\n" + plan + "\n", plan + ", kept on 2026-11-26", 0, "play.html#left=plain&plan=redquorum+plan+1%0A&right=redquorum"},
 	} {
 		var f figure
 		err := c.read(&f, c.out)
