@@ -6,6 +6,8 @@
 //	go run ./sim/chaos/judge run.jsonl
 //	go run ./sim/chaos/judge -html run.html run.jsonl
 //
+// With -html the first name that has no such order gets a picture. If each has one, no file is written.
+//
 // The exit status is 0 if there is such an order for each name, 1 if there is none for one, 2 if the file
 // cannot be read.
 package main
@@ -27,7 +29,7 @@ import (
 )
 
 func main() {
-	html := flag.String("html", "", "also write porcupine's picture to this `file`")
+	html := flag.String("html", "", "if a history has no order, write porcupine's picture of the first such name to this `file`")
 	flag.Usage = func() {
 		fmt.Fprintln(flag.CommandLine.Output(), "usage: judge [-html FILE] HISTORY")
 		flag.PrintDefaults()
