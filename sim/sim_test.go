@@ -183,4 +183,5 @@ func TestTrackRecordCounts(t *testing.T) {
 		}
 	}
 	line("all", all)
+	tests.Says(t, page, fmt.Sprintf("\n* Of %d rows, ", all["all"]))
 }
