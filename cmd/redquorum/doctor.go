@@ -401,6 +401,8 @@ func (p *patient) persistence(ctx context.Context, c *redis.Client, noGuard bool
 		}
 	}
 	switch {
+	case forgets == "" && p.Replicas > 0:
+		p.add(fine, kept, "a restart forgets nothing, but a failover may: the restart guard covers that", "")
 	case forgets == "":
 		p.add(fine, kept, "a restart forgets nothing; the restart guard may be turned off if all nodes are so", "")
 	case noGuard:

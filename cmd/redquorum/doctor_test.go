@@ -425,6 +425,11 @@ func TestDoctorOfAPrimaryWithReplicas(t *testing.T) {
 	tests.Says(t, r.lines(), "info "+its+"replica "+a.Addr()+": online, ", "info "+its+"replica "+b.Addr()+" has priority 0",
 		"info "+its+"the primary is now "+primary.Addr(),
 		"warning "+its+"min-replicas-to-write is 2, and locks need 1")
+	assert.Succeed(t, clientOf(t, primary.Addr()).ConfigSet(t.Context(), "appendfsync", "always").Err())
+	assert.Succeed(t, clientOf(t, primary.Addr()).ConfigSet(t.Context(), "appendonly", "yes").Err())
+	for _, f := range doctor(t, grownUp, url).Findings {
+		assert.That(t, !strings.Contains(f.Means, "guard may be turned off"), "%+v", f)
+	}
 	tests.Says(t, doctor(t, grownUp, a.URL()+"?replicas=2").lines(), "is a replica of "+primary.Addr(), "!the primary is now")
 	r = doctor(t, grownUp, primary.URL())
 	tests.Says(t, r.lines(), "warning "+its+"has 2 connected replica")

@@ -218,6 +218,9 @@ func (n *nodeFlags) servers() ([]redisnode.Server, error) {
 	}
 	secure, trusted := false, new(atomic.Bool)
 	for _, o := range all {
+		if n.noGuard && o.Replicas > 0 { // as quorum.New says it of a lock
+			return nil, cli.Usage("node %s is a primary with replicas: it needs the restart guard after a failover, without --no-guard", address(o))
+		}
 		if n.password != "" && o.Password == "" {
 			o.CredentialsProviderContext = func(context.Context) (user, password string, err error) {
 				password, err = n.readPassword()

@@ -126,6 +126,10 @@ func TestUsageErrors(t *testing.T) {
 	} {
 		want(t, exitUsage, c.want, strings.Fields(c.args)...)
 	}
+	for _, verb := range []string{"hold x", "status x", "list", "doctor"} {
+		want(t, exitUsage, "node h:6379 is a primary with replicas: it needs the restart guard after a failover, without --no-guard\n",
+			append(strings.Fields(verb), "--nodes", "redis://h?replicas=1", "--no-guard")...)
+	}
 	want(t, exitUsage, "--note", "hold", "b", "--nodes", "redis://h", "--note", "two\nlines")
 	want(t, exitUsage, "the pattern is missing or empty", "list", "", "--nodes", "redis://h")
 	t.Setenv("REDQUORUM_OWNER", "o")
