@@ -543,18 +543,24 @@ func (p *patient) versions(ctx context.Context, c *redis.Client) {
 	}
 }
 
-// settings looks for programs whose settings differ. Those that are gone have no hold.
-func (p *patient) settings(ctx context.Context, c *redis.Client) {
-	texts, err := c.HKeys(ctx, node.SettingsName).Result()
-	var living []string
+// settingsOn returns the settings of the programs that use a node with this prefix. Those that are gone have no hold.
+func settingsOn(ctx context.Context, c *redis.Client, prefix string) (living []string, err error) {
+	name := prefix + node.SettingsName
+	texts, err := c.HKeys(ctx, name).Result()
 	for _, text := range texts {
-		there, e := c.Exists(ctx, node.HoldKey(node.SettingsName, text)).Result()
+		there, e := c.Exists(ctx, node.HoldKey(name, text)).Result()
 		err = cmp.Or(err, e)
 		if there > 0 {
 			living = append(living, text)
 		}
 	}
 	slices.Sort(living)
+	return living, err
+}
+
+// settings looks for programs whose settings differ.
+func (p *patient) settings(ctx context.Context, c *redis.Client) {
+	living, err := settingsOn(ctx, c, "")
 	switch {
 	case err != nil:
 		p.add(fine, "cannot compare the settings of programs: "+neterr.Text(err), "", allow(err, "the keys redquorum_label:* and {redquorum_label:*"))

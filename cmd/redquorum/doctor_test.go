@@ -298,6 +298,35 @@ func TestDoctorSettings(t *testing.T) {
 	assert.That(t, !r.has(r.Nodes[1].Node, "warning", finding), "%+v", r)
 }
 
+// Status sees them as well, also of programs with a prefix.
+func TestStatusOfSettings(t *testing.T) {
+	t.Parallel()
+	_, urls := startNodes(t, 3)
+	status := func(flags ...string) (s statusJSON, text string) {
+		flags = append([]string{"status", "job", "--no-guard", "--nodes", urls}, flags...)
+		_, text, _ = redquorum(t, flags...)
+		_, stdout, _ := redquorum(t, append(flags, "--json")...)
+		decode(t, stdout, &s)
+		return s, text
+	}
+	s, text := status()
+	assert.That(t, s.Settings != nil && len(s.Settings) == 0 && !strings.Contains(text, "settings"), "%+v\n%s", s, text)
+	one, other := "nodes 3, replicas [], MaxLease 30s, Grace 0s", "nodes 3, replicas [], MaxLease 1m0s, Grace 0s"
+	for _, o := range []quorum.Options{{MaxLease: 30 * time.Second}, {MaxLease: time.Minute}, {Prefix: "app:"}} {
+		o.NoRestartGuard = true
+		hold(t, newLockerOf(t, urls, o), o.MaxLease.String())
+	}
+	assert.Eventually(t, "both settings", func() bool {
+		s, text = status()
+		return slices.Equal(s.Settings, []string{other, one}) &&
+			strings.Contains(strings.Join(strings.Fields(text), " "), "programs use these nodes with different settings: "+other+"; "+one+". Two")
+	})
+	assert.Eventually(t, "the settings of the one with a prefix", func() bool {
+		s, text = status("--prefix", "app:")
+		return slices.Equal(s.Settings, []string{one}) && !strings.Contains(text, "settings")
+	})
+}
+
 func TestDoctorVersions(t *testing.T) {
 	t.Parallel()
 	const finding = "programs of two versions are connected: 1 with the old wait queue, 2 with the new one"

@@ -32,7 +32,8 @@ holds the lock: nodes store neither. The holder knows them ('redquorum run
 
 A node may answer and refuse writes, when it is out of memory for example. So
 status tries a write that changes nothing, SET with XX of a key that does not
-exist. It says which nodes refuse it.
+exist. It says which nodes refuse it, and whether programs use the nodes with
+different settings: two of them may hold one lock at the same time.
 
 Owners and waiters are shown with the labels of their programs: the host, the
 process ID and the program, or what the program has chosen (--label,
@@ -58,8 +59,8 @@ func statusVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		refused := nodes.refusedWrites(ctx, report)
-		err = c.print(*asJSON, newStatus(report, refused), func(w io.Writer) string { return reportText(w, report, refused) })
+		refused, settings := nodes.probe(ctx, report)
+		err = c.print(*asJSON, newStatus(report, refused, settings), func(w io.Writer) string { return reportText(w, report, refused, settings) })
 		if err == nil && report.Verdict == quorum.VerdictNoQuorum {
 			err = cli.Exit(cli.Failed)
 		}
@@ -83,6 +84,8 @@ type statusJSON struct {
 	HeldBy  int               `json:"held_by"`
 	Quorum  int               `json:"quorum"`
 	Nodes   []nodeStatusJSON  `json:"nodes"`
+
+	Settings []string `json:"settings"` // of programs: those with different ones may not exclude each other
 }
 
 type nodeStatusJSON struct {
@@ -100,15 +103,16 @@ type nodeStatusJSON struct {
 	Refused    string     `json:"refuses_writes,omitempty"`
 }
 
-// refusedWrites returns, in the order of the nodes, why those that answer refuse writes; "" if they do not, or
-// if that cannot be known.
-func (n *nodeFlags) refusedWrites(ctx context.Context, r *quorum.Report) []string {
-	refused := make([]string, len(r.Nodes))
+// probe asks the nodes for what is not in the report: in their order, why those that answer refuse writes, "" if they do not, or
+// if that cannot be known; and the settings of programs.
+func (n *nodeFlags) probe(ctx context.Context, r *quorum.Report) (refused, settings []string) {
+	refused = make([]string, len(r.Nodes))
 	options, err := n.clients()
 	if err != nil || len(options) != len(r.Nodes) {
-		return refused
+		return refused, nil
 	}
 	key := n.prefix + node.FenceKey(r.Name+":"+rand.Text())
+	found := make([][]string, len(r.Nodes))
 	var g errgroup.Group
 	for i, o := range options {
 		if r.Nodes[i].Err != nil {
@@ -126,16 +130,19 @@ func (n *nodeFlags) refusedWrites(ctx context.Context, r *quorum.Report) []strin
 					refused[i] = fmt.Sprintf("%d of %d replicas confirm them; it needs %d", have, o.Replicas, needed(o.Replicas))
 				}
 			}
+			found[i], _ = settingsOn(ctx, client, n.prefix) // without the right to labels, none
 			return nil
 		})
 	}
 	_ = g.Wait() // what fails is in refused
-	return refused
+	settings = slices.Concat(found...)
+	slices.Sort(settings)
+	return refused, slices.Compact(settings)
 }
 
-func newStatus(r *quorum.Report, refused []string) statusJSON {
+func newStatus(r *quorum.Report, refused, settings []string) statusJSON {
 	s := statusJSON{Name: r.Name, Verdict: string(r.Verdict), Owner: r.Owner, Owners: list(r.Owners), Mode: modeOf(r.Mode, r.HeldBy),
-		Waiting: list(r.Waiting), Labels: make(map[string]string), Notes: make(map[string]string), HeldBy: r.HeldBy, Quorum: r.Quorum}
+		Waiting: list(r.Waiting), Labels: make(map[string]string), Notes: make(map[string]string), HeldBy: r.HeldBy, Quorum: r.Quorum, Settings: list(settings)}
 	for _, of := range slices.Concat(r.Owners, r.Waiting) {
 		if label := r.Label(of); label != "" {
 			s.Labels[of] = label
@@ -222,7 +229,7 @@ func who(r *quorum.Report, of string) string {
 }
 
 // reportText is a report for people.
-func reportText(w io.Writer, r *quorum.Report, refused []string) string {
+func reportText(w io.Writer, r *quorum.Report, refused, settings []string) string {
 	var b strings.Builder
 	p := newPainter(w)
 	color, first := verdictColors[r.Verdict], summary(r)
@@ -257,6 +264,10 @@ func reportText(w io.Writer, r *quorum.Report, refused []string) string {
 		b.WriteString(p.paint(stateColors[r.Nodes[i-1].State], line) + "\n")
 	}
 	writeDetails(&b, r, refused)
+	if len(settings) > 1 {
+		b.WriteString("\n" + p.paint(red, wrapped("programs use these nodes with different settings: "+printable(strings.Join(settings, "; "))+
+			". Two of them may hold one lock at the same time.", "  ")) + "\n")
+	}
 	return b.String()
 }
 
