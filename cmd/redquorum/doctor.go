@@ -33,10 +33,11 @@ const doctorManual = `Checks all nodes at the same time for problems with locks:
 replica or replicated, dropping keys when memory is short, failing to save,
 restarted a moment ago, a clock that is off, listed twice, missing rights,
 programs of an older version next to new ones, programs with different
-settings; of a URL with ?replicas=2 also whether its replicas follow it and
-confirm writes. For each finding it says what it means for a lock, and what to
-do. To test its rights it makes and removes keys under a name of its own, in one
-step. It changes nothing else.
+settings; of a URL with ?replicas=2 also whether its replicas follow it, for how
+long, and confirm writes. It says which row of docs/managed.md this is, and
+which one is better. For each finding it says what it means for a lock, and what
+to do. To test its rights it makes and removes keys under a name of its own, in
+one step. It changes nothing else.
 
 A server is not ready until it has run for the longest lease: programs ignore it
 until then, as it may have lost locks when it restarted. Wait, and run doctor
@@ -88,20 +89,21 @@ type finding struct {
 
 // A patient is one node, as it was found. Unknown values are left out; 0 is a finding.
 type patient struct {
-	Node     string            `json:"node"`
-	RTT      *float64          `json:"rtt_ms,omitempty"`
-	Server   string            `json:"server,omitempty"` // redis or valkey
-	Version  string            `json:"version,omitempty"`
-	Role     string            `json:"role,omitempty"`
-	RunID    string            `json:"run_id,omitempty"`
-	Uptime   *int64            `json:"uptime_s,omitempty"`
-	Offset   *float64          `json:"clock_offset_ms,omitempty"`
-	Replicas int               `json:"replicas,omitempty"`    // as its URL says
-	Error    string            `json:"error,omitempty"`       // why nothing else is known
-	Abstains int64             `json:"abstains_ms,omitempty"` // for how long programs ignore it, after a restart
-	info     map[string]string // what it says to INFO; nil if it refuses that
-	findings []finding         // in the order in which they were made
-	mute     bool              // it is not usable
+	Node      string            `json:"node"`
+	RTT       *float64          `json:"rtt_ms,omitempty"`
+	Server    string            `json:"server,omitempty"` // redis or valkey
+	Version   string            `json:"version,omitempty"`
+	Role      string            `json:"role,omitempty"`
+	RunID     string            `json:"run_id,omitempty"`
+	Uptime    *int64            `json:"uptime_s,omitempty"`
+	Offset    *float64          `json:"clock_offset_ms,omitempty"`
+	Replicas  int               `json:"replicas,omitempty"`    // as its URL says
+	Followers []replica         `json:"followers,omitempty"`   // as it says
+	Error     string            `json:"error,omitempty"`       // why nothing else is known
+	Abstains  int64             `json:"abstains_ms,omitempty"` // for how long programs ignore it, after a restart
+	info      map[string]string // what it says to INFO; nil if it refuses that
+	findings  []finding         // in the order in which they were made
+	mute      bool              // it is not usable
 }
 
 func (p *patient) add(s severity, what, means, do string) {
@@ -618,20 +620,33 @@ func conclude(patients []*patient) diagnosis {
 	case now < need:
 		d.Findings = append(d.Findings, finding{"", notReady, what, fmt.Sprintf("%s; enough nodes will be usable in about %.0f s", means, able[need-1].Seconds()), "wait"})
 	}
-	switch {
-	case n%2 == 0:
-		d.Findings = append(d.Findings, finding{"", unsafe, count(n),
-			fmt.Sprintf("they survive no more failures than %s would, and the library refuses them without Options.Quorum", count(n-1)), "add a node or leave one out"})
-	case n < 3 && patients[0].Replicas > 1:
-		d.Findings = append(d.Findings, finding{"", fine, "a primary with replicas", "after a failover nobody gets a new lock for the longest lease",
-			"three or five independent servers would need no such wait"})
-	case n < 3 && patients[0].Replicas == 1:
-		d.Findings = append(d.Findings, finding{"", warning, "a primary with one replica", "while either is away nobody gets or keeps a lock", "add a replica, and say replicas=2"})
-	case n < 3:
-		d.Findings = append(d.Findings, finding{"", warning, "a single node", "when it is down nobody gets a lock", "use three or five independent masters"})
-	}
+	d.Findings = append(d.Findings, rowOf(patients))
 	d.Verdict = severities[d.worst()].verdict
 	return d
+}
+
+// rowOf says what the nodes are, by the first table of docs/managed.md. A service that loses no write, row 2, looks like one server.
+func rowOf(patients []*patient) finding {
+	const page, alike = " of docs/managed.md", "row 1, three or five independent servers"
+	n, replicas := len(patients), patients[0].Replicas
+	some := slices.ContainsFunc(patients, func(p *patient) bool { return p.Replicas > 0 })
+	switch {
+	case n%2 == 0:
+		return finding{"", unsafe, count(n), fmt.Sprintf("they survive no more failures than %s would, and the library refuses them without Options.Quorum", count(n-1)),
+			"add a node or leave one out"}
+	case n > 1 && some:
+		return finding{"", fine, count(n) + ", some with replicas: row 1" + page, "no row is better", ""}
+	case n > 1:
+		return finding{"", fine, count(n) + ": row 1" + page, "no row is better, if they share nothing", ""}
+	case replicas > 1:
+		return finding{"", fine, fmt.Sprintf("a primary with %d replicas: row 3%s", replicas, page), "after a failover nobody gets a new lock for the longest lease",
+			"better: " + alike + "; row 2, a service that loses no write"}
+	case replicas == 1:
+		return finding{"", warning, "a primary with one replica: row 4" + page, "while either is away nobody gets or keeps a lock",
+			"better: row 3, one more replica and replicas=2"}
+	}
+	return finding{"", warning, "a single node: row 5" + page, "when it is down nobody gets a lock; doctor cannot see whether it is a service that loses no write, row 2",
+		"better: row 3, two replicas and replicas=2; " + alike}
 }
 
 func count(nodes int) string { return cli.Count(nodes, "node") }

@@ -20,17 +20,22 @@ import (
 
 // A replica is what a primary says of one that follows it.
 type replica struct {
-	addr, state string
-	offset, lag int64 // lag in seconds
+	Addr   string `json:"address"`
+	State  string `json:"state"`
+	Behind int64  `json:"behind_bytes"`
+	Lag    int64  `json:"acknowledged_s"`      // ago
+	Age    *int64 `json:"follows_s,omitempty"` // or for longer, where it is not alone at its address
+	alone  bool
 }
 
 // silentFor is for how many seconds a replica may acknowledge nothing before programs do not wait for it.
 const silentFor = 3
 
-func (r replica) away() bool { return r.state != "online" || r.lag >= silentFor }
+func (r replica) away() bool { return r.State != "online" || r.Lag >= silentFor }
 
 // replicasOf returns the replicas in INFO replication.
 func replicasOf(fields map[string]string) (all []replica) {
+	at, _ := strconv.ParseInt(fields["master_repl_offset"], 10, 64)
 	for i := 0; ; i++ {
 		text, ok := fields["slave"+strconv.Itoa(i)]
 		if !ok {
@@ -41,9 +46,10 @@ func replicasOf(fields map[string]string) (all []replica) {
 			name, value, _ := strings.Cut(part, "=")
 			of[name] = value
 		}
-		r := replica{addr: net.JoinHostPort(of["ip"], of["port"]), state: of["state"]}
-		r.offset, _ = strconv.ParseInt(of["offset"], 10, 64)
-		r.lag, _ = strconv.ParseInt(of["lag"], 10, 64)
+		r := replica{Addr: net.JoinHostPort(of["ip"], of["port"]), State: of["state"]}
+		offset, _ := strconv.ParseInt(of["offset"], 10, 64)
+		r.Behind = max(0, at-offset)
+		r.Lag, _ = strconv.ParseInt(of["lag"], 10, 64)
 		all = append(all, r)
 	}
 }
@@ -53,15 +59,19 @@ func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Ser
 	need := needed(o.Replicas)
 	present := make(map[string]bool)
 	seen := make(map[string]bool)
-	at, _ := strconv.ParseInt(p.info["master_repl_offset"], 10, 64)
-	for _, r := range replicasOf(p.info) {
-		p.add(fine, fmt.Sprintf("replica %s: %s, %d bytes behind, acknowledged %d s ago", printable(r.addr), printable(r.state), max(0, at-r.offset), r.lag), "", "")
-		if seen[r.addr] {
-			p.add(warning, "lists the replica "+printable(r.addr)+" twice", "it counts once: it is one server with two connections, or two announce one address",
+	known, noAges := ages(ctx, c)
+	p.Followers = replicasOf(p.info)
+	for i := range p.Followers {
+		p.Followers[i].age(known)
+	}
+	for _, r := range p.Followers {
+		p.add(fine, fmt.Sprintf("replica %s: %s, %d bytes behind, acknowledged %d s ago%s", printable(r.Addr), printable(r.State), r.Behind, r.Lag, r.followed()), "", "")
+		if seen[r.Addr] {
+			p.add(warning, "lists the replica "+printable(r.Addr)+" twice", "it counts once: it is one server with two connections, or two announce one address",
 				"set replica-announce-ip and replica-announce-port, if they are two")
 		}
-		seen[r.addr] = true
-		present[r.addr] = present[r.addr] || !r.away()
+		seen[r.Addr] = true
+		present[r.Addr] = present[r.Addr] || !r.away()
 	}
 	here := 0
 	for addr, is := range present {
@@ -84,8 +94,12 @@ func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Ser
 			fmt.Sprintf("with %d fewer nobody gets or keeps a lock", here-need+1), "bring the others back")
 	}
 	p.confirmation(ctx, c, o.Replicas)
-	if need < o.Replicas {
-		p.ages(ctx, c, need, maxLease)
+	switch {
+	case need == o.Replicas: // programs do not look
+	case noAges != nil:
+		p.refuses(noAges)
+	default:
+		p.young(known[""], need, maxLease)
 	}
 	if got, err := c.ConfigGet(ctx, "min-*s-to-write").Result(); err == nil {
 		for option, text := range got {
@@ -144,26 +158,68 @@ func (p *patient) refuses(err error) {
 		advice(err, "allow the user WAIT, MULTI, EXEC, CLIENT|LIST and PUBLISH"))
 }
 
-// ages looks for how long the replicas have followed: a grant needs enough that have for the longest lease.
-func (p *patient) ages(ctx context.Context, c *redis.Client, need int, maxLease time.Duration) {
+// ages asks for how long replicas have followed.
+func ages(ctx context.Context, c *redis.Client) (map[string][]time.Duration, error) {
 	var list *redis.Cmd
-	_, err := c.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+	_, err := c.TxPipelined(ctx, func(pipe redis.Pipeliner) error { // as programs do
 		list = pipe.Do(ctx, "client", "list", "type", "replica")
 		return nil
 	})
 	if err != nil {
-		p.refuses(err)
-		return
+		return nil, err
 	}
 	text, _ := list.Text()
-	var ages []time.Duration
-	for line := range strings.Lines(text) {
-		_, rest, _ := strings.Cut(line, " age=")
-		age, _, _ := strings.Cut(rest, " ")
-		n, _ := strconv.Atoi(age)
-		ages = append(ages, time.Duration(n)*time.Second)
+	return agesIn(text), nil
+}
+
+// agesIn returns the ages of the connections in what CLIENT LIST says, by the host that each comes from, and of
+// all under "". The youngest is first.
+func agesIn(list string) map[string][]time.Duration {
+	known := make(map[string][]time.Duration)
+	for line := range strings.Lines(list) {
+		of := make(map[string]string)
+		for part := range strings.FieldsSeq(line) {
+			name, value, _ := strings.Cut(part, "=")
+			of[name] = value
+		}
+		seconds, _ := strconv.Atoi(of["age"])
+		host, _, _ := net.SplitHostPort(of["addr"])
+		for _, at := range slices.Compact([]string{"", host}) {
+			known[at] = append(known[at], time.Duration(seconds)*time.Second)
+		}
 	}
-	slices.Sort(ages)
+	for _, ages := range known {
+		slices.Sort(ages)
+	}
+	return known
+}
+
+// age learns for how long a replica has followed. Connections are known by their hosts alone: of several it has the
+// age of the youngest, or more.
+func (r *replica) age(known map[string][]time.Duration) {
+	host, _, _ := net.SplitHostPort(r.Addr)
+	ages, ok := known[host]
+	if !ok { // it announces another address than it comes from
+		ages = known[""]
+	}
+	if len(ages) > 0 {
+		r.Age, r.alone = new(int64(ages[0]/time.Second)), len(ages) == 1
+	}
+}
+
+// followed is for how long it has followed, as the end of a sentence; "" if that is not known.
+func (r replica) followed() string {
+	switch {
+	case r.Age == nil:
+		return ""
+	case r.alone:
+		return fmt.Sprintf(", has followed for %v", time.Duration(*r.Age)*time.Second)
+	}
+	return fmt.Sprintf(", has followed for %v or more", time.Duration(*r.Age)*time.Second)
+}
+
+// young notes that replicas have not followed for long enough: a grant needs enough that have for the longest lease.
+func (p *patient) young(ages []time.Duration, need int, maxLease time.Duration) {
 	if len(ages) < need {
 		return
 	}

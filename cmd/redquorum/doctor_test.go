@@ -213,7 +213,7 @@ func TestDoctorWaits(t *testing.T) {
 	for _, c := range []struct {
 		patients []*patient
 		verdict  string
-		means    string // of the last finding
+		means    string // of the finding that is about it
 	}{
 		{[]*patient{young(0), young(29_000), young(0)}, "sound", ""}, // the young one's warning is its own
 		{[]*patient{young(0), young(29_000), young(9_000)}, "not ready", "nobody gets a lock with fewer than 2; enough nodes will be usable in about 9 s"},
@@ -222,11 +222,57 @@ func TestDoctorWaits(t *testing.T) {
 	} {
 		d := conclude(c.patients)
 		means := ""
-		if n := len(d.Findings); n > 0 {
-			means = d.Findings[n-1].Means
+		for _, f := range d.Findings {
+			if strings.HasPrefix(f.Finding, "usable nodes") {
+				means = f.Means
+			}
 		}
 		assert.That(t, d.Verdict == c.verdict && means == c.means, "%s: %q, want %s: %q", d.Verdict, means, c.verdict, c.means)
 	}
+}
+
+// It says what the servers are, by the rows of the page, and which row is better.
+func TestDoctorRows(t *testing.T) {
+	page := string(assert.Got(os.ReadFile("../../docs/managed.md"))(t))
+	for _, c := range []struct {
+		replicas []int // of each node
+		row, own string
+		better   []string
+	}{
+		{[]int{0, 0, 0}, "info 3 nodes: row 1", "| **1. Three or five servers**", nil},
+		{[]int{0, 0, 0, 0, 0}, "info 5 nodes: row 1", "| **1. Three or five servers**", nil},
+		{[]int{2, 2, 2}, "info 3 nodes, some with replicas: row 1", "With rows 3 and 4 several deployments can be the nodes of one quorum", nil},
+		{[]int{2}, "info a primary with 2 replicas: row 3", "| **3. A primary with two replicas**", []string{"row 1, three or five"}},
+		{[]int{1}, "warning a primary with one replica: row 4", "| **4. A primary with one replica**", []string{"row 3, one more replica"}},
+		{[]int{0}, "warning a single node: row 5", "| **5. One server**", []string{"row 3, two replicas", "row 1, three or five"}},
+	} {
+		var patients []*patient
+		for i, n := range c.replicas {
+			patients = append(patients, &patient{Node: fmt.Sprint("h", i), Replicas: n})
+		}
+		d := conclude(patients)
+		tests.Says(t, d.lines(), c.row+" of docs/managed.md")
+		tests.Says(t, page, c.own)
+		tests.Says(t, d.advice(": row"), c.better...)
+		assert.That(t, c.better != nil || d.Verdict == "sound" && d.advice(": row") == "", "%v: %+v", c.replicas, d)
+	}
+}
+
+// The ages of replicas are those of connections from their addresses, where these are known apart.
+func TestDoctorAges(t *testing.T) {
+	const list = "id=3 addr=10.0.0.2:34728 laddr=10.0.0.1:6379 fd=8 name= age=325 idle=0 flags=S\n" +
+		"id=4 addr=10.0.0.3:34728 laddr=10.0.0.1:6379 fd=8 name= age=12 idle=0 flags=S\n" +
+		"id=5 addr=[::1]:34728 laddr=10.0.0.1:6379 fd=8 name= age=40 idle=0 flags=S\n" +
+		"id=6 addr=10.0.0.3:34729 laddr=10.0.0.1:6379 fd=8 name= age=20 idle=0 flags=S\n"
+	known := agesIn(list)
+	for addr, want := range map[string]string{"10.0.0.2:6379": "5m25s", "10.0.0.3:6380": "12s or more", "[::1]:1": "40s", "replica.example.com:1": "12s or more"} {
+		r := replica{Addr: addr}
+		r.age(known)
+		assert.Equal(t, r.followed(), ", has followed for "+want, addr)
+	}
+	r := replica{Addr: "10.0.0.2:6379"}
+	r.age(agesIn(""))
+	assert.That(t, r.Age == nil && r.followed() == "", "%+v", r)
 }
 
 // Equal findings are one, the worst come first, and no line is longer than a terminal is wide.
@@ -451,7 +497,7 @@ func TestDoctorOfAPrimaryWithReplicas(t *testing.T) {
 		return r.Nodes[0].Abstains == 0 && r.has(primary.Addr(), "info", "1 of 2 replicas confirmed") || r.has(primary.Addr(), "info", "2 of 2 replicas confirmed")
 	})
 	its := primary.Addr() + ": "
-	tests.Says(t, r.lines(), "info "+its+"replica "+a.Addr()+": online, ", "info "+its+"replica "+b.Addr()+" has priority 0",
+	tests.Says(t, r.lines(), "info "+its+"replica "+a.Addr()+": online, ", " s ago, has followed for ", "info "+its+"replica "+b.Addr()+" has priority 0",
 		"info "+its+"the primary is now "+primary.Addr(),
 		"warning "+its+"min-replicas-to-write is 2, and locks need 1")
 	assert.Succeed(t, clientOf(t, primary.Addr()).ConfigSet(t.Context(), "appendfsync", "always").Err())
@@ -459,6 +505,10 @@ func TestDoctorOfAPrimaryWithReplicas(t *testing.T) {
 	for _, f := range doctor(t, grownUp, url).Findings {
 		assert.That(t, !strings.Contains(f.Means, "guard may be turned off"), "%+v", f)
 	}
+	for _, f := range r.Nodes[0].Followers {
+		assert.That(t, (f.Addr == a.Addr() || f.Addr == b.Addr()) && f.State == "online" && f.Age != nil && *f.Age < 60, "%+v", f)
+	}
+	assert.Equal(t, len(r.Nodes[0].Followers), 2)
 	tests.Says(t, doctor(t, grownUp, a.URL()+"?replicas=2").lines(), "is a replica of "+primary.Addr(), "!the primary is now")
 	r = doctor(t, grownUp, primary.URL())
 	tests.Says(t, r.lines(), "warning "+its+"has 2 connected replica")
