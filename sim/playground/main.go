@@ -33,7 +33,7 @@ var script string
 
 func main() {
 	args := os.Args[1:]
-	if len(args) == 0 || len(args) > 2 || args[0] != "build" {
+	if len(args) == 0 || len(args) > 2 || args[0] != "build" || strings.HasPrefix(args[len(args)-1], "-") {
 		fmt.Fprintln(os.Stderr, "usage: go run ./sim/playground build [FOLDER]")
 		os.Exit(2)
 	}

@@ -2,15 +2,32 @@ package play
 
 import "github.com/redquorum/redquorum/sim"
 
-// A Chapter shows one known failure, with a plan of a scenario.
+// A Chapter shows one known failure, with the plan of a scenario or one of its own.
 type Chapter struct {
 	Title    string `json:"title"`
-	Scenario string `json:"scenario"`
+	Scenario string `json:"scenario,omitempty"`
 	Left     string `json:"left"`     // the variant on the left; redquorum is on the right
 	What     string `json:"what"`     // happens
 	Protects string `json:"protects"` // what does
 	Plan     string `json:"plan"`
 }
+
+// oldVote is the plan in sim/testdata/bugs that shows it to the engine of before.
+const oldVote = `redquorum plan 1
+nodes 3
+clients 2
+length 3s
+lock lease=3s timeout=1s poll=1s
+network delay=1ms
+at 0s hold c1>n3 acquire 1
+at 1ms lock c1 x lease=300ms
+at 15ms hold c2>n1 acquire for 600ms
+at 15ms hold c2>n2 acquire for 900ms
+at 20ms lock c2 x
+at 30ms crash n3 empty for 5ms
+at 210ms cut c1-n1
+at 2s unlock c2
+`
 
 // Chapters returns all chapters, with their plans.
 func Chapters() []Chapter {
@@ -31,11 +48,15 @@ func Chapters() []Chapter {
 		{Title: "A command comes late", Scenario: "S28", What: "The network keeps back a release of c1's first attempt. It arrives " +
 			"when c1 has locked again, and removes the new key, because both attempts had the same value. Then c2 gets a majority.",
 			Protects: "Each attempt has an owner of its own. A late release finds nothing that it may remove."},
-		{Title: "A replica takes over", Scenario: "S19", What: "The master n2 dies before its replica has the key of c1. The replica " +
-			"takes over, and grants the same lock to c2.",
-			Protects: "Independent masters, without replicas; or one primary whose grants count only when a majority of it and its " +
-				"replicas has them: replicas=2 in its URL, as in scenario S70 and in docs/managed.md. Here neither is so. Still, a " +
-				"client that knew the old master sees another server, and ignores it as one that has restarted."},
+		{Title: "The old primary goes on", Scenario: "S70", What: "n1 has two replicas. Those who watch over it cannot reach it, and make n2 the " +
+			"primary, which n3 follows from then on. c2 is led there. c1 can still reach n1, which knows nothing of all that.",
+			Protects: "A grant and an extension count only when a majority of the primary and its replicas has them: replicas=2 in " +
+				"the URL, see docs/managed.md. n1 has no replica left. Independent servers need no replicas at all."},
+		{Title: "A healed node, an old vote", Plan: oldVote, Left: "no guard", What: "n3 votes for c2, and forgets it in a restart, while the other " +
+			"commands of c2 are late. c1 holds the lock with a short lease, and gets its key on n3 back. Then n1 is cut off from c1, and its key " +
+			"there ends. The formal model has found this.",
+			Protects: "Attempts are decided soon, within a third of their lease, and renewals count a node only when it has run for longer " +
+				"than that. So the vote of c2 and the healed key of c1 never count both. The left lock has neither rule, and c2 needs one vote more."},
 		{Title: "A ghost lock", Scenario: "S24", What: "The commands of c1 to three nodes are kept back. c1 gives up, and " +
 			"releases. Then the links heal, the old commands arrive, and the nodes are locked for nobody. On the left c2 " +
 			"waits for the rest of a lease.",
@@ -45,18 +66,12 @@ func Chapters() []Chapter {
 			"waits for every node, as some clients do, until nothing is left of its lease. It is safe, and takes seconds for what should " +
 			"take milliseconds.",
 			Protects: "An attempt is decided by the majority. Nobody waits for the slow node."},
-		{Title: "A hung majority", Scenario: "S39", What: "A long script runs on three of five nodes for half a second. c1 gives up its " +
-			"attempt meanwhile. Afterwards the nodes execute what was sent to them, for a client that no longer wants it.",
-			Protects: "Attempts have a time limit, and a release is repeated until each node has confirmed it. A node refuses a token " +
-				"that was released."},
 	}
 	for i := range all {
 		c := &all[i]
-		s, ok := sim.FindScenario(c.Scenario)
-		if !ok {
-			panic("there is no scenario " + c.Scenario)
+		if s, ok := sim.FindScenario(c.Scenario); ok {
+			c.Plan = s.Text()
 		}
-		c.Plan = s.Text()
 		if c.Left == "" {
 			c.Left = "plain"
 		}
