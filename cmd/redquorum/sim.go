@@ -188,7 +188,10 @@ func (f *planFlags) adjust(p *faults.Plan) {
 			*share = 0
 		}
 	}
-	for _, kind := range f.kinds {
+	for _, kind := range lockKinds { // in this order
+		if !slices.Contains(f.kinds, kind) {
+			continue
+		}
 		switch kind {
 		case "readwrite":
 			w.Read, w.Write, w.Down = faults.Percent(60), faults.Percent(40), faults.Percent(30)

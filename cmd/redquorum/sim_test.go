@@ -85,6 +85,24 @@ func TestSimFlagsFit(t *testing.T) {
 	}
 }
 
+// Kinds come in any order, and a kind that is given twice is given once.
+func TestSimKindsInAnyOrder(t *testing.T) {
+	plan := func(kinds string) string {
+		var f planFlags
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		f.register(fs)
+		assert.Succeed(t, fs.Parse([]string{"--kinds", kinds}))
+		p := faults.Generate(3, f.profile)
+		f.adjust(p)
+		return p.String()
+	}
+	want := plan("readwrite,fair")
+	tests.Says(t, want, "read=30% write=20%", "fair=100%")
+	for _, kinds := range []string{"fair,readwrite", "readwrite,fair,fair"} {
+		assert.That(t, plan(kinds) == want, "%s is not readwrite,fair:\n%s", kinds, plan(kinds))
+	}
+}
+
 // With --bugs the search goes on after the first, and each has a plan of its own.
 func TestSimGoesOnAfterABug(t *testing.T) {
 	dir := t.TempDir()
