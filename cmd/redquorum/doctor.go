@@ -637,7 +637,7 @@ func rowOf(patients []*patient) finding {
 	case n > 1 && some:
 		return finding{"", fine, count(n) + ", some with replicas: row 1" + page, "no row is better", ""}
 	case n > 1:
-		return finding{"", fine, count(n) + ": row 1" + page, "no row is better, if they share nothing", ""}
+		return finding{"", fine, count(n) + ": row 1" + page, "no row is better, if they share nothing and none fails over", ""}
 	case replicas > 1:
 		return finding{"", fine, fmt.Sprintf("a primary with %d replicas: row 3%s", replicas, page), "after a failover nobody gets a new lock for the longest lease",
 			"better: " + alike + "; row 2, a service that loses no write"}
