@@ -535,6 +535,7 @@ func (p *patient) versions(ctx context.Context, c *redis.Client) {
 	if err == nil {
 		now, err = c.PubSubChannels(ctx, node.WaiterPrefix+"*").Result()
 	}
+	now = slices.DeleteFunc(now, func(of string) bool { return of == node.WaiterChannel("doctor") }) // see rights
 	switch {
 	case err != nil:
 		p.add(fine, "cannot check for programs of older versions: "+neterr.Text(err), "", advice(err, "allow the user PUBSUB; only the doctor needs it"))

@@ -396,6 +396,7 @@ func TestDoctorVersions(t *testing.T) {
 		assert.That(t, r.has(s.Addr(), "warning", finding) == c.two, "with %v: %+v", c.of, r.Findings)
 	}
 	assert.Succeed(t, sub.Unsubscribe(t.Context(), node.WaiterChannel("new1"), node.WaiterChannel("new2")))
+	assert.Succeed(t, sub.Subscribe(t.Context(), node.WaiterChannel("doctor"))) // of another doctor
 	assert.Eventually(t, "no finding about old programs alone", func() bool { return !strings.Contains(doctor(t, grownUp, s.URL()).lines(), "versions") })
 }
 
