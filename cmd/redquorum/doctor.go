@@ -549,8 +549,8 @@ func (p *patient) versions(ctx context.Context, c *redis.Client) {
 // settingsOn returns the settings of the programs that use a node with this prefix. Those that are gone have no hold.
 func settingsOn(ctx context.Context, c *redis.Client, prefix string) (living []string, err error) {
 	name := prefix + node.SettingsName
-	texts, err := c.HKeys(ctx, name).Result()
-	for _, text := range texts {
+	texts, err := c.HGetAll(ctx, name).Result() // a right that a lock needs, unlike HKEYS
+	for text := range texts {
 		there, e := c.Exists(ctx, node.HoldKey(name, text)).Result()
 		err = cmp.Or(err, e)
 		if there > 0 {

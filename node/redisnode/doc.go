@@ -111,8 +111,8 @@
 // for servers that may be promoted from replicas (see docs/connection.md). Options.Replicas needs +wait, and above
 // 1 also +multi, +exec and +client|list.
 // "redquorum doctor" also needs +time, to compare clocks, +pubsub, to find programs of older
-// versions, +hkeys, to compare the settings of programs, and --name nightly, to test permissions under a name that the
-// user may use. "redquorum list" needs +scan.
+// versions, and --name nightly, to test permissions under a name that the user may use.
+// "redquorum list" needs +scan.
 //
 // Some of these are not needed for all uses, but the doctor tests them all. Only readers and
 // writers need ~{nightly*, ~redquorum_next, &redisson_rwlock, +hget and +hscan. Without +mget
