@@ -96,6 +96,27 @@ func TestSpecificationAllowsWhatIsRare(t *testing.T) {
 	}
 }
 
+// A time of day that is set back differs from what it was. If the nodes have lost their fences, tokens may fall, also with one client.
+func TestTokensOfOneClientSetBack(t *testing.T) {
+	p := assert.Got(faults.Parse(`redquorum plan 1
+nodes 1
+clients 1
+length 3s
+lock lease=300ms maxlease=300ms
+network delay=1ms
+at 0s lock c1 x
+at 100ms unlock c1
+at 120ms kill c1 for 10ms
+at 150ms step c1 -1h
+at 200ms crash n1 empty for 10ms
+at 1s lock c1 x
+at 2s unlock c1
+`))(t)
+	r := sim.Run(p, nil)
+	v := r.Worst()
+	assert.That(t, r.Verdict == sim.Outside && v.Invariant == "I4", "%s: %v", r.Verdict, v)
+}
+
 // A former primary that leads again has lost the fences of what was granted meanwhile, unless it followed first. Clocks that
 // differ by more than the longest lease excuse a lower token only then.
 func TestFencesOfAFormerPrimary(t *testing.T) {

@@ -556,7 +556,9 @@ func (c *Client) strike(e *faults.Event, end bool) {
 	case faults.Lead:
 		c.leads(w.nodes[e.Source.First()])
 	case faults.Skew, faults.Step:
+		before := c.day()
 		c.sets(e, end)
+		w.disagree = max(w.disagree, before-c.day()) // with its own earlier one
 		w.checkDays()
 	case faults.Rate:
 		c.setRate(e.Ratio)
