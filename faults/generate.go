@@ -600,7 +600,7 @@ func (g *generator) options(p *Plan) {
 	}
 	if g.below(4) == 0 {
 		w.Odd = pick(g, Percent(30), Percent(60))
-		w.Step = min(w.Step, l.Timeout/100) // theirs is half as long
+		w.Step = min(w.Step, 7*l.Timeout/time.Duration(100*max(7, p.Sites()))) // theirs is half as long
 	}
 }
 

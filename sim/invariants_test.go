@@ -96,6 +96,14 @@ func TestSpecificationAllowsWhatIsRare(t *testing.T) {
 	}
 }
 
+// Processes that take long for each step have time for the commands to every node, however many there are.
+func TestSlowStepsWithManyNodes(t *testing.T) {
+	for _, profile := range []faults.Profile{{Nodes: 8, Machines: true}, {Nodes: 15}} {
+		r := sim.Run(faults.Generate(180, profile), nil)
+		assert.That(t, r.Verdict == sim.Sound, "%d nodes: %s: %v", profile.Nodes, r.Verdict, r.Worst())
+	}
+}
+
 // A time of day that is set back differs from what it was. If the nodes have lost their fences, tokens may fall, also with one client.
 func TestTokensOfOneClientSetBack(t *testing.T) {
 	p := assert.Got(faults.Parse(`redquorum plan 1
