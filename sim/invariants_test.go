@@ -96,6 +96,12 @@ func TestSpecificationAllowsWhatIsRare(t *testing.T) {
 	}
 }
 
+// A waiter among very many clients is passed more often than one among few.
+func TestPassedByManyClients(t *testing.T) {
+	r := sim.Run(faults.Generate(5, faults.Profile{Clients: 63, Length: time.Second}), nil)
+	assert.That(t, r.Verdict == sim.Sound, "%s: %v", r.Verdict, r.Worst())
+}
+
 // Processes that take long for each step have time for the commands to every node, however many there are.
 func TestSlowStepsWithManyNodes(t *testing.T) {
 	for _, profile := range []faults.Profile{{Nodes: 8, Machines: true}, {Nodes: 15}} {
