@@ -21,7 +21,7 @@ func TestServicePage(t *testing.T) {
 	assert.Succeed(t, err)
 	code, err := os.ReadFile(filepath.Join("service", "main.go"))
 	assert.Succeed(t, err)
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)(?:\t\\.\\.\\.\n)?```").FindAllSubmatch(page, -1)
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)(?:\t\\.\\.\\.\n}\n)?```").FindAllSubmatch(page, -1)
 	assert.Must(t, len(blocks) >= 2, "%d blocks of code", len(blocks))
 	for _, block := range blocks {
 		assert.That(t, bytes.Contains(code, block[1]) || bytes.Contains(block[1], []byte("mayRunTwice")), "not in the example:\n%s", block[1])
