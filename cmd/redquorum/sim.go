@@ -59,8 +59,8 @@ func doesSim(cmd *cobra.Command, do func(context.Context, *command) error) *cobr
 		out := &cli.Output{Writer: c.stdout}
 		c.stdout = out
 		err := do(ctx, c)
-		if out.Err != nil {
-			err = out.Err
+		if lost := out.Err(); lost != nil {
+			err = lost
 		}
 		return cli.Fail(exitSimFailed, err)
 	})

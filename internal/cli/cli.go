@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -71,18 +72,26 @@ func Interrupt(err error) error {
 // Usage returns an error in how the program was called.
 func Usage(format string, args ...any) error { return &status{BadUsage, fmt.Errorf(format, args...)} }
 
-// An Output is where a command prints, and the first error in that.
+// An Output is where a command prints, and the first error in that. A command may end while it still prints.
 type Output struct {
 	io.Writer
-	Err error
+	lost atomic.Pointer[error]
+}
+
+// Err is the first error.
+func (o *Output) Err() error {
+	if err := o.lost.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 func (o *Output) Unwrap() io.Writer { return o.Writer }
 
 func (o *Output) Write(b []byte) (int, error) {
 	n, err := o.Writer.Write(b)
-	if o.Err == nil {
-		o.Err = err
+	if err != nil {
+		o.lost.CompareAndSwap(nil, &err)
 	}
 	return n, err
 }
@@ -98,16 +107,17 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	begun := false
 	root.PersistentPreRun = func(*cobra.Command, []string) { begun = true }
 	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil && out.Err == nil {
+	lost := out.Err()
+	if err == nil && lost == nil {
 		return OK
 	}
 	end, ok := errors.AsType[*status](err)
 	switch {
 	case ok && end.err == nil: // it has said what there is to say
-		end = &status{end.code, out.Err}
+		end = &status{end.code, lost}
 	case ok:
-	case out.Err != nil && (err == nil || !begun): // also of help and version, before any command has begun
-		end = &status{Failed, out.Err}
+	case lost != nil && (err == nil || !begun): // also of help and version, before any command has begun
+		end = &status{Failed, lost}
 	case begun:
 		end = &status{Failed, err}
 	default:

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -46,6 +47,22 @@ func TestRunOutputIsLost(t *testing.T) {
 		status := Run(t.Context(), root, strings.Fields(c.args), full{}, &talk)
 		assert.That(t, status == c.status && talk.String() == c.said, "%q, %v: status %d, %q", c.args, c.err, status, &talk)
 	}
+}
+
+// A command that ends need not have printed all: hold does not wait for who reads it. The race detector looks.
+func TestRunEndsWhilePrinting(t *testing.T) {
+	began, printed := make(chan bool), make(chan bool)
+	do := &cobra.Command{Use: "do", RunE: func(cmd *cobra.Command, _ []string) error {
+		go func() {
+			close(began)
+			fmt.Fprint(cmd.OutOrStdout(), "text")
+			close(printed)
+		}()
+		<-began
+		return nil
+	}}
+	assert.Equal(t, Run(t.Context(), do, nil, io.Discard, io.Discard), OK)
+	<-printed
 }
 
 func TestRun(t *testing.T) {
