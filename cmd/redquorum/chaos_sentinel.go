@@ -46,7 +46,7 @@ func (f *sentinelFlags) check(fs *pflag.FlagSet) error {
 		return cli.Usage("--groups is %d; it must be an odd number from 1 to 9", f.groups)
 	case f.lease < time.Second || f.lease > time.Minute:
 		return cli.Usage("--lease is %v; it must be 1s to 1m", f.lease)
-	case f.rule != failover.Majority && f.rule != failover.None && f.rule != failover.Redisson:
+	case !slices.Contains(failover.Rules, f.rule):
 		return cli.Usage("--rule is %q; it must be majority, none or redisson", f.rule)
 	}
 	return nil

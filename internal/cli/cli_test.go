@@ -49,7 +49,7 @@ func TestRunOutputIsLost(t *testing.T) {
 	}
 }
 
-// A command that ends need not have printed all: hold does not wait for who reads it. The race detector looks.
+// A command may end before it has printed everything, as hold does where nobody reads. That is no data race.
 func TestRunEndsWhilePrinting(t *testing.T) {
 	began, printed := make(chan bool), make(chan bool)
 	do := &cobra.Command{Use: "do", RunE: func(cmd *cobra.Command, _ []string) error {

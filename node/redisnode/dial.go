@@ -331,7 +331,7 @@ func ParseURL(u string) (*redis.Options, error) {
 	if err == nil && o.DB < 0 {
 		return nil, errors.New("the number of its database is negative")
 	}
-	if db, none := strconv.Atoi(strings.Trim(parsed.Path, "/")); err == nil && o.Network == "tcp" && none == nil && db != o.DB {
+	if db, e := strconv.Atoi(strings.Trim(parsed.Path, "/")); e == nil && err == nil && o.Network == "tcp" && db != o.DB {
 		return nil, errors.New("its path and its setting db have different databases")
 	}
 	if err == nil {

@@ -146,35 +146,6 @@ func TestANodeFollowsItsPrimary(t *testing.T) {
 	t.Logf("followed after %v", took)
 }
 
-// A node that is only refused follows, too: a deposed primary refuses as before, until it hears that it is deposed.
-func TestARefusedNodeFollowsItsPrimary(t *testing.T) {
-	t.Parallel()
-	p, replicas := newPrimary(t, 2)
-	var addr atomic.Value
-	addr.Store(p.addr)
-	client := redis.NewClient(&redis.Options{Addr: "primary", Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "tcp", addr.Load().(string))
-	}})
-	n := wrap(t, client, redisnode.Options{Replicas: 2})
-	counts(t, "before", n)
-	expect(t, "another owner", ask(t, n, within(5*time.Second, acquire("a", "other:1", 1))), node.Granted)
-	tried := func() node.Status { return ask(t, n, within(time.Second, acquire("a", "me:1", 2))).Status }
-	time.Sleep(time.Second)
-	assert.Must(t, tried() == node.Refused, "it is not refused")
-
-	replicas[0].do("replicaof", "no", "one")
-	replicas[0].do("del", "a")
-	follow(replicas[1], replicas[0])
-	addr.Store(replicas[0].addr)
-	since := time.Now()
-	assert.Eventually(t, "it follows", func() bool {
-		time.Sleep(100 * time.Millisecond)
-		return tried() == node.Granted
-	})
-	assert.That(t, time.Since(since) < 8*time.Second, "it followed after %v", time.Since(since))
-	t.Logf("followed after %v", time.Since(since))
-}
-
 // A replica passes on what its primary publishes. So who listens to a former primary hears of hand-overs that the new one has taken
 // back, as nobody has heard of them there. They must not count, and soon the node has to listen to the new one.
 func TestAHandOverCountsWhereItIsHeard(t *testing.T) {

@@ -408,6 +408,25 @@ func TestTooFewReplicasAreNotWaitedFor(t *testing.T) {
 	}
 }
 
+// A primary that was deposed may answer for long what needs no replica, such as that a lock is held. It is asked for its
+// replicas every second while it answers, and left without them.
+func TestADeposedPrimaryIsLeft(t *testing.T) {
+	primaryOf(t, 2, func(t *testing.T, p *primary) {
+		p.granted(t)
+		rounds := p.count("wait")
+		time.Sleep(4*restAfter + restAfter/3)
+		idle := p.count("wait") - rounds
+		assert.That(t, idle >= 3 && idle <= 5, "%d rounds in four times %v without a command", idle, restAfter)
+		p.change(func() { p.followers = nil })
+		connections, began := p.count(""), time.Now()
+		for p.count("") == connections && time.Since(began) < restAfter {
+			p.asks(node.Release)
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.That(t, time.Since(began) <= 1200*time.Millisecond, "it is left after %v", time.Since(began))
+	})
+}
+
 // A round waits on a connection of its own. A release needs no replica, and does not wait for it.
 func TestSilentReplicasHoldUpNothingElse(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {

@@ -31,7 +31,7 @@ type Config struct {
 	Failovers int           // of all groups together
 	Lease     time.Duration // also MaxLease
 	Seed      uint64
-	Rule      string         // for which replicas a grant waits
+	Rule      string         // for which replicas a grant waits; "" is Majority
 	Tell      func(Failover) // after each
 }
 
@@ -76,6 +76,7 @@ type storm struct {
 
 // Run starts the servers and does it all. It ends early when ctx does.
 func Run(ctx context.Context, c Config) (*Result, error) {
+	c.Rule = cmp.Or(c.Rule, Majority)
 	s := &storm{Config: c, random: rand.New(rand.NewPCG(c.Seed, 0))}
 	s.book.begin()
 	defer func() {

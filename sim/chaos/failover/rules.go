@@ -13,13 +13,16 @@ import (
 	"github.com/redquorum/redquorum/node/redisnode"
 )
 
-// Rules say for which replicas a grant waits. With Majority renewals wait as well. With None a client does not know
+// For which replicas a grant waits. With Majority renewals wait as well. With None a client does not know
 // of replicas. With Redisson it waits for as many as are connected just now, and is content with one of them, and with none if none is.
 const (
 	Majority = "majority"
 	None     = "none"
 	Redisson = "redisson"
 )
+
+// Rules are all of them.
+var Rules = []string{Majority, None, Redisson}
 
 // alone makes a node of a primary without its replicas. at returns its address.
 func (s *storm) alone(name string, at func(context.Context) (string, error)) (node.Node, error) {
