@@ -51,6 +51,7 @@ type engine struct {
 	renewals []*renewal // of leases that are due in this step
 
 	ends    []*dependent // contexts that end with this step
+	ending  int          // goroutines that are ending contexts, outside the mutex
 	effects []effect     // what else it brings about, and what earlier steps have that is not carried out yet
 	busy    bool         // somebody carries effects out
 	spare   []effect
@@ -97,18 +98,15 @@ func (e *engine) enter() {
 	e.written = len(e.effects)
 }
 
-// leave ends a step. First contexts end: no other task can hold that up. Then waiters with news take
-// their own steps. At last effects are carried out, in their order: by this task, together with those
-// that other steps add meanwhile, or by another task that is at it already.
+// leave ends a step. First contexts end: no other task can hold that up. Then waiters with
+// news take their own steps. At last effects are carried out, in their order: by this task,
+// together with those that other steps add meanwhile, or by another task that is at it
+// already, or is still ending contexts.
 func (e *engine) leave() {
 	e.settle()
 	e.write()
-	if e.busy || len(e.effects) == 0 {
-		e.mu.Unlock()
-		return
-	}
-	e.busy = true
-	for len(e.effects) > 0 {
+	for e.mayCarryOut() {
+		e.busy = true
 		list := e.effects
 		e.effects, e.spare = e.spare, nil
 		e.mu.Unlock()
@@ -116,9 +114,16 @@ func (e *engine) leave() {
 		clear(list)
 		e.mu.Lock()
 		e.spare = list[:0]
+		e.busy = false
 	}
-	e.busy = false
 	e.mu.Unlock()
+}
+
+// mayCarryOut reports whether this task is to carry effects out now. They wait while a
+// context that a step ends is open: that step's release may be among them. The task that
+// ends the context is in a step, and looks again when it leaves.
+func (e *engine) mayCarryOut() bool {
+	return len(e.effects) > 0 && !e.busy && len(e.ends) == 0 && e.ending == 0
 }
 
 // settle does all that follows from the step so far.
@@ -148,11 +153,13 @@ func (e *engine) goOn() bool {
 		e.write()
 		ends := e.ends
 		e.ends = nil
+		e.ending++
 		e.mu.Unlock()
 		for _, d := range ends {
 			d.cancel(d.why)
 		}
 		e.enter()
+		e.ending--
 	case len(e.lost) > 0:
 		lost := e.lost
 		e.lost = nil

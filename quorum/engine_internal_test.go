@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -63,6 +64,41 @@ func TestEndsComeFirst(t *testing.T) {
 	}
 	assert.That(t, w.phase == phaseAsking, "at last: phase %d", w.phase)
 	e.mu.Unlock()
+}
+
+// Nothing is carried out while a context that a step ends is open, whoever takes a step
+// meanwhile: the release of the lease may be among the effects. One goroutine plays all tasks.
+func TestNothingIsCarriedOutBeforeContextsEnd(t *testing.T) {
+	e := bare(t)
+	var order []string
+	note := func(what string) { order = append(order, what) }
+	step := func(what string, ends ...*dependent) {
+		e.then(what, func() { note(what) })
+		e.ends = append(e.ends, ends...)
+		e.leave()
+	}
+	context := func(what string, ends ...*dependent) *dependent {
+		return &dependent{cancel: func(error) {
+			e.enter()
+			step("step at "+what, ends...)
+			note("end of " + what)
+		}}
+	}
+	e.then("", func() { // carried out by the task that takes the first step, and then is busy
+		e.enter()
+		e.ending++ // by another task
+		step("second")
+		note("busy")
+	})
+	step("first")
+	want := []string{"busy", "first"}
+	assert.That(t, slices.Equal(order, want), "with a context open: %q", order)
+	e.enter()
+	e.ending--
+	step("release", context("a"), context("b", context("c")), context("d"))
+	want = append(want, "end of a", "end of c", "end of b", "end of d",
+		"second", "release", "step at a", "step at b", "step at c", "step at d")
+	assert.That(t, slices.Equal(order, want), "in order: %q", order)
 }
 
 // A lease that ends while somebody is about to nest in it has none nested.

@@ -255,16 +255,13 @@ func (h *hold) context() context.Context {
 	}
 	// A context without cancel asks nothing of its parent.
 	d := h.dependent(context.WithoutCancel(parent))
-	h.e.mu.Lock()
-	if h.ctx == nil {
+	h.e.enter()
+	defer h.e.leave()
+	if h.ctx == nil { // or another call has made it at the same time
 		h.ctx = d.Context
+		h.bind(d)
 	}
-	ctx = h.ctx
-	h.e.mu.Unlock()
-	if ctx == d.Context { // and not that of another call at the same time
-		h.endWith(d)
-	}
-	return ctx
+	return h.ctx
 }
 
 // attach makes a child of parent that ends with the hold and carries it.
@@ -280,10 +277,15 @@ func (h *hold) dependent(parent context.Context) *dependent {
 	return &dependent{Context: ctx, cancel: cancel}
 }
 
-// endWith makes d end with the hold.
+// endWith makes d end with the hold. It is called outside a step.
 func (h *hold) endWith(d *dependent) {
 	h.e.enter()
-	defer h.e.leave()
+	h.bind(d)
+	h.e.leave()
+}
+
+// bind is endWith, within a step.
+func (h *hold) bind(d *dependent) {
 	if h.state != stateHeld {
 		d.why = h.why
 		h.e.ends = append(h.e.ends, d)
