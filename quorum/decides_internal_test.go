@@ -254,6 +254,18 @@ func TestReservationsAreBounded(t *testing.T) {
 	check("not told any more", slices.Repeat([]nodeSet{0}, 3), 0)
 }
 
+// A hand-over counts if its holder has drawn the token at most a Timeout before the attempt, by
+// the waiter's clock.
+func TestOutdatedHandOver(t *testing.T) {
+	c := &config{opts: Options{Timeout: time.Second}}
+	for older, want := range map[node.Token]bool{0: false, 1_000_000: false, 1_000_001: true, 1 << 40: true} {
+		const attempt = 1 << 50
+		assert.That(t, c.outdated(attempt-older, attempt) == want, "%d us older: want %v", older, want)
+		assert.That(t, !c.outdated(attempt+older, attempt), "%d us newer", older)
+	}
+	assert.That(t, !c.outdated(node.MaxToken, node.MaxToken), "the last token")
+}
+
 // The next token is above all fences, but for those that are far ahead; above these only
 // where too few nodes are left that vote and are not.
 func TestTokensFollowFences(t *testing.T) {

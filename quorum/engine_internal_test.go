@@ -66,8 +66,8 @@ func TestEndsComeFirst(t *testing.T) {
 	e.mu.Unlock()
 }
 
-// Nothing is carried out while a context that a step ends is open, whoever takes a step
-// meanwhile: the release of the lease may be among the effects. One goroutine plays all tasks.
+// Nothing is carried out while a context that a step ends is open, by no task that takes a
+// step meanwhile: the release of the lease may be among the effects. One goroutine plays all.
 func TestNothingIsCarriedOutBeforeContextsEnd(t *testing.T) {
 	e := bare(t)
 	var order []string

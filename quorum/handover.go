@@ -77,6 +77,15 @@ func (c *config) offerToken(token node.Token) node.Token {
 	return min(token+node.Token(c.opts.Timeout.Microseconds()), node.MaxToken)
 }
 
+// outdated reports whether a hand-over has a token from long before the attempt that left the
+// offer: the release that brings it has come late, or its holder's clock is behind. A node that
+// has forgotten its fence votes for attempts that begin MaxLease later. Their tokens are above
+// all of before, if clocks agree to within that; those of hand-overs, if these are at most
+// a Timeout older and clocks agree to within a Timeout less.
+func (c *config) outdated(handedOver, attempt node.Token) bool {
+	return c.offerToken(handedOver) < attempt
+}
+
 // offer notes that an attempt of w, begun at start, leaves an offer.
 func (f *handovers) offer(w *waiter, c claim, start clock.Instant) {
 	c.Owner = node.Offer(c.Owner)
@@ -231,6 +240,7 @@ func (w *waiter) handedOver() (g grant, ok bool) {
 		renewable := validUntil(o.start, lease, e.opts.Drift).Add(-e.opts.Timeout)
 		switch {
 		case token == 0 || e.now >= min(renewable, decideBy(o.start, lease, w.request.lease, e.opts.Drift)):
+		case e.outdated(token, o.Token):
 		case w.handedWith(o, token) >= e.need:
 			e.handovers.accept(w, o)
 			e.tokens.saw(token)

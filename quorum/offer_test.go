@@ -317,6 +317,23 @@ func TestTokensOfAllMustBeTheSame(t *testing.T) {
 	})
 }
 
+// A release that comes so late that its token is more than a Timeout older than the waiter's
+// attempt hands nothing over: another holder with a higher token may have come between.
+func TestHandOverWithAnOldToken(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		held := lock(t, w.locker(quorum.Options{}), "x")
+		detach(t, held)
+		time.Sleep(quorum.Defaults().Timeout)
+		ended := waiting(w.locker(quorum.Options{}))
+		late := held.Token() + 10
+		w.handOver(held, late, late, late)
+		lease := <-ended
+		newer := time.Duration(lease.Token()-late) * time.Microsecond
+		ensure(t, !isOffer(lease) && newer > quorum.Defaults().Timeout, "owner %s, %v newer", lease.Owner(), newer)
+		unlock(t, lease)
+	})
+}
+
 // A lock that is handed over so late that it may end before its first renewal is not taken: its waiter asks for the
 // lock. Nor is one that is accepted later than a third of MaxLease after it was asked for: a node may have
 // forgotten that it handed the lock over.

@@ -44,8 +44,8 @@ func (k *checker) rises(h *holder, name string) {
 
 // falls reports a token that is not above an earlier one.
 func (k *checker) falls(what string, about ...any) {
-	if k.w.seen[Amnesia] > 0 && k.w.disagree > k.w.p.Lock.MaxLease {
-		k.w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
+	if k.w.seen[Amnesia] > 0 && k.w.disagree > k.w.p.Lock.MaxLease-k.w.p.Lock.Timeout {
+		k.w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease less the timeout")
 	}
 	k.w.fail("I4", what, about...)
 }
