@@ -42,7 +42,7 @@ func Generate(seed uint64, profile Profile) *Plan {
 		stream(seed ^ 1<<59).servers(p)
 	}
 	g.configure(p)
-	if profile.Replicas || !stream(seed^1<<61).near(p, profile) {
+	if profile.Replicas || !stream(seed^1<<61).near(p, profile) && !stream(seed^1<<55).lateRelease(p) {
 		g.add(p, profile)
 	}
 	stream(^seed).kinds(p)
@@ -576,6 +576,71 @@ func (g *generator) forgottenVote(p *Plan, at time.Duration) (events []Event) {
 	}
 	link(cut, Cut, holder, late, Both, "", 0, g.between(lease/10, lease))
 	return events
+}
+
+// lateRelease makes of one plan in sixteen one in which a release may come so late that its token
+// is below a later holder's. Nodes that the holder lacks forget, in a crash, that they have voted for
+// another client, whose time of day is ahead. The holder's renewals restore its lease there. It
+// unlocks, and a second part of the nodes is free before the other's acquires come there. Its
+// releases come to the rest when the first nodes vote again, and perhaps while somebody waits. It
+// reports whether the plan is to have no other faults. Clients with no part in that do drawn work.
+func (g *generator) lateRelease(p *Plan) (alone bool) {
+	if g.below(16) > 0 || p.Clients < 2 || p.Nodes < 3 {
+		return false
+	}
+	l := &p.Lock
+	l.Lease = pick(g, 300*time.Millisecond, 500*time.Millisecond, time.Second)
+	l.MaxLease, l.Timeout, l.Poll = l.Lease, l.Lease*3/10, 50*time.Millisecond
+	l.Grace, l.MaxHold, l.Renew = 0, 0, true
+	p.Network.Delay = pick(g,
+		Range{100 * time.Microsecond, 300 * time.Microsecond}, Range{time.Millisecond, 4 * time.Millisecond})
+	var parts [3]Set // any two are a majority, if the number of nodes is odd
+	for i := 0; i < p.Nodes; {
+		if n := Of(g.below(p.Nodes)); (parts[0]|parts[1]|parts[2])&n == 0 {
+			parts[i%3] |= n
+			i++
+		}
+	}
+	forget, soon, late := parts[0], parts[1], parts[2]
+	ahead := g.below(p.Clients)
+	other, holder := Of(ahead), Of((ahead+1+g.below(p.Clients-1))%p.Clients)
+	next := Of((ahead + 1 + g.below(p.Clients-1)) % p.Clients)
+
+	const soonest = 20 * time.Millisecond
+	asks := g.between(l.Lease/3, l.Lease)
+	crash := asks + g.between(soonest/2, soonest)
+	decided := crash + g.between(0, l.Timeout-soonest)
+	votes := crash + l.Lease // again
+	step := func(at time.Duration, verb Verb, client Set, name string) {
+		p.Events = append(p.Events, Event{At: at, Verb: verb, Procs: Procs{Clients: client}, Name: name})
+	}
+	link := func(from, until time.Duration, verb Verb, client, nodes Set, way Way, kind string) {
+		if g.below(16) > 0 {
+			links := Links{client, nodes, way}
+			p.Events = append(p.Events, Event{At: from, Verb: verb, Links: links, Kind: kind, For: until - from})
+		}
+	}
+	step(0, DoLock, holder, "x")
+	step(g.between(crash, decided), DoUnlock, holder, "")
+	for i, c := range []Set{other, next} { // they know the nodes, and the latter learns of the crash at once
+		if c != holder {
+			step(time.Duration(i)*(crash+soonest), DoLock, c, "y")
+			step(time.Duration(i)*(crash+soonest), DoUnlock, c, "")
+		}
+	}
+	step(asks, DoLock, other, "x")
+	step(asks, DoUnlock, other, "")
+	step(votes-g.between(0, l.Lease/5), DoLock, next, "x")
+	step(votes+l.Lease/2, DoUnlock, next, "")
+	offset, down := g.between(l.Lease/6, l.MaxLease-l.Timeout-time.Millisecond), g.between(time.Millisecond, soonest/2)
+	p.Events = append(p.Events, Event{At: asks / 2, Verb: Skew, Procs: Procs{Clients: other}, Offset: offset},
+		Event{At: crash, Verb: Crash, Procs: Procs{Nodes: forget}, For: down, Mode: Empty})
+	link(0, crash, Hold, holder, forget, To, "acquire")
+	link(asks/2, decided, Hold, other, soon, To, "acquire")
+	link(asks/2, votes+l.Lease, Cut, other, late, Both, "")
+	link(crash, votes+l.Lease, Cut, other, forget, Both, "")
+	link(crash, votes+g.between(0, l.Lease/5), Hold, holder, forget|late, To, "release")
+	return g.below(4) > 0
 }
 
 // options draws what few programs ask of the library. It draws no prefix of names: that makes no difference to a
