@@ -343,6 +343,14 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	}
 	switch p.info["redis_mode"] {
 	case "cluster":
+		said, _ := c.ClusterInfo(ctx).Result() // a user without the right learns it from MOVED
+		_, rest, _ := strings.Cut(said, "cluster_size:")
+		size, _, _ := strings.Cut(rest, "\r")
+		if masters, err := strconv.Atoi(size); err == nil && masters > 1 {
+			p.unfit("is a member of a Redis Cluster", "it has only some of the names, so programs do not use it",
+				"use independent masters; a whole cluster can be a node of a program, by redisnode.New")
+			break
+		}
 		p.add(warning, "is part of a Redis Cluster", "its failovers can forget locks", "use independent masters")
 	case "sentinel":
 		p.Role = "sentinel"

@@ -59,6 +59,10 @@
 // than the longest lease by twice cluster-node-timeout, and take over by force only from a
 // master that has stopped.
 //
+// A server in cluster mode that is given by its address is a node like any other if it
+// has all slots. If there are other masters it is refused, for every name. A user needs
+// +cluster|info to ask for their number; otherwise the first MOVED tells.
+//
 // A name with a brace but no whole hash tag, such as "a{b", has its keys in different slots and
 // cannot be a lock on a cluster. An Extend is sent as one command for each name. A release sees
 // only the subscribers of the name's own server, so it may notify up to ten waiters instead of

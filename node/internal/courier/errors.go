@@ -81,8 +81,10 @@ var ErrNotAsked error = refusal{error: errors.New("MOVED to a master that has no
 // redirected reports whether a member of a cluster answered that another has the name, or may
 // have it. Then it has executed nothing.
 func redirected(err error) bool {
-	return fromServer(err) && (strings.HasPrefix(err.Error(), "MOVED ") || strings.HasPrefix(err.Error(), "ASK "))
+	return isMoved(err) || fromServer(err) && strings.HasPrefix(err.Error(), "ASK ")
 }
+
+func isMoved(err error) bool { return fromServer(err) && strings.HasPrefix(err.Error(), "MOVED ") }
 
 var errNoToken = fmt.Errorf("%w: its fence, at redquorum_fence:{NAME} or redquorum_readers:{NAME}, is not a token", node.ErrWrongType)
 
