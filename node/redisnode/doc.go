@@ -18,6 +18,7 @@
 //     another password, database or certificate. The error is permanent ([node.Permanent]), except where
 //     the server is loading, busy, full or a replica. If a provider gives the credentials, or
 //     GetClientCertificate the certificate, the next connection may have others: then it is not permanent.
+//     Nor is an error of a Dialer or a provider, even if it contains another server's.
 //   - A restart is noticed by INFO, before the first command that follows it. A replica is ignored.
 //   - A server that answers nonsense is ignored, and does no other harm.
 //
