@@ -29,8 +29,7 @@ type shared struct {
 
 // newCluster copies a cluster client's options and overrides those that the courier needs
 // to be different.
-func newCluster(o redis.ClusterOptions) *shared {
-	timeout := handshakeTimeout(o.DialTimeout, o.ReadTimeout)
+func newCluster(o redis.ClusterOptions, timeout time.Duration) *shared {
 	o.Protocol = 2
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries = -1

@@ -24,17 +24,18 @@
 //
 // # Which go-redis options are used
 //
-// These options of a [redis.Client] are copied: address, Dialer, TLS, DB, ClientName, user and
-// password, and their providers, which are asked for each connection. OnConnect is refused: it
-// needs a connection of go-redis. All others are ignored, such as hooks added to the client, the
-// Limiter, timeouts, retries, the pool's settings, and client-side caching. The caller's client is
-// not used, and not closed.
+// These options of a [redis.Client] are copied: address, Dialer, TLS, DB, ClientName,
+// user and password, and their providers, which are asked for each connection. OnConnect
+// is refused: it needs a connection of go-redis. All others are ignored, such as hooks
+// added to the client, the Limiter, other timeouts, retries, the pool's settings, and
+// client-side caching. The caller's client is not used, and not closed.
 //
-// Connecting and the handshake are bounded by the smallest of a second, DialTimeout and
-// ReadTimeout. If a Dialer or a provider ignores its context and has not returned by then, neither
-// a command nor Close waits for it. (The Dialer that go-redis makes for TLS respects only
-// DialTimeout.) At most two of these calls run at a time, so one that hangs leaves two goroutines
-// behind, and the node is down until it returns.
+// DialTimeout bounds connecting and the handshake together. By default that is a second
+// ([DefaultDialTimeout]); 5 s of a client, the default of go-redis, counts as none. If a
+// Dialer or a provider ignores its context and has not returned by then, neither a
+// command nor Close waits for it. (The Dialer that go-redis makes for TLS respects only
+// DialTimeout.) At most two of these calls run at a time, so one that hangs leaves two
+// goroutines behind, and the node is down until it returns.
 //
 // # Clusters and other clients
 //
