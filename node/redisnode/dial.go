@@ -58,12 +58,19 @@ type Options struct {
 // unix://user:password@/path/to/socket?db=0; host:port alone is redis://host:port.
 // [redis.ParseURL] says which settings can follow as a query.
 //
-// The setting replicas is [Options.Replicas]: redis://primary:6379?replicas=2. Then the address may be one
-// that moves to the new primary when there is a failover. To ask Sentinels for the address, use
-// sentinel://user:password@s1:26379,s2:26379/mymaster/db?replicas=2, where mymaster is the primary's name there;
-// with TLS rediss+sentinel://. The node is called mymaster@s1:26379. User and password are those of Redis. The
-// Sentinels' own, if they have any, are the settings sentinel_username and sentinel_password. A Sentinel
-// without a port has 26379.
+// The setting replicas is [Options.Replicas]: redis://primary:6379?replicas=2. Then the
+// address may be one that moves to the new primary when there is a failover. To ask
+// Sentinels for the address, use
+// sentinel://user:password@s1:26379,s2:26379/mymaster/db?replicas=2, where mymaster is
+// the primary's name there; with TLS rediss+sentinel://. The node is called
+// mymaster@s1:26379. User and password are those of Redis. The Sentinels' own, if they
+// have any, are the settings sentinel_username and sentinel_password, or
+// sentinel_password_file, which is read for each question. A Sentinel without a port has
+// 26379. An error of all Sentinels that answer, such as a wrong password, is permanent
+// ([node.Permanent]).
+//
+// The setting dial_timeout is for how long a connection may be made and greeted, a second
+// by default: dial_timeout=5s for a server that is far away.
 //
 // An error says which URL is wrong and how, but shows nothing of it: a password may be in any part of a
 // malformed one.

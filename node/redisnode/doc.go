@@ -20,7 +20,8 @@
 //     GetClientCertificate the certificate, the next connection may have others: then it is not permanent.
 //     Nor is an error of a Dialer or a provider, even if it contains another server's.
 //   - A restart is noticed by INFO, before the first command that follows it. A replica is ignored.
-//   - A server that answers nonsense is ignored, and does no other harm.
+//   - A server that answers nonsense is ignored, and does no other harm. So is a Sentinel
+//     of a URL. The Sentinels of [redis.NewFailoverClient] are asked by go-redis.
 //
 // # Which go-redis options are used
 //
@@ -85,7 +86,7 @@
 // Without Options.Replicas a node has to stay with one server, or with one cluster. After a failover another
 // server grants locks. For about ten seconds, or while it is cut off, the old master does not know that
 // and goes on granting locks to clients that still reach it. A client cannot bound that time, and a
-// promoted server cannot know of these locks. So clients for Sentinel are refused. Addresses that move
+// promoted server cannot know of these locks. So Sentinel is refused. Addresses that move
 // with a failover are as dangerous: of a proxy, a virtual IP, a DNS name, a Kubernetes Service. redisnode
 // cannot detect these.
 //

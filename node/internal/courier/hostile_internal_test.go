@@ -285,6 +285,17 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
+// Whatever somebody says who is asked one thing, it costs no more than a reply may have.
+func TestAskIsBounded(t *testing.T) {
+	for _, text := range append(bombs, "$-1\r\n$-1\r\n", strings.Repeat(":1\r\n", 1000)) {
+		to := target(func(context.Context) (net.Conn, error) { return playing(strings.NewReader(text)), nil }, "")
+		reply, err := Ask(t.Context(), to, "sentinel")
+		_, list := reply.([]any) // some are lists that only a node has no use for
+		refused := errors.Is(err, node.ErrUnreachable)
+		assert.That(t, list || refused || reply == nil && err == nil, "%.40q: %v, %v", text, reply, err)
+	}
+}
+
 // FuzzSubscription has a server say anything to who subscribes.
 func FuzzSubscription(f *testing.F) {
 	message := func(channel, text string) string {
