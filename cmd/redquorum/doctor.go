@@ -116,8 +116,12 @@ func (p *patient) unfit(what, means, do string) {
 	p.add(unsafe, what, means, do)
 }
 
-// bedside bounds the examination of one node.
-const bedside = 3 * time.Second
+// bedside bounds the examination of one node, with connecting and trips round trips
+// apart.
+const (
+	bedside = 3 * time.Second
+	trips   = 40
+)
 
 func doctorVerb() *cobra.Command {
 	cmd, fs := newVerb("doctor", "check whether servers are fit to hold locks", doctorManual)
@@ -133,7 +137,7 @@ func doctorVerb() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		servers, err := nodes.clients()
+		servers, err := nodes.servers()
 		if err != nil {
 			return err
 		}
@@ -158,54 +162,51 @@ func doctorVerb() *cobra.Command {
 func (n *nodeFlags) clients() ([]redisnode.Server, error) {
 	servers, err := n.servers()
 	for _, o := range servers {
-		o.MaxRetries, o.DialerRetries = -1, 1
-		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = bedside/2, bedside/2, bedside/2
-		o.ContextTimeoutEnabled = true
-		o.Protocol, o.DisableIdentity = 2, true // as the library does, and with no more rights
+		asClient(o, bedside/2)
 	}
 	return servers, err
 }
 
+// asClient has a client of go-redis do as the library does, with no more rights.
+// Connecting may take the longer of patience and what the URL says.
+func asClient(o redisnode.Server, patience time.Duration) {
+	o.DialTimeout = max(patience, o.DialTimeout)
+	o.ReadTimeout = max(bedside/2, o.DialTimeout/2)
+	o.WriteTimeout = o.ReadTimeout
+	o.MaxRetries, o.DialerRetries = -1, 1
+	o.ContextTimeoutEnabled = true
+	o.Protocol, o.DisableIdentity = 2, true
+}
+
 func examine(ctx context.Context, o redisnode.Server, name string, maxLease time.Duration, noGuard bool) *patient {
-	ctx, cancel := context.WithTimeout(ctx, bedside)
-	defer cancel()
+	limit := cmp.Or(o.DialTimeout, redisnode.DefaultDialTimeout)
+	asClient(o, bedside)
 	primary := noteAddress(o.Options)
 	client := redis.NewClient(o.Options)
 	defer client.Close()
 	p := &patient{Node: address(o), Replicas: o.Replicas}
-	if err := p.pulse(ctx, client); err != nil {
-		greeting, alert := greetingOf(ctx, client.Options())
-		if alert != nil {
-			err = alert
-		}
-		p.mute, p.Error = true, neterr.Text(err)
-		var said redis.Error
-		switch {
-		case errors.As(err, &said) && strings.Contains(err.Error(), "DB index"):
-			p.add(warning, "not usable: "+p.Error, "", "correct the number of the database at the end of its URL")
-		case errors.As(err, &said):
-			p.add(warning, "not usable: "+p.Error, "",
-				cmp.Or(remedy(err.Error()), "check the user and password, in its URL or --password-file, and the user's rights"))
-		case strings.HasPrefix(err.Error(), "redis: invalid reply"), strings.HasPrefix(err.Error(), "redis: can't parse"):
-			p.add(warning, "it answers, but not as Redis does: "+p.Error, "it is not usable", "check the port in its URL")
-		case strings.HasPrefix(greeting, "-DENIED"):
-			p.add(warning, "not usable: "+strings.TrimSpace(greeting[1:]), "", remedy(greeting))
-		case strings.HasPrefix(greeting, "-ERR max number of clients"):
-			p.add(warning, "maxclients reached: new connections are rejected", "it is not usable", remedy(greeting))
-		case strings.Contains(p.Error, "no Sentinel knows"):
-			p.add(warning, "not reachable: "+p.Error, "it is not usable",
-				"check the name of the primary in its URL, and the addresses and the password of its Sentinels")
-		case o.TLSConfig != nil:
-			p.add(warning, "not reachable with TLS: "+p.Error, "it is not usable", remedyOfTLS(err, o.TLSConfig))
-		case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
-			p.add(warning, "it ends the connection: "+p.Error, "it is not usable", "check the port; if the server wants TLS, its URL begins with rediss://")
-		default:
-			p.add(warning, "not reachable: "+p.Error, "it is not usable", remedyOfNetwork(err))
-		}
+	connecting, cancel := context.WithTimeout(ctx, o.DialTimeout)
+	defer cancel()
+	began := time.Now()
+	err := client.Ping(connecting).Err()
+	took := time.Since(began)
+	ctx, cancel = context.WithTimeout(ctx, bedside+trips*took)
+	defer cancel()
+	if err == nil {
+		err = p.pulse(ctx, client)
+	}
+	if err != nil {
+		greeting, alert := greetingOf(connecting, client.Options())
+		p.fails(cmp.Or(alert, err), greeting, o)
 		return p
 	}
 	if noGuard {
 		maxLease = 0
+	}
+	if took > limit && slow(ctx, o.Options, limit) {
+		p.unfit(fmt.Sprintf("connecting takes %v", took.Round(time.Millisecond)),
+			fmt.Sprintf("programs give up after %v, and never reach it", limit),
+			fmt.Sprintf("say dial_timeout=%ds in its URL in all programs", took/time.Second*2+2))
 	}
 	p.identity(ctx, client, maxLease)
 	if p.Role == "sentinel" {
@@ -224,6 +225,33 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 	p.versions(ctx, client)
 	p.settings(ctx, client)
 	return p
+}
+
+// fails notes why the server cannot be asked anything: err, and what it has said unasked.
+func (p *patient) fails(err error, greeting string, o redisnode.Server) {
+	p.mute, p.Error = true, neterr.Text(err)
+	var said redis.Error
+	switch {
+	case errors.As(err, &said) && strings.Contains(err.Error(), "DB index"):
+		p.add(warning, "not usable: "+p.Error, "", "correct the number of the database at the end of its URL")
+	case errors.As(err, &said):
+		p.add(warning, "not usable: "+p.Error, "",
+			cmp.Or(remedy(err.Error()), "check the user and password, in its URL or --password-file, and the user's rights"))
+	case strings.HasPrefix(err.Error(), "redis: invalid reply"), strings.HasPrefix(err.Error(), "redis: can't parse"):
+		p.add(warning, "it answers, but not as Redis does: "+p.Error, "it is not usable", "check the port in its URL")
+	case strings.HasPrefix(greeting, "-DENIED"):
+		p.add(warning, "not usable: "+strings.TrimSpace(greeting[1:]), "", remedy(greeting))
+	case strings.HasPrefix(greeting, "-ERR max number of clients"):
+		p.add(warning, "maxclients reached: new connections are rejected", "it is not usable", remedy(greeting))
+	case strings.Contains(p.Error, "no Sentinel knows"):
+		p.add(warning, "not reachable: "+p.Error, "it is not usable", remedyOfSentinels(p.Error))
+	case o.TLSConfig != nil:
+		p.add(warning, "not reachable with TLS: "+p.Error, "it is not usable", remedyOfTLS(err, o.TLSConfig))
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
+		p.add(warning, "it ends the connection: "+p.Error, "it is not usable", "check the port; if the server wants TLS, its URL begins with rediss://")
+	default:
+		p.add(warning, "not reachable: "+p.Error, "it is not usable", remedyOfNetwork(err))
+	}
 }
 
 // noteAddress has a client note to which address it has connected last.
@@ -277,6 +305,29 @@ func remedyOfTLS(err error, config *tls.Config) string {
 	return remedyOfNetwork(err) + "; without TLS the URL begins with redis://"
 }
 
+// slow reports whether another connection takes longer than limit, too.
+func slow(ctx context.Context, o *redis.Options, limit time.Duration) bool {
+	client := redis.NewClient(o)
+	defer client.Close()
+	began := time.Now()
+	return client.Ping(ctx).Err() == nil && time.Since(began) > limit
+}
+
+// remedyOfSentinels is what to do where no Sentinel names the primary, in these words.
+func remedyOfSentinels(text string) string {
+	for _, r := range []struct{ words, do string }{
+		{"WRONGPASS", "correct sentinel_username and sentinel_password in its URL, or sentinel_password_file"},
+		{"NOAUTH", "give the password of the Sentinels, as sentinel_password or sentinel_password_file in its URL"},
+		{"unknown command", "list Sentinels there: it is none"},
+		{"certificate", "give the CA that has signed the certificates with --cacert, and hosts that these name"},
+	} {
+		if strings.Contains(text, r.words) {
+			return r.do
+		}
+	}
+	return "check the name of the primary in its URL, and the addresses of its Sentinels"
+}
+
 // remedyOfNetwork is what to do where there is no connection.
 func remedyOfNetwork(err error) string {
 	switch _, lookup := errors.AsType[*net.DNSError](err); {
@@ -284,6 +335,8 @@ func remedyOfNetwork(err error) string {
 		return "correct the host in its URL, or its entry in DNS"
 	case errors.Is(err, syscall.EACCES):
 		return "allow this user the socket, by the server's unixsocketperm and the rights to the directory"
+	case neterr.Timeout(err):
+		return "start the server, or fix the network path; if it is far away, say dial_timeout=10s in its URL"
 	}
 	return "start the server, or fix the network path"
 }
@@ -343,6 +396,14 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	}
 	switch p.info["redis_mode"] {
 	case "cluster":
+		said, _ := c.ClusterInfo(ctx).Result() // a user without the right learns it from MOVED
+		_, rest, _ := strings.Cut(said, "cluster_size:")
+		size, _, _ := strings.Cut(rest, "\r")
+		if masters, err := strconv.Atoi(size); err == nil && masters > 1 {
+			p.unfit("is a member of a Redis Cluster", "it has only some of the names, so programs do not use it",
+				"use independent masters; a whole cluster can be a node of a program, by redisnode.New")
+			break
+		}
 		p.add(warning, "is part of a Redis Cluster", "its failovers can forget locks", "use independent masters")
 	case "sentinel":
 		p.Role = "sentinel"

@@ -208,6 +208,59 @@ func TestDoctorAdvice(t *testing.T) {
 	tests.Says(t, doctor(t, grownUp, strings.Replace(old.URL(), "//", "//u:s3kr1t@", 1)).lines(), "not usable: ERR unknown command", "!s3kr1t")
 }
 
+// A server that is too far away to be reached in a second is found, and what its URL
+// needs.
+func TestDoctorOfAFarServer(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	s := tests.Server(t)
+	far := serve(t, func(c net.Conn) {
+		time.Sleep(1100 * time.Millisecond)
+		inner, err := net.Dial("tcp", s.Addr())
+		if err != nil {
+			return
+		}
+		defer inner.Close()
+		go func() { _, _ = io.Copy(inner, c); inner.Close() }()
+		_, _ = io.Copy(c, inner)
+	})
+	r := doctor(t, grownUp, far)
+	assert.That(t, r.has(far, unsafe, "connecting takes "), "%s", r.lines())
+	tests.Says(t, r.advice("connecting takes "), "say dial_timeout=")
+	const setting = "?dial_timeout=1m"
+	r = doctor(t, grownUp, "redis://"+far+setting)
+	tests.Says(t, r.lines(), "!connecting takes ", "verdict: warnings")
+	ends(t, exitOK, "run", "a", "--no-guard", "--wait", "1m", "--nodes", "redis://"+far+setting, "--", "true")
+}
+
+// One of the masters of a cluster is not usable, for any name.
+func TestAMemberOfAClusterIsRefused(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	one, two := tests.Server(t, "--cluster-enabled", "yes"), tests.Server(t, "--cluster-enabled", "yes")
+	half := func(from, to int) (command []any) {
+		command = []any{"cluster", "addslots"}
+		for slot := from; slot < to; slot++ {
+			command = append(command, slot)
+		}
+		return command
+	}
+	host, port, _ := net.SplitHostPort(two.Addr())
+	c := clientOf(t, one.URL())
+	assert.Succeed(t, c.Do(t.Context(), half(0, 8192)...).Err())
+	assert.Succeed(t, clientOf(t, two.URL()).Do(t.Context(), half(8192, 16384)...).Err())
+	assert.Succeed(t, c.Do(t.Context(), "cluster", "meet", host, port).Err())
+	assert.Eventually(t, "a cluster of two", func() bool {
+		return strings.Contains(c.ClusterInfo(t.Context()).Val(), "cluster_size:2\r")
+	})
+	for _, name := range []string{"a", "b"} { // in one half each
+		args := []string{"run", name, "--no-guard", "--try", "--nodes", one.Addr(), "--", "true"}
+		want(t, exitConfig, "it is a member of a cluster", args...)
+	}
+	r := doctor(t, grownUp, one.URL())
+	assert.That(t, r.has(one.Addr(), unsafe, "is a member of a Redis Cluster"), "%s", r.lines())
+}
+
 func TestDoctorWaits(t *testing.T) {
 	young := func(abstains int64) *patient { return &patient{Abstains: abstains} }
 	for _, c := range []struct {

@@ -228,9 +228,6 @@ func (n *nodeFlags) servers() ([]redisnode.Server, error) {
 			}
 		}
 		if o.TLSConfig != nil {
-			if n.cacert != "" && o.TLSConfig.ServerName == "" { // its host is not known yet
-				return nil, cli.Usage("--cacert is not for Sentinel: give the CA in SSL_CERT_FILE")
-			}
 			secure = true
 			n.readFilesOfTLS(o.TLSConfig, trusted)
 		}
@@ -274,7 +271,7 @@ func (n *nodeFlags) readFilesOfTLS(config *tls.Config, trusted *atomic.Bool) {
 	if n.cacert == "" {
 		return
 	}
-	host := config.ServerName        // of a ConnectionState it is "" if it is an address
+	host := config.ServerName        // "" of Sentinel: then each ConnectionState has it; otherwise that has no address
 	config.InsecureSkipVerify = true // VerifyConnection does it
 	config.VerifyConnection = func(c tls.ConnectionState) error {
 		roots, err := n.readCAs()
@@ -285,7 +282,8 @@ func (n *nodeFlags) readFilesOfTLS(config *tls.Config, trusted *atomic.Bool) {
 		for _, cert := range c.PeerCertificates[1:] {
 			others.AddCert(cert)
 		}
-		_, err = c.PeerCertificates[0].Verify(x509.VerifyOptions{Roots: roots, Intermediates: others, DNSName: host})
+		as := x509.VerifyOptions{Roots: roots, Intermediates: others, DNSName: cmp.Or(host, c.ServerName)}
+		_, err = c.PeerCertificates[0].Verify(as)
 		switch {
 		case err == nil:
 			trusted.Store(true)

@@ -124,6 +124,29 @@ func TestTLSFlags(t *testing.T) {
 	want(t, exitUsage, "no node's URL begins with rediss://", "status", "a", "--nodes", "a", "--cacert", cert)
 }
 
+// Sentinels have names of their own in their certificates, and --cacert is for these,
+// too.
+func TestTLSFlagsWithSentinel(t *testing.T) {
+	t.Parallel()
+	pair, cert, key := selfSigned(t)
+	secure := withTLS(t, tests.Server(t).Addr(), mutual(t, pair, cert))
+	_, port, _ := net.SplitHostPort(secure)
+	sentinel := withTLS(t, serve(t, func(c net.Conn) {
+		if _, err := c.Read(make([]byte, 1000)); err == nil {
+			fmt.Fprintf(c, "*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%s\r\n", len(port), port)
+			_, _ = c.Read(make([]byte, 1))
+		}
+	}), mutual(t, pair, cert))
+	asks := func(sentinel string, verb ...string) []string {
+		to := "rediss+sentinel://" + sentinel + "/m?replicas=1"
+		return append(verb, "--cacert", cert, "--cert", cert, "--key", key, "--nodes", to)
+	}
+	want(t, exitOK, "a is free", asks(sentinel, "status", "a")...)
+	elsewhere := strings.Replace(sentinel, "127.0.0.1", "localhost", 1) // which the certificate does not name
+	want(t, exitError, "certificate cannot be trusted", asks(elsewhere, "status", "a")...)
+	tests.Says(t, want(t, exitUnsafe, "", asks(sentinel, "doctor")...), "the primary is now "+secure)
+}
+
 // Passwords, certificates and CAs are replaced while programs run, at the server first or in the files first.
 func TestFilesAreReplaced(t *testing.T) {
 	tests.NeedSeconds(t)

@@ -878,6 +878,30 @@ func TestRunWithWrongConfiguration(t *testing.T) {
 	}
 }
 
+// A wait also ends if all Sentinels that answer refuse.
+func TestRunWithWrongSentinels(t *testing.T) {
+	tests.NeedSeconds(t)
+	t.Parallel()
+	s := tests.Server(t, "--requirepass", "s3kr1t")
+	here, plain := s.Addr(), tests.Server(t).Addr()
+	for nodes, c := range map[string]struct{ doctor, advice string }{
+		"127.0.0.1:1," + plain + "/m?replicas=1": {"unknown command", "list Sentinels there: it is none"},
+		here + "/m?replicas=1&sentinel_password_file=" + fileOf(t, "0ther"): {
+			"WRONGPASS", "sentinel_password_file"},
+		here + ",127.0.0.1:1/m?replicas=1&sentinel_password=0ther&sentinel_username=other": {
+			"WRONGPASS", "sentinel_username"},
+	} {
+		t.Run(c.advice, func(t *testing.T) {
+			t.Parallel()
+			nodes := []string{"--nodes", "sentinel://" + nodes}
+			said := ends(t, exitConfig, append(append([]string{"run", "job"}, nodes...), "--", "echo", "it runs")...)
+			tests.Says(t, said, "!it runs")
+			said = want(t, exitUnsafe, "", append([]string{"doctor"}, nodes...)...)
+			tests.Says(t, strings.Join(strings.Fields(said), " "), c.doctor, c.advice)
+		})
+	}
+}
+
 // fakeServer says something at each connection, or answers INFO.
 func fakeServer(t *testing.T, says string, info map[string]string) (addr string) {
 	t.Helper()

@@ -15,6 +15,7 @@
 package redisconn
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,10 @@ type Options struct {
 	// ClientName is what CLIENT LIST shows.
 	ClientName string
 
+	// DialTimeout is for how long dial, Credentials and the server's first answers may
+	// take together; a second by default.
+	DialTimeout time.Duration
+
 	// Clock measures deadlines and lives; clock.System() by default. It has to be the same
 	// as that of the node's user.
 	Clock clock.Clock
@@ -67,15 +72,12 @@ type Options struct {
 	Replicas int
 }
 
-// timeout is for how long a connection may be made and greeted.
-const timeout = time.Second
-
 // New returns a node over the connections that dial makes, which do TLS themselves if it is wanted. It
 // does not connect: if the server is down, its node is down.
 //
 // A node has a connection for commands, and another from the first Watch on. It makes new ones when
 // they break, and closes all of them. They may be without deadlines, as those of an SSH tunnel are.
-// dial, Credentials and the server's first answers have a second together, and the context ends then.
+// The context of dial and Credentials ends after Options.DialTimeout.
 // If dial or Credentials ignores that, nobody waits for it, and at most two calls run at a time.
 func New(dial func(context.Context) (net.Conn, error), o Options) (node.Node, error) {
 	switch {
@@ -87,13 +89,16 @@ func New(dial func(context.Context) (net.Conn, error), o Options) (node.Node, er
 		return nil, fmt.Errorf("redisconn: Options.DB is %d; it must not be below 0", o.DB)
 	case o.Replicas < 0:
 		return nil, fmt.Errorf("redisconn: Options.Replicas is %d; it must not be below 0", o.Replicas)
+	case o.DialTimeout < 0:
+		return nil, fmt.Errorf("redisconn: Options.DialTimeout is %v; it must not be below 0", o.DialTimeout)
 	}
 	renews := o.Credentials != nil
 	if !renews {
 		o.Credentials = func(context.Context) (string, string, error) { return o.Username, o.Password, nil }
 	}
 	return courier.ToServer(
-		courier.Target{Dial: dial, Credentials: o.Credentials, DB: o.DB, ClientName: o.ClientName, Renews: renews, Timeout: timeout},
+		courier.Target{Dial: dial, Credentials: o.Credentials, DB: o.DB, ClientName: o.ClientName, Renews: renews,
+			Timeout: cmp.Or(o.DialTimeout, time.Second)},
 		courier.Options{Name: o.Name, Clock: o.Clock, Queue: o.Queue, Logger: o.Logger, Replicas: o.Replicas},
 	), nil
 }

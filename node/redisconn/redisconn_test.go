@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -80,6 +81,24 @@ func TestOptions(t *testing.T) {
 	_, err = redisconn.New(nil, redisconn.Options{Name: "a"})
 	assert.That(t, err != nil, "a node without a dialer")
 	assert.Says(t, assert.ErrorOf(redisconn.New(dial, redisconn.Options{Name: "a", DB: -1})), "Options.DB is -1")
+}
+
+// A connection has as long as DialTimeout says, and a second if that is not said.
+func TestDialTimeout(t *testing.T) {
+	for set, reached := range map[time.Duration]bool{0: false, 10 * time.Second: true} {
+		synctest.Test(t, func(t *testing.T) {
+			n := assert.Got(redisconn.New(func(context.Context) (net.Conn, error) {
+				time.Sleep(9 * time.Second)
+				return nil, errors.New("here it is")
+			}, redisconn.Options{Name: "far", DialTimeout: set}))(t)
+			r := inspect(n)
+			assert.That(t, strings.Contains(r.Err.Error(), "here it is") == reached, "%v: %v", set, r.Err)
+			n.Close()
+			time.Sleep(time.Minute)
+		})
+	}
+	_, err := redisconn.New(tunnel("a"), redisconn.Options{Name: "a", DialTimeout: -1})
+	assert.Says(t, err, "Options.DialTimeout is -1ns")
 }
 
 // A program that uses this package contains no client of Redis, and can be built for the browser.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/auth"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/redquorum/redquorum/node/internal/courier"
@@ -28,8 +29,7 @@ type shared struct {
 
 // newCluster copies a cluster client's options and overrides those that the courier needs
 // to be different.
-func newCluster(o redis.ClusterOptions) *shared {
-	timeout := handshakeTimeout(o.DialTimeout, o.ReadTimeout)
+func newCluster(o redis.ClusterOptions, timeout time.Duration) *shared {
 	o.Protocol = 2
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries = -1
@@ -44,15 +44,70 @@ func newCluster(o redis.ClusterOptions) *shared {
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := connect(ctx, network, addr)
 		if err != nil {
-			return nil, fmt.Errorf("server %s: %w", addr, err) // the node's name is that of the whole cluster
+			return nil, callers{fmt.Errorf("server %s: %w", addr, err)} // the node's name is that of the whole cluster
 		}
 		return courier.Checked(conn), nil
+	}
+	if ask := o.CredentialsProviderContext; ask != nil {
+		o.CredentialsProviderContext = func(ctx context.Context) (user, password string, err error) {
+			user, password, err = ask(ctx)
+			return user, password, ofCaller(err)
+		}
+	}
+	if p := o.StreamingCredentialsProvider; p != nil {
+		o.StreamingCredentialsProvider = streaming{p}
+	}
+	if do := o.OnConnect; do != nil {
+		o.OnConnect = func(ctx context.Context, conn *redis.Conn) error {
+			if err := do(ctx, conn); err != nil {
+				return fmt.Errorf("OnConnect: %w", ofCaller(err)) // go-redis unwraps it
+			}
+			return nil
+		}
 	}
 	o.PoolSize, o.MaxConcurrentDials = 4, 0
 	o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 0, 0, 0
 	o.PipelinePoolSize = -1
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return &shared{client: redis.NewClusterClient(&o), timeout: timeout, own: true}
+}
+
+// A callers error is what a function of the caller's has returned. No server of the
+// cluster has said it, even if it contains an error of go-redis.
+type callers struct{ error }
+
+func (c callers) Unwrap() error { return c.error }
+
+func ofCaller(err error) error {
+	if err != nil {
+		return callers{err}
+	}
+	return nil
+}
+
+// streaming is the caller's provider.
+type streaming struct {
+	auth.StreamingCredentialsProvider
+}
+
+func (s streaming) Subscribe(l auth.CredentialsListener) (auth.Credentials, auth.UnsubscribeFunc, error) {
+	now, unsubscribe, err := s.StreamingCredentialsProvider.Subscribe(l)
+	return now, unsubscribe, ofCaller(err)
+}
+
+// said returns err, marked if a server has sent it. A client of the caller's has dialers
+// that are not known, so there only an error counts that nobody has wrapped.
+func (r *shared) said(err error) error {
+	reply, ok := err.(redis.Error)
+	if r.own {
+		if _, of := errors.AsType[callers](err); !of {
+			reply, ok = errors.AsType[redis.Error](err)
+		}
+	}
+	if !ok {
+		return err
+	}
+	return courier.Refusal(reply)
 }
 
 // Close implements courier.Client.
@@ -76,29 +131,29 @@ type shards interface {
 func (r *shared) Ask(ctx context.Context, commands [][]string) (replies [][]any, err error) {
 	cluster, ok := r.client.(masters)
 	if !ok {
-		return [][]any{ask(ctx, r.client, commands)}, nil
+		return [][]any{r.ask(ctx, r.client, commands)}, nil
 	}
 	var mu sync.Mutex
 	r.asked = make(map[*redis.Client]bool)
 	err = cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error {
-		said := ask(ctx, master, commands)
+		said := r.ask(ctx, master, commands)
 		mu.Lock()
 		defer mu.Unlock()
 		replies = append(replies, said)
 		r.asked[master] = true
 		return nil
 	})
-	return replies, err
+	return replies, r.said(err)
 }
 
-func ask(ctx context.Context, server redis.UniversalClient, commands [][]string) (replies []any) {
+func (r *shared) ask(ctx context.Context, server redis.UniversalClient, commands [][]string) (replies []any) {
 	pipe := server.Pipeline()
 	for _, words := range commands {
 		pipe.Do(ctx, list(words)...)
 	}
 	cmds, _ := pipe.Exec(ctx)
 	for _, cmd := range cmds {
-		replies = append(replies, reply(cmd.(*redis.Cmd)))
+		replies = append(replies, r.reply(cmd.(*redis.Cmd)))
 	}
 	return replies
 }
@@ -110,10 +165,10 @@ func list(words []string) (args []any) {
 	return args
 }
 
-func reply(cmd *redis.Cmd) any {
+func (r *shared) reply(cmd *redis.Cmd) any {
 	val, err := cmd.Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return err
+	if err != nil && err != redis.Nil {
+		return r.said(err)
 	}
 	return val
 }
@@ -143,7 +198,7 @@ func (r *shared) Send(commands [][]string, d time.Duration) (replies []any) {
 	}
 	wg.Wait()
 	for _, cmd := range cmds {
-		replies = append(replies, reply(cmd.Cmd))
+		replies = append(replies, r.reply(cmd.Cmd))
 	}
 	return replies
 }
@@ -174,11 +229,14 @@ func (request) NoRetry() bool { return true }
 
 // Subscribe implements courier.Client. An error comes with the first read.
 func (r *shared) Subscribe(channels []string) courier.Subscription {
-	return pubSub{r.client.Subscribe(within(r.timeout), channels...)}
+	return pubSub{r.client.Subscribe(within(r.timeout), channels...), r}
 }
 
 // A pubSub is a subscription of go-redis.
-type pubSub struct{ redis *redis.PubSub }
+type pubSub struct {
+	redis *redis.PubSub
+	of    *shared
+}
 
 // Subscribe implements courier.Subscription.
 func (p pubSub) Subscribe(channels ...string) error {
@@ -213,7 +271,7 @@ func (p pubSub) Receive() (channel, message string, err error) {
 			return msg.Channel, "", nil
 		}
 	}
-	return "", "", err
+	return "", "", p.of.said(err)
 }
 
 // A bound is a context with a deadline and no channel. go-redis makes the deadline the

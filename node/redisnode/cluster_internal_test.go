@@ -50,12 +50,32 @@ func playing(said string) func(context.Context, string, string) (net.Conn, error
 	}
 }
 
+// The DialTimeout of any client counts, unless go-redis has set it.
+func TestTimeoutOfAClient(t *testing.T) {
+	for set, want := range map[time.Duration]time.Duration{
+		0: time.Second, time.Millisecond: time.Millisecond, time.Minute: time.Minute,
+	} {
+		single := redis.NewClient(&redis.Options{Addr: "a", DialTimeout: set, ReadTimeout: time.Millisecond})
+		cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"a"}, DialTimeout: set})
+		failover := redis.NewFailoverClient(&redis.FailoverOptions{SentinelAddrs: []string{"a"}, DialTimeout: set})
+		for _, client := range []redis.UniversalClient{
+			single, cluster, failover, struct{ *redis.Client }{single}, struct{ *redis.ClusterClient }{cluster},
+		} {
+			got, err := timeoutOf(client)
+			assert.That(t, got == want && err == nil, "%T, %v: %v, %v", client, set, got, err)
+		}
+		single.Close()
+		cluster.Close()
+		failover.Close()
+	}
+}
+
 // A cluster is one node, so its errors say which server failed.
 func TestErrorsOfAClusterNameTheServer(t *testing.T) {
 	o := redis.ClusterOptions{Addrs: []string{"10.0.0.1:7001"}, Dialer: func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}}
-	r := newCluster(o)
+	r := newCluster(o, time.Second)
 	defer r.Close()
 	_, err := r.Ask(t.Context(), [][]string{{"PING"}})
 	assert.That(t, err != nil && neterr.Text(err) == "server 10.0.0.1:7001: connection refused", "%v", err)
@@ -63,7 +83,7 @@ func TestErrorsOfAClusterNameTheServer(t *testing.T) {
 
 // go-redis's connections to a cluster are checked, too.
 func TestConnectionsOfAClusterAreChecked(t *testing.T) {
-	r := newCluster(redis.ClusterOptions{Addrs: []string{"a"}, Dialer: playing("*2147483647\r\n:1\r\n")})
+	r := newCluster(redis.ClusterOptions{Addrs: []string{"a"}, Dialer: playing("*2147483647\r\n:1\r\n")}, time.Second)
 	defer r.Close()
 	conn := assert.Got(r.client.(*redis.ClusterClient).Options().Dialer(t.Context(), "tcp", "a"))(t)
 	read, err := io.ReadAll(conn)

@@ -58,12 +58,19 @@ type Options struct {
 // unix://user:password@/path/to/socket?db=0; host:port alone is redis://host:port.
 // [redis.ParseURL] says which settings can follow as a query.
 //
-// The setting replicas is [Options.Replicas]: redis://primary:6379?replicas=2. Then the address may be one
-// that moves to the new primary when there is a failover. To ask Sentinels for the address, use
-// sentinel://user:password@s1:26379,s2:26379/mymaster/db?replicas=2, where mymaster is the primary's name there;
-// with TLS rediss+sentinel://. The node is called mymaster@s1:26379. User and password are those of Redis. The
-// Sentinels' own, if they have any, are the settings sentinel_username and sentinel_password. A Sentinel
-// without a port has 26379.
+// The setting replicas is [Options.Replicas]: redis://primary:6379?replicas=2. Then the
+// address may be one that moves to the new primary when there is a failover. To ask
+// Sentinels for the address, use
+// sentinel://user:password@s1:26379,s2:26379/mymaster/db?replicas=2, where mymaster is
+// the primary's name there; with TLS rediss+sentinel://. The node is called
+// mymaster@s1:26379. User and password are those of Redis. The Sentinels' own, if they
+// have any, are the settings sentinel_username and sentinel_password, or
+// sentinel_password_file, which is read for each question. A Sentinel without a port has
+// 26379. An error of all Sentinels that answer, such as a wrong password, is permanent
+// ([node.Permanent]).
+//
+// The setting dial_timeout is for how long a connection may be made and greeted, a second
+// by default: dial_timeout=5s for a server that is far away.
 //
 // An error says which URL is wrong and how, but shows nothing of it: a password may be in any part of a
 // malformed one.
@@ -139,8 +146,9 @@ func (s Server) dial() (node.Node, error) {
 	if o.Dialer == nil {
 		o.Dialer = dialer(o.TLSConfig)
 	}
-	if o.DialTimeout <= 0 {
-		o.DialTimeout = time.Second
+	var err error
+	if o.DialTimeout, err = dialTimeout(o.DialTimeout); err != nil {
+		return nil, err
 	}
 	return courier.ToServer(directly(&o), courier.Options{Name: nameOf(&o), Replicas: s.Replicas}), nil
 }
@@ -157,19 +165,40 @@ func directly(o *redis.Options) courier.Target {
 		DB:          o.DB,
 		ClientName:  o.ClientName,
 		Renews:      renews(o.StreamingCredentialsProvider, o.CredentialsProviderContext, o.CredentialsProvider, o.TLSConfig),
-		Timeout:     handshakeTimeout(o.DialTimeout, o.ReadTimeout),
+		Timeout:     o.DialTimeout,
 	}
 }
 
-// handshakeTimeout is how long a handshake may take.
-func handshakeTimeout(timeouts ...time.Duration) time.Duration {
-	p := time.Second
-	for _, t := range timeouts {
-		if t > 0 {
-			p = min(p, t)
-		}
+// DefaultDialTimeout is for how long a connection may be made and greeted if DialTimeout
+// does not say it.
+const DefaultDialTimeout = time.Second
+
+// ofGoRedis is the DialTimeout of each client of go-redis that was given none.
+const ofGoRedis = 5 * time.Second
+
+// dialTimeout is for how long a connection may be made and greeted where options say d.
+func dialTimeout(d time.Duration) (time.Duration, error) {
+	if d < 0 {
+		return 0, errors.New("its DialTimeout is without a bound: give it one, such as dial_timeout=5s in a URL")
 	}
-	return p
+	return cmp.Or(d, DefaultDialTimeout), nil
+}
+
+// timeoutOf is the same for a client, or for what is built around one.
+func timeoutOf(client redis.UniversalClient) (d time.Duration, err error) {
+	switch c := client.(type) {
+	case interface{ Options() *redis.Options }:
+		d = c.Options().DialTimeout
+	case interface{ Options() *redis.ClusterOptions }:
+		d = c.Options().DialTimeout
+	}
+	if d == ofGoRedis {
+		d = 0
+	}
+	if d, err = dialTimeout(d); err != nil {
+		return 0, fmt.Errorf("redisnode: %w", err)
+	}
+	return d, nil
 }
 
 // renews reports whether the next connection may have other credentials, or another certificate.
@@ -236,9 +265,14 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	if _, single := client.(*redis.Client); opts.Replicas < 0 || opts.Replicas > 0 && !single {
 		return nil, fmt.Errorf("redisnode: Options.Replicas is %d, of a %T: it is 0 or more, and for a redis.Client only", opts.Replicas, client)
 	}
+	timeout, err := timeoutOf(client)
+	if err != nil {
+		return nil, err
+	}
 	switch c := client.(type) {
 	case *redis.Client:
 		o := *c.Options()
+		o.DialTimeout = timeout
 		if opts.Replicas == 0 && (o.Addr == "FailoverClient" || o.Network == ofSentinel) { // of NewFailoverClient, or Parse
 			return nil, fmt.Errorf("redisnode: %w", errNoReplicas)
 		}
@@ -256,9 +290,9 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 			return nil, errSentinel
 		}
 		opts.Name = cmp.Or(opts.Name, strings.Join(o.Addrs, ","))
-		cluster := newCluster(o)
+		cluster := newCluster(o, timeout)
 		renews := renews(o.StreamingCredentialsProvider, o.CredentialsProviderContext, o.CredentialsProvider, o.TLSConfig)
-		return courier.Through(cluster, cluster.timeout, renews, courier.Options(opts)), nil
+		return courier.Through(cluster, timeout, renews, courier.Options(opts)), nil
 	}
 	_, cluster := client.(masters)
 	if _, ring := client.(shards); ring && !cluster {
@@ -267,8 +301,8 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	if opts.Name == "" {
 		return nil, fmt.Errorf("redisnode: a %T has no address: Options.Name is needed", client)
 	}
-	other := &shared{client: client, timeout: handshakeTimeout()}
-	return courier.Through(other, other.timeout, false, courier.Options(opts)), nil
+	other := &shared{client: client, timeout: timeout}
+	return courier.Through(other, timeout, false, courier.Options(opts)), nil
 }
 
 var (
@@ -335,7 +369,8 @@ func ParseURL(u string) (*redis.Options, error) {
 		return nil, errors.New("its path and its setting db have different databases")
 	}
 	if err == nil {
-		return o, nil
+		_, err := dialTimeout(o.DialTimeout)
+		return o, err
 	}
 	switch parsed.Scheme {
 	case "redis", "rediss", "unix":

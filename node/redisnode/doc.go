@@ -18,22 +18,25 @@
 //     another password, database or certificate. The error is permanent ([node.Permanent]), except where
 //     the server is loading, busy, full or a replica. If a provider gives the credentials, or
 //     GetClientCertificate the certificate, the next connection may have others: then it is not permanent.
+//     Nor is an error of a Dialer or a provider, even if it contains another server's.
 //   - A restart is noticed by INFO, before the first command that follows it. A replica is ignored.
-//   - A server that answers nonsense is ignored, and does no other harm.
+//   - A server that answers nonsense is ignored, and does no other harm. So is a Sentinel
+//     of a URL. The Sentinels of [redis.NewFailoverClient] are asked by go-redis.
 //
 // # Which go-redis options are used
 //
-// These options of a [redis.Client] are copied: address, Dialer, TLS, DB, ClientName, user and
-// password, and their providers, which are asked for each connection. OnConnect is refused: it
-// needs a connection of go-redis. All others are ignored, such as hooks added to the client, the
-// Limiter, timeouts, retries, the pool's settings, and client-side caching. The caller's client is
-// not used, and not closed.
+// These options of a [redis.Client] are copied: address, Dialer, TLS, DB, ClientName,
+// user and password, and their providers, which are asked for each connection. OnConnect
+// is refused: it needs a connection of go-redis. All others are ignored, such as hooks
+// added to the client, the Limiter, other timeouts, retries, the pool's settings, and
+// client-side caching. The caller's client is not used, and not closed.
 //
-// Connecting and the handshake are bounded by the smallest of a second, DialTimeout and
-// ReadTimeout. If a Dialer or a provider ignores its context and has not returned by then, neither
-// a command nor Close waits for it. (The Dialer that go-redis makes for TLS respects only
-// DialTimeout.) At most two of these calls run at a time, so one that hangs leaves two goroutines
-// behind, and the node is down until it returns.
+// DialTimeout bounds connecting and the handshake together. By default that is a second
+// ([DefaultDialTimeout]); 5 s of a client, the default of go-redis, counts as none. If a
+// Dialer or a provider ignores its context and has not returned by then, neither a
+// command nor Close waits for it. (The Dialer that go-redis makes for TLS respects only
+// DialTimeout.) At most two of these calls run at a time, so one that hangs leaves two
+// goroutines behind, and the node is down until it returns.
 //
 // # Clusters and other clients
 //
@@ -59,6 +62,10 @@
 // than the longest lease by twice cluster-node-timeout, and take over by force only from a
 // master that has stopped.
 //
+// A server in cluster mode that is given by its address is a node like any other if it
+// has all slots. If there are other masters it is refused, for every name. A user needs
+// +cluster|info to ask for their number; otherwise the first MOVED tells.
+//
 // A name with a brace but no whole hash tag, such as "a{b", has its keys in different slots and
 // cannot be a lock on a cluster. An Extend is sent as one command for each name. A release sees
 // only the subscribers of the name's own server, so it may notify up to ten waiters instead of
@@ -79,7 +86,7 @@
 // Without Options.Replicas a node has to stay with one server, or with one cluster. After a failover another
 // server grants locks. For about ten seconds, or while it is cut off, the old master does not know that
 // and goes on granting locks to clients that still reach it. A client cannot bound that time, and a
-// promoted server cannot know of these locks. So clients for Sentinel are refused. Addresses that move
+// promoted server cannot know of these locks. So Sentinel is refused. Addresses that move
 // with a failover are as dangerous: of a proxy, a virtual IP, a DNS name, a Kubernetes Service. redisnode
 // cannot detect these.
 //

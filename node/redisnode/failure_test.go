@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -197,6 +198,45 @@ func TestADialerThatHangs(t *testing.T) {
 	c.Close()
 	p.Close()
 	assert.Eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
+}
+
+// A connection has as long as DialTimeout says, and a second if that is not said: what
+// go-redis sets by itself says nothing.
+func TestDialTimeout(t *testing.T) {
+	for what, tt := range map[string]struct {
+		set, takes time.Duration
+		reached    bool
+	}{
+		"not set, and near":       {0, 900 * time.Millisecond, true},
+		"not set, and far":        {0, 1100 * time.Millisecond, false},
+		"set for one that is far": {10 * time.Second, 9 * time.Second, true},
+		"set, and farther":        {10 * time.Second, 11 * time.Second, false},
+		"set to less":             {100 * time.Millisecond, 200 * time.Millisecond, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			dial := func(context.Context, string, string) (net.Conn, error) {
+				time.Sleep(tt.takes)
+				return nil, errors.New("here it is")
+			}
+			o := redis.Options{Addr: "10.0.0.1:1", DialTimeout: tt.set, Dialer: dial}
+			dialed, wrapped := o, o
+			for how, n := range map[string]node.Node{
+				"DialOptions": assert.Got(redisnode.DialOptions(&dialed))(t)[0],
+				"a client":    wrap(t, redis.NewClient(&wrapped), redisnode.Options{}),
+			} {
+				r := ask(t, n, inspect("a"))
+				reached := strings.Contains(r.Err.Error(), "here it is")
+				assert.That(t, reached == tt.reached, "%s, %s: %v", what, how, r.Err)
+				n.Close()
+			}
+			time.Sleep(time.Minute)
+		})
+	}
+	_, err := redisnode.Dial("redis://a?dial_timeout=0")
+	assert.Says(t, err, "its DialTimeout is without a bound")
+	client := redis.NewClient(&redis.Options{Addr: "a", DialTimeout: -1})
+	defer client.Close()
+	refuses(t, client, "redisnode: its DialTimeout is without a bound")
 }
 
 func TestDeadlines(t *testing.T) {

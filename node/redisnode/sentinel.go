@@ -1,16 +1,23 @@
 package redisnode
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/node/internal/courier"
 )
 
 // ofSentinel is the Network of options whose Dialer asks Sentinels for the address.
@@ -18,9 +25,11 @@ const ofSentinel = "sentinel"
 
 // sentinels finds the primary that Sentinels know by a name.
 type sentinels struct {
-	name  string
-	addrs []string
-	asks  redis.Options // for each of them, but for its address
+	name        string
+	addrs       []string
+	credentials func(context.Context) (user, password string, err error)
+	renews      bool           // credentials may return others the next time
+	primary     *redis.Options // of the primary, whose TLS is also that of the Sentinels
 }
 
 // parseSentinel reads a URL as Dial does, whose scheme is among those of Sentinel.
@@ -55,9 +64,9 @@ func parseSentinel(u string) (Server, error) {
 		}
 		s.addrs = append(s.addrs, one)
 	}
-	s.asks.Username, s.asks.Password = settings.Get("sentinel_username"), settings.Get("sentinel_password")
-	settings.Del("sentinel_username")
-	settings.Del("sentinel_password")
+	if err := s.takeCredentials(settings); err != nil {
+		return Server{}, err
+	}
 	plain := "redis://"
 	if strings.HasPrefix(scheme, "rediss") {
 		plain = "rediss://"
@@ -73,39 +82,87 @@ func parseSentinel(u string) (Server, error) {
 	if o.TLSConfig != nil {
 		o.TLSConfig.ServerName = "" // that of each address
 	}
-	s.asks.TLSConfig = o.TLSConfig
+	s.primary = o
 	o.Network, o.Addr = ofSentinel, name+"@"+slices.Min(s.addrs) // as others may watch one of that name
 	o.Dialer = func(ctx context.Context, _, _ string) (net.Conn, error) {
-		addr, err := s.primary(ctx)
+		addr, err := s.find(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return dialer(o.TLSConfig)(ctx, "tcp", addr)
+		return s.dial(ctx, addr)
 	}
 	return server, nil
 }
 
-// primary returns the address that most of the Sentinels say.
-func (s *sentinels) primary(ctx context.Context) (addr string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, askFor)
+// takeCredentials takes the settings that are for the Sentinels.
+func (s *sentinels) takeCredentials(settings url.Values) error {
+	take := func(setting string) string {
+		defer settings.Del(setting)
+		return settings.Get(setting)
+	}
+	user, password, file := take("sentinel_username"), take("sentinel_password"), take("sentinel_password_file")
+	s.renews = file != ""
+	s.credentials = func(context.Context) (string, string, error) {
+		if file == "" {
+			return user, password, nil
+		}
+		text, err := os.ReadFile(file)
+		if password := strings.TrimRight(string(text), "\r\n"); password != "" || err != nil {
+			return user, password, err
+		}
+		return "", "", errors.New("the file with its password is empty")
+	}
+	if password != "" && file != "" {
+		return errors.New("it has both sentinel_password and sentinel_password_file")
+	}
+	return nil
+}
+
+// dial connects to a Sentinel or to a server that one has named. Its certificate is for
+// the host of addr, also where a caller's function verifies it.
+func (s *sentinels) dial(ctx context.Context, addr string) (net.Conn, error) {
+	config := s.primary.TLSConfig
+	if config != nil && config.ServerName == "" {
+		host, _, _ := net.SplitHostPort(addr)
+		verify := config.VerifyConnection
+		config = config.Clone()
+		config.ServerName = host
+		if verify != nil {
+			config.VerifyConnection = func(c tls.ConnectionState) error {
+				c.ServerName = host // that of package tls is no address
+				return verify(c)
+			}
+		}
+	}
+	return dialer(config)(ctx, "tcp", addr)
+}
+
+// find returns the address that most of the Sentinels say. They have half of the time in
+// which a connection is to be made.
+func (s *sentinels) find(ctx context.Context) (addr string, err error) {
+	limit := DefaultDialTimeout / 2
+	if end, ok := ctx.Deadline(); ok {
+		limit = time.Until(end) / 2
+	}
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type answer struct {
+		from int
 		addr string
 		err  error
 	}
 	answers := make(chan answer, len(s.addrs))
-	for _, at := range s.addrs {
+	for i, at := range s.addrs {
 		go func() {
-			addr, err := s.ask(ctx, at)
-			answers <- answer{addr, err}
+			addr, err := s.ask(ctx, at, limit)
+			answers <- answer{i, addr, err}
 		}()
 	}
 	said := make(map[string]int)
-	var errs []error
+	errs := make([]error, len(s.addrs))
 	for range s.addrs {
 		one := <-answers
-		if one.err != nil {
-			errs = append(errs, one.err)
+		if errs[one.from] = one.err; one.err != nil {
 			continue
 		}
 		if said[one.addr]++; said[one.addr] > said[addr] || addr == "" {
@@ -116,28 +173,75 @@ func (s *sentinels) primary(ctx context.Context) (addr string, err error) {
 		}
 	}
 	if addr == "" {
-		return "", fmt.Errorf("no Sentinel knows the primary %s: %w", s.name, errors.Join(errs...))
+		return "", s.nobody(errs)
 	}
 	return addr, nil
 }
 
-// askFor is how long the Sentinels have, of the second in which a connection is to be made.
-const askFor = 500 * time.Millisecond
-
 // ask asks one Sentinel.
-func (s *sentinels) ask(ctx context.Context, at string) (addr string, err error) {
-	o := s.asks
-	o.Addr, o.Dialer = at, dialer(o.TLSConfig)
-	o.ContextTimeoutEnabled, o.MaxRetries, o.DialerRetries = true, -1, 1
-	o.Protocol, o.DisableIdentity = 2, true
-	c := redis.NewSentinelClient(&o)
-	defer c.Close()
-	said, err := c.GetMasterAddrByName(ctx, s.name).Result()
-	switch {
-	case errors.Is(err, redis.Nil), err == nil && len(said) != 2:
-		return "", fmt.Errorf("%s does not watch it", at)
-	case err != nil:
-		return "", fmt.Errorf("%s: %v", at, err) // it is not an answer of the primary
+func (s *sentinels) ask(ctx context.Context, at string, limit time.Duration) (addr string, err error) {
+	said, err := courier.Ask(ctx, courier.Target{
+		Dial:        func(ctx context.Context) (net.Conn, error) { return s.dial(ctx, at) },
+		Credentials: s.credentials,
+		Renews:      s.renews || renews(nil, nil, nil, s.primary.TLSConfig),
+		Timeout:     limit,
+	}, "sentinel", "get-master-addr-by-name", s.name)
+	if err != nil {
+		return "", err
 	}
-	return net.JoinHostPort(said[0], said[1]), nil
+	if said == nil {
+		return "", errNotWatched
+	}
+	list, _ := said.([]any)
+	if len(list) != 2 {
+		return "", fmt.Errorf("%w: %w", node.ErrUnreachable, courier.ErrProtocol)
+	}
+	host, _ := list[0].(string)
+	port, _ := list[1].(string)
+	if addr = net.JoinHostPort(host, port); !isHostPort(addr) || strconv.Quote(addr) != `"`+addr+`"` {
+		return "", fmt.Errorf("%w: it names no address", node.ErrUnreachable)
+	}
+	return addr, nil
+}
+
+var errNotWatched = errors.New("does not watch it")
+
+// refusals do not go away by waiting.
+var refusals = []error{node.ErrAuth, node.ErrCertificate, node.ErrUnsupported}
+
+// nobody is the error where no Sentinel has named the primary, with what each has said,
+// in their order. It is as permanent as the refusals of all that have answered.
+func (s *sentinels) nobody(errs []error) error {
+	var texts, sayers []string // the same is said once
+	var refusal error          // of the first that refuses
+	passes, changes := false, false
+	for i, err := range errs {
+		text := err.Error()
+		for _, class := range append([]error{node.ErrUnreachable}, refusals...) {
+			text = strings.TrimPrefix(text, class.Error()+": ")
+		}
+		if at := slices.Index(texts, text); at >= 0 {
+			sayers[at] += ", " + s.addrs[i]
+		} else {
+			texts, sayers = append(texts, text), append(sayers, s.addrs[i])
+		}
+		away := errors.Is(err, node.ErrUnreachable)
+		if at := slices.IndexFunc(refusals, func(class error) bool { return errors.Is(err, class) }); at >= 0 {
+			refusal = cmp.Or(refusal, refusals[at])
+			changes = changes || away // the next time it may have other credentials
+		} else {
+			passes = passes || !away
+		}
+	}
+	for i := range texts {
+		texts[i] = sayers[i] + ": " + texts[i]
+	}
+	all := fmt.Errorf("no Sentinel knows the primary %s: %s", s.name, strings.Join(texts, "; "))
+	switch {
+	case refusal == nil || passes:
+		return all
+	case changes:
+		return fmt.Errorf("%w: %w", refusal, all)
+	}
+	return courier.InPlace(fmt.Errorf("%w: %w", refusal, all))
 }

@@ -137,7 +137,7 @@ func (c *call) outcome(val any, err error, life *node.Life) (r node.Reply, break
 	}
 	// A name may lead to another server now, and go-redis leaves such a connection too. A server that no
 	// longer tells its role may be a replica.
-	return r, errors.Is(r.Err, node.ErrReadOnly) || c.kind == asksRole && errors.Is(r.Err, node.ErrAuth)
+	return r, isMoved(err) || errors.Is(r.Err, node.ErrReadOnly) || c.kind == asksRole && errors.Is(r.Err, node.ErrAuth)
 }
 
 func (c *call) decode(val any) node.Reply {

@@ -95,6 +95,7 @@ type server struct {
 
 	lives   lives.Tracker // used only by the goroutine that handles replies
 	demoted bool          // likewise: a server has answered as a replica, since the handshake
+	moved   string        // likewise: the ID of the life that has answered MOVED
 	answers []unanswered  // likewise
 }
 
@@ -620,6 +621,9 @@ func (s *server) settleOne(c *call, got result, apart bool, to *settlement) {
 		life = s.replication.yes
 	}
 	r, breaks := c.outcome(got.val, got.err, life)
+	if isMoved(got.err) && s.route.oneServer() && to.life != nil { // also a replica in cluster mode says so
+		s.moved = to.life.ID
+	}
 	to.good = to.good && !breaks
 	if errors.Is(r.Err, node.ErrReadOnly) {
 		s.distrust()

@@ -51,16 +51,11 @@ var phrases = []struct {
 	{"max number of clients", node.ErrUnreachable},
 }
 
-// fromServer reports whether the server sent err: it is a refusal, or go-redis says so.
+// fromServer reports whether the server sent err. An error that only contains a refusal
+// is somebody else's: that of a Dialer, for instance, which has asked another server.
 func fromServer(err error) bool {
-	if err == nil { // As allocates also then
-		return false
-	}
-	var e interface {
-		error
-		RedisError()
-	}
-	return errors.As(err, &e)
+	_, ok := err.(refusal)
+	return ok
 }
 
 // inScript is what servers add to what a command inside a script raised: Redis 7 and newer
@@ -81,19 +76,26 @@ var ErrNotAsked error = refusal{error: errors.New("MOVED to a master that has no
 // redirected reports whether a member of a cluster answered that another has the name, or may
 // have it. Then it has executed nothing.
 func redirected(err error) bool {
-	return fromServer(err) && (strings.HasPrefix(err.Error(), "MOVED ") || strings.HasPrefix(err.Error(), "ASK "))
+	return isMoved(err) || fromServer(err) && strings.HasPrefix(err.Error(), "ASK ")
 }
+
+func isMoved(err error) bool { return fromServer(err) && strings.HasPrefix(err.Error(), "MOVED ") }
 
 var errNoToken = fmt.Errorf("%w: its fence, at redquorum_fence:{NAME} or redquorum_readers:{NAME}, is not a token", node.ErrWrongType)
 
-// A refusal is an error that a server sent.
+// A refusal is an error that the server sent over this connection. Only code that reads
+// the connection makes one.
 type refusal struct {
 	error
 	means error // nil: nobody has looked yet
 }
 
-// RedisError is the method by which go-redis marks these.
-func (refusal) RedisError() {}
+// Refusal marks an error that a Client has read from its server.
+func Refusal(err error) error { return refusal{error: err} }
+
+// InPlace makes an error of a Target's Dial as final as if its server had sent it. means
+// is one of package node's.
+func InPlace(means error) error { return refusal{means, means} }
 
 // refused makes a refusal of err that says what it means, if the server sent it.
 func refused(err error) error {
@@ -105,8 +107,7 @@ func refused(err error) error {
 
 // serverError gives an error that the server sent its meaning.
 func serverError(err error) error {
-	var known refusal
-	if errors.As(err, &known) && known.means != nil {
+	if known, _ := err.(refusal); known.means != nil {
 		return known.means
 	}
 	text := inScript.ReplaceAllString(clip(neterr.Text(err)), "")

@@ -81,6 +81,12 @@ func TestMeaning(t *testing.T) {
 	}
 }
 
+// asGoRedis is an error that a server has sent to a client of a Dialer's, if it has one.
+type asGoRedis string
+
+func (e asGoRedis) Error() string { return string(e) }
+func (asGoRedis) RedisError()     {}
+
 // Whatever refuses a handshake is permanent, but for what passes by itself, and where the next connection may
 // have other credentials.
 func TestARefusedHandshake(t *testing.T) {
@@ -113,6 +119,9 @@ func TestARefusedHandshake(t *testing.T) {
 		{io.EOF, node.ErrUnreachable, false},
 		{context.DeadlineExceeded, node.ErrUnreachable, false},
 		{errors.New("ssh: the tunnel is closed"), node.ErrUnreachable, false},
+		{fmt.Errorf("lookup: %w", server("NOAUTH of another server")), node.ErrUnreachable, false},
+		{asGoRedis("NOAUTH of another server"), node.ErrUnreachable, false},
+		{InPlace(fmt.Errorf("%w: no Sentinel knows it", node.ErrAuth)), node.ErrAuth, true},
 	} {
 		if got := handshakeError(tt.err, false); !errors.Is(got, tt.want) || node.Permanent(got) != tt.forGood {
 			t.Errorf("%v: %v, permanent %v", tt.err, got, node.Permanent(got))

@@ -45,7 +45,11 @@ func introduced(answers []result) (text string, err error) {
 func (s *server) handshake(texts []string) (*node.Life, error) {
 	if slices.ContainsFunc(texts, ofReplica) {
 		s.distrust()
+		s.moved = ""
 		return nil, node.ErrReadOnly
+	}
+	if slices.ContainsFunc(texts, s.sharesNames) {
+		return nil, errMember
 	}
 	servers := uptimes(texts)
 	for _, one := range servers {
@@ -65,6 +69,19 @@ func (s *server) handshake(texts []string) (*node.Life, error) {
 			"age", s.clock.Now().Sub(life.Born).Round(time.Millisecond))
 	}
 	return life, nil
+}
+
+var errMember = fmt.Errorf("%w: MOVED: it is a member of a cluster, and has only some of the names: "+
+	"list independent servers, or give redisnode.New a client of the whole cluster", node.ErrUnsupported)
+
+// sharesNames reports whether a server in cluster mode has only some of the names:
+// CLUSTER INFO counts other masters or, where the user may not ask, the server has
+// answered MOVED since it was no replica.
+func (s *server) sharesNames(text string) bool {
+	if size := field(text, "cluster_size"); size != "" {
+		return size != "0" && size != "1"
+	}
+	return s.moved != "" && s.moved == field(text, "run_id")
 }
 
 // uptimes returns the uptimes in the INFO texts of all servers, or nothing if one has no

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -86,6 +87,63 @@ func TestLifeTracker(t *testing.T) {
 		if step.contact > 0 {
 			c.Answered(at(step.contact))
 		}
+	}
+}
+
+// A member of a cluster is refused for every name alike, whichever is asked for first: it
+// counts other masters or, where the user may not ask for their number, has answered
+// MOVED as a master. A replica says MOVED, too, and that passes.
+func TestAMemberOfAClusterHasNoVote(t *testing.T) {
+	const noRight, standalone = "-NOPERM this user has no permissions to run the 'cluster|info' command\r\n", ""
+	for what, tt := range map[string]struct {
+		info    string // the answer to CLUSTER INFO; standalone: it is not in cluster mode
+		moved   bool   // it answers MOVED
+		replica bool   // from then on it is one, for a while
+		want    error
+	}{
+		"one of three":                       {bulk("cluster_size:3\r\n"), false, false, node.ErrUnsupported},
+		"the only one":                       {bulk("cluster_size:1\r\n"), false, false, nil},
+		"the only one, that was deposed":     {bulk("cluster_size:1\r\n"), true, true, nil},
+		"nobody knows":                       {noRight, false, false, nil},
+		"nobody knows, and it has not all":   {noRight, true, false, node.ErrUnsupported},
+		"nobody knows, and it was deposed":   {noRight, true, true, nil},
+		"it is in no cluster, whatever this": {standalone, true, true, nil},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var refuses, follows atomic.Bool
+			refuses.Store(tt.moved)
+			s := &wireServer{answer: func(command string, _ []string) string {
+				switch {
+				case command == "cluster":
+					return tt.info
+				case command == "info" && follows.Load():
+					return bulk("role:slave\r\n")
+				case command == "info" && tt.info != standalone:
+					return bulk(infoText("abc", 1000) + "redis_mode:cluster\r\nrole:master\r\n")
+				case strings.HasPrefix(command, "eval") && refuses.Load():
+					follows.Store(tt.replica)
+					return "-MOVED 15495 10.0.0.2:6379\r\n"
+				}
+				return ""
+			}}
+			n := s.node(t, target(s.dial, ""), 0)
+			if tt.moved {
+				r := acquires(n)
+				assert.That(t, errors.Is(r.Err, node.ErrServer), "%s: at first %v", what, r.Err)
+				time.Sleep(time.Second)
+				if r = acquires(n); tt.replica {
+					assert.Is(t, r.Err, node.ErrReadOnly, what)
+				}
+				refuses.Store(false) // for this name
+				follows.Store(false)
+				time.Sleep(time.Minute)
+			}
+			r := acquires(n)
+			assert.Is(t, r.Err, tt.want, what)
+			assert.That(t, node.Permanent(r.Err) == (tt.want != nil), "%s: %v", what, r.Err)
+			sent := s.count("cluster")
+			assert.That(t, (sent > 0) == (tt.info != standalone), "%s: CLUSTER INFO was sent %d times", what, sent)
+		})
 	}
 }
 

@@ -309,11 +309,21 @@ func (d *direct) close() {
 }
 
 func (d *direct) open(ctx context.Context) (link, []string, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
+	defer cancel()
 	w, answers, err := d.begin(ctx, introduction...)
 	if err != nil {
 		return nil, nil, err
 	}
 	text, err := introduced(answers)
+	if err == nil && field(text, "redis_mode") == "cluster" {
+		end, _ := ctx.Deadline()
+		answers, err = w.exchange(end, nil, [][]string{{"cluster", "info"}})
+		if err == nil { // the user may lack the right
+			more, _ := answers[0].val.(string)
+			text += more
+		}
+	}
 	if err != nil {
 		w.Close()
 		return nil, nil, err
