@@ -546,11 +546,13 @@ func (p *patient) versions(ctx context.Context, c *redis.Client) {
 	}
 }
 
-// settingsOn returns the settings of the programs that use a node with this prefix. Those that are gone have no hold.
+// settingsOn returns the settings of the programs that use a node with this prefix, some if they are many. Those that are
+// gone have no hold.
 func settingsOn(ctx context.Context, c *redis.Client, prefix string) (living []string, err error) {
 	name := prefix + node.SettingsName
-	texts, err := c.HGetAll(ctx, name).Result() // a right that a lock needs, unlike HKEYS
-	for text := range texts {
+	fields, _, err := c.HScan(ctx, name, 0, "*", node.ManyFields).Result() // others may have made it large
+	for field := range slices.Chunk(fields[:min(len(fields), 2*node.ManyFields)], 2) {
+		text := field[0]
 		there, e := c.Exists(ctx, node.HoldKey(name, text)).Result()
 		err = cmp.Or(err, e)
 		if there > 0 {

@@ -422,7 +422,7 @@ func TestDoctorRights(t *testing.T) {
 	const keys = "~nightly* ~{nightly* ~redquorum_fence:{nightly* ~redquorum_readers:{nightly* ~redquorum_next:{nightly* " +
 		"~redquorum_waitqueue:{nightly* ~redquorum_waitplace:{nightly* &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_turn:* "
 	const commands = "+info +ping +eval +evalsha +subscribe +unsubscribe +publish " +
-		"+exists +get +mget +set +del +type +pttl +pexpire +hset +hget +hexists +hdel +hgetall +hscan +hlen " +
+		"+exists +get +getrange +mget +set +del +unlink +type +pttl +pexpire +hset +hget +hexists +hdel +hgetall +hscan +hlen " +
 		"+zadd +zrem +zrange +zrank +zcount +zcard "
 	locker := allow("locker", keys+commands)
 

@@ -504,13 +504,6 @@ func (s *server) giveBack(n int) {
 	}))
 }
 
-// inspects reports whether the next reply is to an Inspect.
-func (s *server) inspects() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.flight.len() > 0 && s.flight.calls()[0].kind == node.Inspect
-}
-
 // inFlight is how many calls are sent and not yet settled.
 func (s *server) inFlight() int {
 	s.mu.Lock()

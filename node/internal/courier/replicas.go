@@ -463,7 +463,7 @@ func (r *replication) ask(want int, wait time.Duration) (found round, err error)
 			err = cmp.Or(found.add(got), err)
 		}
 		if err == nil {
-			err = r.conn.makeRoom(nil)
+			err = r.conn.makeRoom()
 		}
 	}
 	if err != nil {
