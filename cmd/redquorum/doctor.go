@@ -355,17 +355,17 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 
 func (p *patient) role(ctx context.Context, c *redis.Client, o redisnode.Server, maxLease time.Duration) {
 	p.Role = p.info["role"]
-	replicas := p.info["connected_slaves"]
+	replicas := len(replicasOf(p.info))
 	switch {
 	case p.Role == "slave":
 		p.Role = "replica"
 		p.unfit("is a replica of "+p.info["master_host"]+":"+p.info["master_port"], "it cannot grant a lock", "list its master, or make it one")
 	case o.Replicas > 0:
 		p.replicas(ctx, c, o, maxLease)
-	case replicas != "" && replicas != "0":
-		p.add(warning, "has "+replicas+" connected replica(s)",
+	case replicas > 0:
+		p.add(warning, fmt.Sprintf("has %d connected replica(s)", replicas),
 			"a replica that is promoted in its place may not have the newest locks, and it may go on granting locks",
-			"if it fails over, say ?replicas="+replicas+" in its URL in all programs; otherwise it needs no replica")
+			fmt.Sprintf("if it fails over, say ?replicas=%d in its URL in all programs; otherwise it needs no replica", replicas))
 	}
 }
 

@@ -93,9 +93,10 @@ type server struct {
 	replication *replication // of the present link, nil if there is none
 	away        bool         // too few replicas are there: it is not worth to wait for them
 
-	lives   lives.Tracker // used only by the goroutine that handles replies
-	demoted bool          // likewise: a server has answered as a replica, since the handshake
-	answers []unanswered  // likewise
+	lives     lives.Tracker // used only by the goroutine that handles replies
+	demoted   bool          // likewise: a server has answered as a replica, since the handshake
+	uncounted bool          // it was logged that the server has replicas that are not counted: used only by run's goroutine
+	answers   []unanswered  // likewise
 }
 
 // Options are those of redisnode.
@@ -327,6 +328,9 @@ func (s *server) converse() (met bool, err error) {
 		return false, err
 	}
 	if s.replicas == 0 {
+		if s.route.oneServer() {
+			s.noteReplicas(texts[0])
+		}
 		s.restore(l, nil)
 		s.abandon(l.carry(s, life))
 		return true, nil
