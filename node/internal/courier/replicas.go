@@ -28,10 +28,14 @@ const (
 	awayAfter = 3
 
 	// While an age below settled is the reason why a round may not count, rounds wait for
-	// all replicas, for patience at most. If that was in vain they do not for vainFor.
+	// all replicas, for patience at most: a yes of a replica that came a moment ago is worth little. If that was in vain they do
+	// not for vainFor.
 	settled  = time.Hour
-	patience = 20 * time.Millisecond
-	vainFor  = time.Second
+	patience = 200 * time.Millisecond
+
+	// unsaid is how long a round takes at least in which too few replicas acknowledge.
+	unsaid  = 20 * time.Millisecond
+	vainFor = time.Second
 
 	// coarseAge keeps the life of a yes from changing each time that an age is known more exactly. Above settled it
 	// only gets younger.
@@ -196,7 +200,7 @@ func (r *replication) run(ended <-chan struct{}) error {
 			took := time.Since(began)
 			r.conclude(found, want, took, func(h *held) bool { return h.number <= last })
 			if want > 0 && found.have < r.need { // WAIT may have counted one replica twice, and returned at once
-				r.server.sleep(max(0, patience-took))
+				r.server.sleep(max(0, unsaid-took))
 			}
 		}
 	}
