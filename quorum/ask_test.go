@@ -169,6 +169,7 @@ func TestAsking(t *testing.T) {
 			ensure(t, r.Verdict == quorum.VerdictHeld && r.HeldBy == 3 && len(r.Owners) == 1 && r.MoreOwners == 199, "%s by %d; %d and %d more owners",
 				r.Verdict, r.HeldBy, len(r.Owners), r.MoreOwners)
 			labels := w.locker(quorum.Options{Label: "w"})
+			ensure(t, r.Ours(r.Owner) && !inspect(t, labels, "x").Ours(r.Owner), "whose owner it is")
 			equal(t, holderOf(t, errorOf(labels.Lock(background, "x", quorum.WithWrite(), quorum.WithWait(2*time.Second)))), r.Owner)
 			expect(t, l.Ask(background, "x"), nil)
 		}},

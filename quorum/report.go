@@ -26,7 +26,8 @@ type Report struct {
 	// waiters there are than in Owners and Waiting; some may be dead.
 	MoreOwners, MoreWaiting int
 
-	labels map[string]string // by process, and notes by owner
+	labels  map[string]string // by process, and notes by owner
+	process string            // of the Locker that has asked
 }
 
 // A Verdict is what the answers of all nodes mean together.
@@ -44,6 +45,9 @@ const (
 // if no node knows it. A report has the labels of the owners with a majority, and of the first
 // waiters.
 func (r *Report) Label(of string) string { return r.labels[node.Process(of)] }
+
+// Ours reports whether an owner or waiter is of the Locker that has made the report: perhaps of an attempt that is under way.
+func (r *Report) Ours(of string) bool { return node.Process(of) == r.process }
 
 // Note returns the note of an owner (see [WithNote]), or "" if no node knows one. A report has the notes of the first 32 owners
 // with a majority.

@@ -347,7 +347,7 @@ func (r *round) putDown() {
 // report returns what the nodes have answered, and how many have not yet.
 func (r *round) report() (rep *Report, open int) {
 	nodes := r.e.nodes
-	rep = &Report{Name: r.claim.Name, Quorum: r.tally.need, Nodes: make([]NodeReport, len(nodes))}
+	rep = &Report{process: r.e.uuid, Name: r.claim.Name, Quorum: r.tally.need, Nodes: make([]NodeReport, len(nodes))}
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
 	for i, b := range r.ballots {

@@ -359,7 +359,7 @@ func (p *patient) role(ctx context.Context, c *redis.Client, o redisnode.Server,
 	switch {
 	case p.Role == "slave":
 		p.Role = "replica"
-		p.unfit("is a replica of "+p.info["master_host"]+":"+p.info["master_port"], "it cannot grant a lock", "list its master, or make it one")
+		p.unfit(replicaOf+p.info["master_host"]+":"+p.info["master_port"], "it cannot grant a lock", "list its master, or make it one")
 	case o.Replicas > 0:
 		p.replicas(ctx, c, o, maxLease)
 	case replicas > 0:
@@ -367,6 +367,23 @@ func (p *patient) role(ctx context.Context, c *redis.Client, o redisnode.Server,
 			"a replica that is promoted in its place may not have the newest locks, and it may go on granting locks",
 			fmt.Sprintf("if it fails over, say ?replicas=%d in its URL in all programs; otherwise it needs no replica", replicas))
 	}
+}
+
+const replicaOf = "is a replica of "
+
+// deployment says what to do with a replica whose primary is listed, too; nil if p is none. They have one replication ID.
+func (p *patient) deployment(patients []*patient) *finding {
+	id := p.info["master_replid"]
+	if p.Role != "replica" || id == "" {
+		return nil
+	}
+	for _, primary := range patients {
+		if primary.Role == "master" && primary.info["master_replid"] == id {
+			return &finding{primary.Node, unsafe, "is listed with its replica(s)", "they are one deployment, so one node",
+				fmt.Sprintf("list it once, with ?replicas=%d: by the name of its primary, or by its Sentinels", len(replicasOf(primary.info)))}
+		}
+	}
+	return nil
 }
 
 func (p *patient) memory() {
@@ -601,6 +618,16 @@ func conclude(patients []*patient) diagnosis {
 		}
 		if p.RunID != "" {
 			byID[p.RunID] = p
+		}
+		if one := p.deployment(patients); one != nil {
+			for i := range p.findings {
+				if strings.HasPrefix(p.findings[i].Finding, replicaOf) {
+					p.findings[i].Do = one.Do
+				}
+			}
+			if !slices.Contains(d.Findings, *one) {
+				d.Findings = append(d.Findings, *one)
+			}
 		}
 		d.Findings = append(d.Findings, p.findings...)
 	}
