@@ -72,7 +72,8 @@
 // A ticket is a token that a waiter draws once. Waiters with tickets are in the queue in the
 // order of their tickets, and then of their names. An Acquire removes the dead waiters before it,
 // whose PlaceKeys have expired, up to the first that is in its way; a reader looks at no readers
-// there. With a ticket Refused and Granted have a [Line].
+// there, and none looks at more than [MaxGroup]: it passes those behind them. With a ticket Refused and Granted
+// have a [Line].
 //
 // A waiter that stays, and is not Granted, has a place for PlaceTTL, whatever its token is: far
 // away waiters may never be above the fence in time, and would never get a place. With Granted
@@ -144,7 +145,8 @@
 // status is Done, and Kept says which claims were there. A key that is not a hash has no
 // fields, and a dead reader's claim is not kept.
 //
-// Inspect returns the State of a name: Done.
+// Inspect returns the State of a name, or a part of it if it is large: Done. Of however many readers it tells
+// whether the claim's Owner is one.
 //
 // Break removes the lock of a name in any mode and of any owner, and raises the fence to the
 // token. If there was a lock it is Released, it is published as by a release, and the next

@@ -119,15 +119,19 @@ const (
 	PlaceReserves = "reserved" // it also waits for other names, and others may not overtake it
 )
 
-// Limits of what one command checks.
+// Limits of what one command reads. Other programs can make any key as large as they like, and a
+// server does nothing else while a script reads it.
 const (
-	// ManyFields is the size of the largest hash that is checked field by field.
+	// ManyFields is the size of the largest hash that is read field by field, and how many
+	// fields and places an Inspect returns.
 	ManyFields = 64
-	// MaxHolds is how many holds of one reader are checked. Redisson counts them in the
+	// MaxText is how much of a field's name and value, and of a waiter's, an Inspect returns, in bytes.
+	MaxText = 512
+	// MaxHolds is how many holds of readers are checked. Redisson counts a reader's holds in its
 	// field's value, and the hash may be another program's.
 	MaxHolds = 1000
-	// MaxTold is how many waiters, from the first in the queue on, a release tries to notify,
-	// and MaxGroup how many readers.
+	// MaxTold is how many waiters, from the first in the queue on, a release tries to notify.
+	// MaxGroup is how many readers, and how many waiters before its own an Acquire looks at.
 	MaxTold  = 10
 	MaxGroup = 250
 )
@@ -158,13 +162,13 @@ func LuaConstants() string {
 	return fmt.Sprintf(`local OFFER, READER, WRITER = %q, %q, %q
 local WAITS, TOLD, RESERVES = %q, %q, %q
 local QUEUE, PLACE, READERS, NEXT, WAITER, HOLD = %q, %q, %q, %q, %q, %q
-local MANY, MAX_HOLDS, MAX_TOLD, MAX_GROUP = %d, %d, %d, %d
+local MANY, MAX_TEXT, MAX_HOLDS, MAX_TOLD, MAX_GROUP = %d, %d, %d, %d, %d
 local VERSION, VERSION_AT = %q, %d
 `,
 		OfferSuffix, ReadSuffix, WriteSuffix,
 		PlaceWaits, PlaceTold, PlaceReserves,
 		queuePrefix, placePrefix, readersPrefix, nextPrefix, WaiterPrefix, holdInfix,
-		ManyFields, MaxHolds, MaxTold, MaxGroup,
+		ManyFields, MaxText, MaxHolds, MaxTold, MaxGroup,
 		string(uuidVersion), uuidVersionAt+1) // Lua counts from 1
 }
 

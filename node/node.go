@@ -67,7 +67,7 @@ const MaxToken Token = 1<<53 - 1
 // A Claim is one owner's claim on one name.
 type Claim struct {
 	Name  string
-	Owner string // unique to one acquisition, not "" with Acquire and Extend; not used by Inspect and Break
+	Owner string // unique to one acquisition, not "" with Acquire and Extend; of an Inspect see State.Fields; not used by Break
 	Token Token  // not used by Extend and Inspect
 }
 
@@ -278,15 +278,21 @@ const LivesTogether = "+"
 
 // A State is what a node holds for one name.
 type State struct {
-	Type   string        // Redis's word for what is at the key: "hash", "none", "string", ...
-	Fields []Field       // of a hash, sorted by name, without those of dead readers if one lives
-	Value  string        // of a string, which is not redquorum's lock: its first 64 bytes
-	TTL    time.Duration // NoExpiry for a key without; 0 when there is no key
-	Fence  Token         // 0 if there is none
+	Type string // Redis's word for what is at the key: "hash", "none", "string", ...
+
+	// Fields are those of a hash, sorted by name, without those of dead readers if one lives. Of more than
+	// ManyFields they are the mode, those of the claim's owner, and any others; More is how many are left out.
+	Fields []Field
+	More   int
+
+	Value string        // of a string, which is not redquorum's lock: its first 64 bytes
+	TTL   time.Duration // NoExpiry for a key without; 0 when there is no key
+	Fence Token         // 0 if there is none
 
 	Readers Token // what is in ReadersKey, 0 if there is none
 
-	Queue []Place // in the order in which they are served
+	Queue  []Place // in the order in which they are served: the first ManyFields, without dead ones
+	Behind int     // how many more are in the queue; some may be dead
 }
 
 // A Place is one waiter's in the queue of a name.

@@ -8,8 +8,8 @@ import (
 )
 
 // Ask asks the holders of name to finish: it closes the channels of their [Lease.Asked]. The lock stays theirs, and nothing
-// happens to a holder that does not look. Use [Locker.Break] to take a lock away. With readers, all
-// of them are asked.
+// happens to a holder that does not look. Use [Locker.Break] to take a lock away. All readers are asked, but of more
+// than 60 only some.
 //
 // It returns nil if enough nodes took the request for each holder, not when a holder has heard of it. Errors match
 // ErrNotHeld if nobody has name, or only programs with Redisson, which cannot be asked; and ErrNoQuorum if too few nodes
@@ -20,7 +20,7 @@ func (l *Locker) Ask(ctx context.Context, name string) error {
 	}
 	defer l.end()
 	var owners []string
-	err := l.find(ctx, name, func(rep *Report) (known bool, err *Error) {
+	err := l.find(ctx, l.inspectMost(ctx, name, l.opts.Timeout), func(rep *Report) (known bool, err *Error) {
 		owners = nil
 		for _, owner := range rep.Owners {
 			if !node.Foreign(owner) {

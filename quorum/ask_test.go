@@ -3,12 +3,14 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
@@ -145,6 +147,31 @@ func TestAsking(t *testing.T) {
 			}
 			w.foreign("x", time.Minute, 0, 1)
 			expect(t, l.Check(background, "x", lease.Owner()), quorum.ErrNoQuorum, "they have granted it to another since then")
+		}},
+		{"of more readers than a node tells of, Inspect finds one with a majority, Check each, and an error names one", 3, func(t *testing.T, w *world) {
+			for i, n := range w.nodes[1:] {
+				for k := range 100 { // these sort first
+					owner := fmt.Sprintf("0%d-%d:%d", i, k, k)
+					n.Submit(node.Command{Kind: node.Acquire, Mode: node.Read, Claims: []node.Claim{{Name: "x", Owner: owner, Token: 1}}, TTL: time.Hour,
+						Retention: time.Hour, Deadline: clock.Never}, func(r node.Reply) { equal(t, r.Status, node.Granted) })
+				}
+			}
+			l := w.locker(quorum.Options{})
+			var leases []*quorum.Lease
+			for range 100 {
+				leases = append(leases, lock(t, l, "x", quorum.WithRead()))
+			}
+			for _, lease := range leases {
+				expect(t, l.Check(background, "x", lease.Owner()), nil)
+			}
+			expect(t, l.Check(background, "x", "nobody"), quorum.ErrNotHeld)
+			r := inspect(t, l, "x")
+			ensure(t, r.Verdict == quorum.VerdictHeld && r.HeldBy == 3 && len(r.Owners) == 1 && r.MoreOwners == 199, "%s by %d; %d and %d more owners",
+				r.Verdict, r.HeldBy, len(r.Owners), r.MoreOwners)
+			labels := w.locker(quorum.Options{Label: "w"})
+			ensure(t, r.Ours(r.Owner) && !inspect(t, labels, "x").Ours(r.Owner), "whose owner it is")
+			equal(t, holderOf(t, errorOf(labels.Lock(background, "x", quorum.WithWrite(), quorum.WithWait(2*time.Second)))), r.Owner)
+			expect(t, l.Ask(background, "x"), nil)
 		}},
 	}.hold(t)
 }

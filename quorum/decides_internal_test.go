@@ -327,6 +327,28 @@ func TestAYoungLifeIsReportedOnce(t *testing.T) {
 	})
 }
 
+// A primary is no other server when a replica of its own comes back that is the first to confirm a lock.
+func TestAReplicaThatComesBackIsNoRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts := assert.Got(Options{Clock: clock.Runtime()}.fill())(t)
+		time.Sleep(time.Hour)
+		told := 0
+		opts.Trace = func(Event) { told++ }
+		e := newEngine(&config{clock: opts.Clock, opts: opts, nodes: []node.Node{withReplicas{model.New(opts.Clock, "n1")}}})
+		now := opts.Clock.Now()
+		for _, life := range []node.Life{{ID: "a", Born: now.Add(-time.Minute)}, {ID: "a", Born: now.Add(-time.Second)}, {ID: "b", Born: now}} {
+			e.enter()
+			e.voters.judge(0, node.Acquire, now, node.Reply{Status: node.Granted, Life: &life})
+			e.leave()
+		}
+		assert.That(t, told == 1, "%d events; only the failover is one", told)
+	})
+}
+
+type withReplicas struct{ *model.Node }
+
+func (withReplicas) Replicas() int { return 2 }
+
 // Each row is what a reply means as a vote.
 func TestJudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

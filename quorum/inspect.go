@@ -17,10 +17,9 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 		return nil, err
 	}
 	defer l.end()
-	r := l.inspect(name, l.opts.Timeout)
+	r := l.inspectMost(ctx, name, l.opts.Timeout)
 	defer r.putDown()
 	if l.opts.Label != NoLabel { // while a node may hang
-		r.awaitMost(ctx)
 		most, _ := r.report()
 		l.labels.of(ctx, most.Owners, most.Waiting, r.deadline)
 	}
@@ -44,12 +43,11 @@ func (l *Locker) Check(ctx context.Context, name, owner string) error {
 		return err
 	}
 	defer l.end()
-	return l.find(ctx, name, func(rep *Report) (known bool, err *Error) { return rep.has(owner, "check") })
+	return l.find(ctx, l.inspect(name, owner, l.opts.Timeout), func(rep *Report) (known bool, err *Error) { return rep.has(owner, "check") })
 }
 
-// find asks the nodes about name until it is known what their answers mean.
-func (l *Locker) find(ctx context.Context, name string, means func(*Report) (known bool, err *Error)) error {
-	r := l.inspect(name, l.opts.Timeout)
+// find waits for the answers to an inspection until it is known what they mean.
+func (l *Locker) find(ctx context.Context, r *round, means func(*Report) (known bool, err *Error)) error {
 	defer r.putDown()
 	for r.awaitMost(ctx); ; r.awaitAll(ctx) {
 		rep, open := r.report()

@@ -208,9 +208,8 @@ func (x *labels) whoHolds(ctx context.Context, c *claim, until clock.Instant) (f
 
 // holderOf returns what a majority of the nodes says of one name. It does not wait for nodes that hang.
 func (x *labels) holderOf(ctx context.Context, name string, timeout time.Duration) holder {
-	r := x.inspect(name, timeout)
+	r := x.inspectMost(ctx, name, timeout)
 	defer r.putDown()
-	r.awaitMost(ctx)
 	rep, _ := r.report()
 	if rep.Verdict != VerdictHeld || node.Process(rep.Owner) == x.uuid {
 		return holder{}

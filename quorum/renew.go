@@ -83,8 +83,7 @@ func (r *renewal) receive(i int, reply node.Reply) {
 	kept := reply.Kept
 	reply.Kept = nil
 	b := r.e.voters.judge(i, node.Extend, r.start, reply)
-	if len(r.holds) > 1 && errors.Is(reply.Err, node.ErrAuth) && !reply.Unsent {
-		// One name that the user may no longer use is enough for that.
+	if len(r.holds) > 1 && refusedTogether(reply) {
 		for k := range r.holds {
 			r.holds[k].renewedAlone = true
 		}
@@ -113,6 +112,13 @@ func (r *renewal) receive(i int, reply node.Reply) {
 	if last {
 		r.heal()
 	}
+}
+
+// refusedTogether reports whether a refusal of a command for several leases may be about one of them, such as one that the
+// user may no longer use, or about their being together, as in a cluster. Then each is renewed by a command of its own. Other
+// errors pass, and say that the node refuses everything, or does not answer.
+func refusedTogether(reply node.Reply) bool {
+	return !reply.Unsent && (node.Permanent(reply.Err) || errors.Is(reply.Err, node.ErrServer))
 }
 
 // keptOn is the vote b of node i on one of the leases, or that it lacks the lease.

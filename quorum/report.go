@@ -16,13 +16,18 @@ type Report struct {
 	Verdict Verdict
 	Owner   string    // of the most nodes, if any has one
 	HeldBy  int       // on how many nodes
-	Owners  []string  // all who have a majority, sorted: several only if they read
+	Owners  []string  // all who have a majority, sorted: several only if they read. Of more than 60 readers they are some
 	Mode    node.Mode // of the Owner
-	Waiting []string  // waiters in the queue of any node
+	Waiting []string  // waiters in the queue of any node, of each the first 64
 	Quorum  int       // a majority, also where Options.Quorum is more: enough to exclude others
 	Nodes   []NodeReport
 
-	labels map[string]string // by process, and notes by owner
+	// A node does not read a large lock or queue to its end, as it does nothing else meanwhile. So many more owners and
+	// waiters there are than in Owners and Waiting; some may be dead.
+	MoreOwners, MoreWaiting int
+
+	labels  map[string]string // by process, and notes by owner
+	process string            // of the Locker that has asked
 }
 
 // A Verdict is what the answers of all nodes mean together.
@@ -41,6 +46,9 @@ const (
 // waiters.
 func (r *Report) Label(of string) string { return r.labels[node.Process(of)] }
 
+// Ours reports whether an owner or waiter is of the Locker that has made the report: perhaps of an attempt that is under way.
+func (r *Report) Ours(of string) bool { return node.Process(of) == r.process }
+
 // Note returns the note of an owner (see [WithNote]), or "" if no node knows one. A report has the notes of the first 32 owners
 // with a majority.
 func (r *Report) Note(owner string) string { return r.labels[owner] }
@@ -54,6 +62,9 @@ type NodeReport struct {
 	Waiting []string      // waiters in the node's queue, in its order
 	TTL     time.Duration // of the key, or node.NoExpiry
 	Fence   node.Token    // the highest token that the node has seen
+
+	MoreOwners, MoreWaiting int // that are not in Owners and Waiting
+
 	// Value is how a plain string at the name begins: a lock that another library, such as
 	// redsync, made by SET NX. State is then NodeError, and Err matches node.ErrWrongType.
 	Value string
@@ -79,6 +90,7 @@ func nodeReport(name string, b ballot) NodeReport {
 		return n
 	}
 	n.TTL, n.Fence, n.Abstains = b.state.TTL, b.state.Fence, b.wait
+	n.MoreOwners, n.MoreWaiting = b.state.More, b.state.Behind
 	for _, place := range b.state.Queue {
 		n.Waiting = append(n.Waiting, place.Waiter)
 	}
@@ -173,6 +185,18 @@ func (r *Report) count(n *NodeReport, counts map[string]int) {
 	}
 }
 
+// countMore counts those that no node tells of, by the node that has the most.
+func (r *Report) countMore() {
+	for _, n := range r.Nodes {
+		if n.MoreOwners > 0 {
+			r.MoreOwners = max(r.MoreOwners, len(n.Owners)+n.MoreOwners-len(r.Owners))
+		}
+		if n.MoreWaiting > 0 {
+			r.MoreWaiting = max(r.MoreWaiting, len(n.Waiting)+n.MoreWaiting-len(r.Waiting))
+		}
+	}
+}
+
 // mode is what most nodes tell of the owner: a downgrade needs only a majority. If as many say that it reads, it writes.
 func (r *Report) mode() (most node.Mode) {
 	var say [node.Write + 1]int
@@ -206,6 +230,7 @@ func (r *Report) conclude() {
 	}
 	slices.Sort(r.Owners)
 	r.Mode = r.mode()
+	r.countMore()
 	switch {
 	case r.HeldBy >= r.Quorum:
 		r.Verdict = VerdictHeld

@@ -312,13 +312,30 @@ func (r *round) grant(c claim, lease time.Duration, high node.Token) grant {
 	return grant{claim: c, start: r.start, lease: lease, mayHold: r.mayHoldNow(), high: high, round: r}
 }
 
-// inspect asks all nodes for the holder of name. It, putDown and report are called outside a step.
-func (e *engine) inspect(name string, timeout time.Duration) *round {
-	c := claim{Claim: node.Claim{Name: name}}
+// inspect asks all nodes for the holder of name, and of however many for this owner. It, inspectMost, putDown and
+// report are called outside a step.
+func (e *engine) inspect(name, owner string, timeout time.Duration) *round {
+	c := claim{Claim: node.Claim{Name: name, Owner: owner}}
 	e.enter()
 	defer e.leave()
 	e.because("inspect", &c)
 	return e.askAll(node.Inspect, c, 0, timeout)
+}
+
+// inspectMost asks all nodes for the holder of name, and returns when most have answered. If it has more readers than a
+// node tells of, each may tell of others: then it asks again for one of them.
+func (e *engine) inspectMost(ctx context.Context, name string, timeout time.Duration) *round {
+	r := e.inspect(name, "", timeout)
+	r.awaitMost(ctx)
+	rep, _ := r.report()
+	if rep.Verdict != VerdictContended || rep.MoreOwners == 0 {
+		return r
+	}
+	left := r.deadline.Sub(e.clock.Now())
+	r.putDown()
+	r = e.inspect(name, rep.Owner, left)
+	r.awaitMost(ctx)
+	return r
 }
 
 func (r *round) putDown() {
@@ -330,7 +347,7 @@ func (r *round) putDown() {
 // report returns what the nodes have answered, and how many have not yet.
 func (r *round) report() (rep *Report, open int) {
 	nodes := r.e.nodes
-	rep = &Report{Name: r.claim.Name, Quorum: r.tally.need, Nodes: make([]NodeReport, len(nodes))}
+	rep = &Report{process: r.e.uuid, Name: r.claim.Name, Quorum: r.tally.need, Nodes: make([]NodeReport, len(nodes))}
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
 	for i, b := range r.ballots {

@@ -16,8 +16,8 @@ var errSettings = errors.New("another program has other settings")
 // This file compares what has to be the same in all programs that share locks.
 //
 // On the nodes the settings of a Locker are a reader of one name, with the text of them as its owner. So
-// programs with the same settings are one reader, and one inspection finds all that differ. Like labels, they are
-// for people: nothing depends on them.
+// programs with the same settings are one reader, and one inspection finds all that differ, unless there are dozens.
+// Like labels, they are for people: nothing depends on them.
 
 // settingsOf returns the text of settings on these nodes.
 func settingsOf(nodes []node.Node, o *Options) string {

@@ -273,6 +273,29 @@ func TestLeases(t *testing.T) {
 	}.hold(t)
 }
 
+// Nodes refuse to extend several names together, as members of a cluster do. Each lease goes on, by commands of its own.
+func TestLeasesThatAreRefusedTogetherGoOn(t *testing.T) {
+	for _, refusal := range []error{node.ErrUnsupported, node.ErrAuth, node.ErrServer} {
+		inWorld(t, 3, func(w *world) {
+			l := w.through(quorum.Options{Lease: 2 * time.Second}, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
+				if cmd.Kind == node.Extend && len(cmd.Claims) > 1 {
+					time.AfterFunc(20*time.Millisecond, func() { reply(node.Reply{Err: refusal}) })
+					return
+				}
+				n.Submit(cmd, reply)
+			})
+			var all []*quorum.Lease
+			for i := range 20 {
+				all = append(all, lock(t, l, fmt.Sprint("x", i)))
+			}
+			time.Sleep(time.Minute)
+			for _, lease := range all {
+				goesOn(t, lease)
+			}
+		})
+	}
+}
+
 // A node refuses to extend a name, and with it all others of the command, as servers do that have keys of it
 // checked against the rights of their user: that name loses its own lease, and no others with it.
 func TestForbiddenNameIsLostAlone(t *testing.T) {

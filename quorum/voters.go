@@ -204,12 +204,18 @@ func (v *voters) learn(i int, life *node.Life) {
 	if err := v.duplicate(i); err != nil && (was == nil || was.ID != life.ID) {
 		v.log(slog.LevelWarn, "two nodes are one server, and are ignored", "node", name, "error", err)
 	}
-	// The age of a primary with replicas is known now better, now worse.
-	if wait := v.abstains(node.Acquire, v.now, life); wait > 0 && (was == nil || was.ID != life.ID || life.Born > v.known[i].born) {
-		v.known[i].born = life.Born
-		v.tell(Event{Kind: EventNodeAbstains, Node: name, Took: wait})
-		v.log(slog.LevelWarn, "node ignored: recently (re)started or was a replica", "node", name, "for", wait.Round(time.Millisecond))
+	wait := v.abstains(node.Acquire, v.now, life)
+	other := was == nil || was.ID != life.ID
+	if wait == 0 || !other && life.Born <= v.known[i].born {
+		return
 	}
+	v.known[i].born = life.Born
+	if of, ok := v.nodes[i].(node.Replicated); ok && of.Replicas() > 0 && !other { // the server is the same: its age is known now better, now worse
+		v.log(slog.LevelInfo, "node ignored: only a replica that came recently confirms", "node", name, "for", wait.Round(time.Millisecond))
+		return
+	}
+	v.tell(Event{Kind: EventNodeAbstains, Node: name, Took: wait})
+	v.log(slog.LevelWarn, "node ignored: recently (re)started or was a replica", "node", name, "for", wait.Round(time.Millisecond))
 }
 
 // noteLongLock warns once of a lock that lasts longer than MaxLease allows: its program has

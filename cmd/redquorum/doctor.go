@@ -416,18 +416,35 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 
 func (p *patient) role(ctx context.Context, c *redis.Client, o redisnode.Server, maxLease time.Duration) {
 	p.Role = p.info["role"]
-	replicas := p.info["connected_slaves"]
+	replicas := len(replicasOf(p.info))
 	switch {
 	case p.Role == "slave":
 		p.Role = "replica"
-		p.unfit("is a replica of "+p.info["master_host"]+":"+p.info["master_port"], "it cannot grant a lock", "list its master, or make it one")
+		p.unfit(replicaOf+p.info["master_host"]+":"+p.info["master_port"], "it cannot grant a lock", "list its master, or make it one")
 	case o.Replicas > 0:
 		p.replicas(ctx, c, o, maxLease)
-	case replicas != "" && replicas != "0":
-		p.add(warning, "has "+replicas+" connected replica(s)",
+	case replicas > 0:
+		p.add(warning, fmt.Sprintf("has %d connected replica(s)", replicas),
 			"a replica that is promoted in its place may not have the newest locks, and it may go on granting locks",
-			"if it fails over, say ?replicas="+replicas+" in its URL in all programs; otherwise it needs no replica")
+			fmt.Sprintf("if it fails over, say ?replicas=%d in its URL in all programs; otherwise it needs no replica", replicas))
 	}
+}
+
+const replicaOf = "is a replica of "
+
+// deployment says what to do with a replica whose primary is listed, too; nil if p is none. They have one replication ID.
+func (p *patient) deployment(patients []*patient) *finding {
+	id := p.info["master_replid"]
+	if p.Role != "replica" || id == "" {
+		return nil
+	}
+	for _, primary := range patients {
+		if primary.Role == "master" && primary.info["master_replid"] == id {
+			return &finding{primary.Node, unsafe, "is listed with its replica(s)", "they are one deployment, so one node",
+				fmt.Sprintf("list it once, with ?replicas=%d: by the name of its primary, or by its Sentinels", len(replicasOf(primary.info)))}
+		}
+	}
+	return nil
 }
 
 func (p *patient) memory() {
@@ -607,11 +624,13 @@ func (p *patient) versions(ctx context.Context, c *redis.Client) {
 	}
 }
 
-// settingsOn returns the settings of the programs that use a node with this prefix. Those that are gone have no hold.
+// settingsOn returns the settings of the programs that use a node with this prefix, some if they are many. Those that are
+// gone have no hold.
 func settingsOn(ctx context.Context, c *redis.Client, prefix string) (living []string, err error) {
 	name := prefix + node.SettingsName
-	texts, err := c.HGetAll(ctx, name).Result() // a right that a lock needs, unlike HKEYS
-	for text := range texts {
+	fields, _, err := c.HScan(ctx, name, 0, "*", node.ManyFields).Result() // others may have made it large
+	for field := range slices.Chunk(fields[:min(len(fields), 2*node.ManyFields)], 2) {
+		text := field[0]
 		there, e := c.Exists(ctx, node.HoldKey(name, text)).Result()
 		err = cmp.Or(err, e)
 		if there > 0 {
@@ -660,6 +679,16 @@ func conclude(patients []*patient) diagnosis {
 		}
 		if p.RunID != "" {
 			byID[p.RunID] = p
+		}
+		if one := p.deployment(patients); one != nil {
+			for i := range p.findings {
+				if strings.HasPrefix(p.findings[i].Finding, replicaOf) {
+					p.findings[i].Do = one.Do
+				}
+			}
+			if !slices.Contains(d.Findings, *one) {
+				d.Findings = append(d.Findings, *one)
+			}
 		}
 		d.Findings = append(d.Findings, p.findings...)
 	}

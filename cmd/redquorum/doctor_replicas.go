@@ -46,6 +46,9 @@ func replicasOf(fields map[string]string) (all []replica) {
 			name, value, _ := strings.Cut(part, "=")
 			of[name] = value
 		}
+		if of["port"] == "0" {
+			continue // a backup, such as redis-cli --rdb: it cannot be promoted
+		}
 		r := replica{Addr: net.JoinHostPort(of["ip"], of["port"]), State: of["state"]}
 		offset, _ := strconv.ParseInt(of["offset"], 10, 64)
 		r.Behind = max(0, at-offset)

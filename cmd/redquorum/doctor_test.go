@@ -366,7 +366,7 @@ func TestDoctorUnfit(t *testing.T) {
 		return r.has(master.Addr(), "warning", "has 1 connected replica") && r.Nodes[0].Abstains == 0 && r.Nodes[2].Abstains == 0
 	})
 	tests.Says(t, r.lines(), "unsafe "+replica.Addr()+": is a replica of "+master.Addr(), "unsafe "+evicting.Addr()+": maxmemory-policy is volatile-lru",
-		"unsafe usable nodes: 2 of 5", "verdict: unsafe")
+		"unsafe usable nodes: 2 of 5", "verdict: unsafe", "unsafe "+master.Addr()+": is listed with its replica", "list it once, with ?replicas=1")
 	if r.Nodes[1].Role != "replica" || !r.has(full.Addr(), "warning", "of its memory is used") || !r.has(full.Addr(), "unsafe", "OOM") || !r.has(unsaved.Addr(), "unsafe", "NOREPLICAS") {
 		t.Errorf("%+v", r)
 	}
@@ -475,7 +475,7 @@ func TestDoctorRights(t *testing.T) {
 	const keys = "~nightly* ~{nightly* ~redquorum_fence:{nightly* ~redquorum_readers:{nightly* ~redquorum_next:{nightly* " +
 		"~redquorum_waitqueue:{nightly* ~redquorum_waitplace:{nightly* &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_turn:* "
 	const commands = "+info +ping +eval +evalsha +subscribe +unsubscribe +publish " +
-		"+exists +get +mget +set +del +type +pttl +pexpire +hset +hget +hexists +hdel +hgetall +hscan +hlen " +
+		"+exists +get +getrange +mget +set +del +unlink +type +pttl +pexpire +hset +hget +hexists +hdel +hgetall +hscan +hlen " +
 		"+zadd +zrem +zrange +zrank +zcount +zcard "
 	locker := allow("locker", keys+commands)
 

@@ -60,10 +60,11 @@ type lockJSON struct {
 	State   string   `json:"state"` // held; partial: too few nodes for a lock; unknown: too few nodes are usable
 	Mode    string   `json:"mode"`
 	Owner   string   `json:"owner"`
-	Label   string   `json:"label"`   // of the owner's program; "": not known
-	Note    string   `json:"note"`    // of the owner; "": it has none
-	Owners  []string `json:"owners"`  // with a majority: several only if they read
-	Left    int64    `json:"left_ms"` // without renewal; -1: it never expires
+	Label   string   `json:"label"`       // of the owner's program; "": not known
+	Note    string   `json:"note"`        // of the owner; "": it has none
+	Owners  []string `json:"owners"`      // with a majority: several only if they read; of more than 60 some
+	More    int      `json:"more_owners"` // that are not in owners; some may be dead
+	Left    int64    `json:"left_ms"`     // without renewal; -1: it never expires
 	Waiting int      `json:"waiting"`
 	HeldBy  int      `json:"held_by"`
 	Nodes   int      `json:"nodes"`
@@ -328,8 +329,8 @@ func inspectAll(ctx context.Context, l *quorum.Locker, names []string, errs []er
 }
 
 func newLock(r *quorum.Report) *lockJSON {
-	lock := &lockJSON{Name: r.Name, State: "partial", Mode: r.Mode.String(), Owner: r.Owner, Label: r.Label(r.Owner), Note: r.Note(r.Owner), Owners: list(r.Owners), Left: left(r).Milliseconds(),
-		Waiting: len(r.Waiting), HeldBy: r.HeldBy, Nodes: len(r.Nodes)}
+	lock := &lockJSON{Name: r.Name, State: "partial", Mode: r.Mode.String(), Owner: r.Owner, Label: r.Label(r.Owner), Note: r.Note(r.Owner), Owners: list(r.Owners), More: r.MoreOwners, Left: left(r).Milliseconds(),
+		Waiting: len(r.Waiting) + r.MoreWaiting, HeldBy: r.HeldBy, Nodes: len(r.Nodes)}
 	switch r.Verdict {
 	case "held":
 		lock.State = "held"
@@ -375,8 +376,8 @@ func (f listJSON) text(w io.Writer, states bool) string {
 		if l.Note != "" {
 			owner += ": " + printable(l.Note)
 		}
-		if more := len(l.Owners) - 1; more > 0 {
-			owner = fmt.Sprintf("%d, such as %s", more+1, owner)
+		if all := len(l.Owners) + l.More; all > 1 && l.Owner != "" {
+			owner = fmt.Sprintf("%d, such as %s", all, owner)
 		}
 		rows = append(rows, []string{l.State, printable(l.Name), l.Mode, left, fmt.Sprint(l.Waiting), fmt.Sprintf("%d/%d", l.HeldBy, l.Nodes), owner})
 	}

@@ -428,6 +428,10 @@ func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string,
 			if err := f.checkOuter(r); err != nil {
 				return "", false, err
 			}
+			if r.Verdict == quorum.VerdictHeld && r.Ours(r.Owner) { // and it does not count: too few replicas have it
+				all, trouble = append(all, shown(name)+" is held by nobody else, and too few nodes confirm it"), true
+				continue
+			}
 			all = append(all, headline(r))
 			trouble = trouble || r.Verdict == quorum.VerdictNoQuorum
 		}

@@ -76,9 +76,10 @@ type statusJSON struct {
 	Name    string            `json:"name"`
 	Verdict string            `json:"verdict"`
 	Owner   string            `json:"owner"`
-	Owners  []string          `json:"owners"`  // those with a majority: several only if they read
+	Owners  []string          `json:"owners"`  // those with a majority: several only if they read; of more than 60 some
 	Mode    string            `json:"mode"`    // exclusive, read or write: of the owner; "" without one
-	Waiting []string          `json:"waiting"` // in the order of the wait queue
+	Waiting []string          `json:"waiting"` // in the order of the wait queue: of each node the first 64
+	More    moreJSON          `json:"more"`    // that are not listed: a node does not tell of all if they are many
 	Labels  map[string]string `json:"labels"`  // of owners and waiters, where they are known
 	Notes   map[string]string `json:"notes"`   // of owners that have one
 	HeldBy  int               `json:"held_by"`
@@ -86,6 +87,12 @@ type statusJSON struct {
 	Nodes   []nodeStatusJSON  `json:"nodes"`
 
 	Settings []string `json:"settings"` // of programs: those with different ones may not exclude each other
+}
+
+// A moreJSON says how many there are beyond those that are listed. Some may be dead.
+type moreJSON struct {
+	Owners  int `json:"owners"`
+	Waiting int `json:"waiting"`
 }
 
 type nodeStatusJSON struct {
@@ -142,7 +149,8 @@ func (n *nodeFlags) probe(ctx context.Context, r *quorum.Report) (refused, setti
 
 func newStatus(r *quorum.Report, refused, settings []string) statusJSON {
 	s := statusJSON{Name: r.Name, Verdict: string(r.Verdict), Owner: r.Owner, Owners: list(r.Owners), Mode: modeOf(r.Mode, r.HeldBy),
-		Waiting: list(r.Waiting), Labels: make(map[string]string), Notes: make(map[string]string), HeldBy: r.HeldBy, Quorum: r.Quorum, Settings: list(settings)}
+		Waiting: list(r.Waiting), Labels: make(map[string]string), Notes: make(map[string]string), HeldBy: r.HeldBy, Quorum: r.Quorum, Settings: list(settings),
+		More: moreJSON{r.MoreOwners, r.MoreWaiting}}
 	for _, of := range slices.Concat(r.Owners, r.Waiting) {
 		if label := r.Label(of); label != "" {
 			s.Labels[of] = label
@@ -245,7 +253,7 @@ func reportText(w io.Writer, r *quorum.Report, refused, settings []string) strin
 	b.WriteString(p.paint(color, wrapped(first, "")) + "\n")
 	if r.Verdict == quorum.VerdictHeld {
 		owners := slices.DeleteFunc(slices.Clone(r.Owners), func(o string) bool { return o == r.Owner })
-		writeSome(&b, append([]string{r.Owner}, owners...), func(_ int, owner string) string { return "  by " + wrapped(who(r, owner), "     ") })
+		writeSome(&b, append([]string{r.Owner}, owners...), r.MoreOwners, func(_ int, owner string) string { return "  by " + wrapped(who(r, owner), "     ") })
 	}
 	writeQueue(&b, r)
 	if value, nodes := foreign(r); nodes > 0 {
@@ -288,15 +296,17 @@ func summary(r *quorum.Report) string {
 	return text
 }
 
-// writeSome writes a line for each of the first names, and says how many more there are.
-func writeSome(b *strings.Builder, names []string, line func(i int, name string) string) {
-	const most = 10
-	for i, name := range names {
-		if i == most {
-			fmt.Fprintf(b, "  and %d more: --json has all\n", len(names)-most)
-			return
-		}
+// writeSome writes a line for each of the first names, and says how many more there are: also so many that are not known.
+func writeSome(b *strings.Builder, names []string, unknown int, line func(i int, name string) string) {
+	some := names[:min(len(names), 10)]
+	for i, name := range some {
 		b.WriteString(line(i, name) + "\n")
+	}
+	switch more := len(names) - len(some); {
+	case unknown > 0:
+		fmt.Fprintf(b, "  and %d more\n", more+unknown)
+	case more > 0:
+		fmt.Fprintf(b, "  and %d more: --json has all\n", more)
 	}
 }
 
@@ -305,7 +315,7 @@ func writeQueue(b *strings.Builder, r *quorum.Report) {
 	if len(r.Waiting) > 0 {
 		b.WriteString("waiting, in this order:\n")
 	}
-	writeSome(b, r.Waiting, func(i int, waiter string) string {
+	writeSome(b, r.Waiting, r.MoreWaiting, func(i int, waiter string) string {
 		on := 0
 		for _, n := range r.Nodes {
 			if slices.Contains(n.Waiting, waiter) {
@@ -363,7 +373,7 @@ func nodeDetail(n quorum.NodeReport, r *quorum.Report, refused string) string {
 	var details []string
 	if len(n.Owners) > 0 && !slices.Contains(n.Owners, r.Owner) || r.Verdict == quorum.VerdictContended && len(n.Owners) > 0 {
 		detail := heldHow[n.Mode] + " by " + printable(n.Owners[0])
-		if more := len(n.Owners) - 1; more > 0 {
+		if more := len(n.Owners) + n.MoreOwners - 1; more > 0 {
 			detail += fmt.Sprintf(" and %d more", more)
 		}
 		details = append(details, detail)

@@ -23,6 +23,7 @@ for i = 2, #KEYS do
   end
 end
 try('GET', KEYS[2])
+try('GETRANGE', KEYS[2], 0, 63)
 try('EXISTS', KEYS[1])
 try('TYPE', KEYS[1])
 try('PTTL', KEYS[1])
@@ -39,6 +40,7 @@ try('ZCARD', KEYS[6])
 try('ZREM', KEYS[6], 'doctor')
 try('PEXPIRE', KEYS[1], 1000)
 try('DEL', (table.unpack or unpack)(KEYS))
+try('UNLINK', KEYS[1])
 for _, channel in ipairs(ARGV) do
   try('PUBLISH', channel, '0')
 end

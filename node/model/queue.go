@@ -120,11 +120,12 @@ func (s *Server) survey(now Time, cmd *node.Command, wants []want) (fence node.T
 }
 
 // before returns the place of the first living waiter before this one that excludes it, and how
-// many are before it from there on. It removes dead ones.
+// many are before it from there on. It removes dead ones. Those behind the first MaxGroup are not in
+// the way.
 func (s *Server) before(now Time, n *names, mode node.Mode, wait *node.Wait) (first *key, ahead int) {
 	line := n.queue.before(wait)
 	at := 0
-	for at < line {
+	for seen := 0; at < line && seen < node.MaxGroup; seen++ {
 		switch p := &n.queue.line[at]; {
 		case mode == node.Read && node.WaiterMode(p.waiter) == node.Read:
 			at++
@@ -473,11 +474,11 @@ func (c *content) before(wait *node.Wait) int {
 	return n
 }
 
-// places appends the living places of a queue to all.
+// places appends the living ones of the first places of a queue to all.
 func (s *Server) places(all []node.Place, now Time, n *names) []node.Place {
-	for i := range n.queue.line {
+	for i := range n.queue.line[:min(len(n.queue.line), node.ManyFields)] {
 		if p := &n.queue.line[i]; s.isKept(now, n, p) {
-			all = append(all, node.Place{Waiter: p.waiter, Ticket: p.ticket, TTL: p.kept.left(now)})
+			all = append(all, node.Place{Waiter: clip(p.waiter), Ticket: p.ticket, TTL: p.kept.left(now)})
 		}
 	}
 	return all

@@ -146,49 +146,58 @@ func (s *Server) reads(now Time, lock *key, name, owner string) bool {
 }
 
 // removeDead returns when the last living reader of lock dies, or noReader, and removes dead readers
-// if one lives. If there are many readers the dead ones stay, as some do in Redis, and the
-// longest is not known.
+// if one lives. If there are many readers the longest is not known.
 func (s *Server) removeDead(now Time, lock *key, name string) Time {
 	living, until := s.living(s.fields[:0], now, lock, name)
-	switch {
-	case until == noReader:
-	case len(lock.fields) > node.ManyFields:
+	if until != noReader && len(lock.fields) > node.ManyFields {
 		until = Never
-	case len(living) < len(lock.fields):
+	}
+	if until != noReader && len(living) < len(lock.fields) {
 		s.change(lock)
 		s.fields, lock.fields = lock.fields, living
-	default:
+	} else {
 		s.fields = living
 	}
 	return until
 }
 
 // living appends the fields of lock to fields, without those of dead readers. It also returns
-// when the last reader dies, or noReader.
+// when the last reader dies, or noReader. It checks MaxHolds holds: readers that it does not come
+// to count as living.
 func (s *Server) living(fields []node.Field, now Time, lock *key, name string) (all []node.Field, until Time) {
 	until = noReader
+	unchecked := node.MaxHolds
 	for _, f := range lock.fields {
 		if f.Name == node.ModeField {
 			fields = append(fields, f)
 			continue
 		}
-		if dies := s.dies(now, name, f); dies != noReader {
+		dies, holds := Never, holdsOf(f)
+		if holds <= unchecked {
+			unchecked -= holds
+			dies = s.dies(now, name, f.Name, holds)
+		}
+		if dies != noReader {
 			fields, until = append(fields, f), max(until, dies)
 		}
 	}
 	return fields, until
 }
 
-// dies returns when a reader dies, or noReader if it is dead. Redisson counts a reader's holds
-// in its field.
-func (s *Server) dies(now Time, name string, reader node.Field) (at Time) {
-	at = noReader
+// holdsOf is how many holds of a reader are checked. Redisson counts them in its field.
+func holdsOf(reader node.Field) int {
 	holds, err := strconv.Atoi(reader.Value)
 	if err != nil {
 		holds = 1
 	}
-	for i := 1; i <= min(holds, node.MaxHolds); i++ {
-		hold := s.hold(name, reader.Name)
+	return min(max(1, holds), node.MaxHolds)
+}
+
+// dies returns when a reader with so many holds dies, or noReader if it is dead.
+func (s *Server) dies(now Time, name, reader string, holds int) (at Time) {
+	at = noReader
+	for i := 1; i <= holds; i++ {
+		hold := s.hold(name, reader)
 		if i > 1 {
 			s.sought = strconv.AppendInt(s.sought[:len(s.sought)-1], int64(i), 10)
 			hold = s.keys[string(s.sought)]

@@ -15,6 +15,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -140,7 +141,7 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 	case node.Extend:
 		return s.extend(now, &cmd), nil
 	case node.Inspect:
-		return s.inspect(now, cmd.Claims[0].Name), nil
+		return s.inspect(now, &cmd.Claims[0]), nil
 	case node.Break:
 		return s.breakLock(now, &cmd)
 	case node.Downgrade:
@@ -217,9 +218,9 @@ func (s *Server) prolong(k *key, expires Time) {
 	}
 }
 
-func (s *Server) inspect(now Time, name string) node.Reply {
+func (s *Server) inspect(now Time, c *node.Claim) node.Reply {
 	state := new(node.State)
-	if err := s.State(now, name, state); err != nil {
+	if err := s.look(now, c, state); err != nil {
 		return failure(err)
 	}
 	return node.Reply{Status: node.Done, State: state}
@@ -228,8 +229,13 @@ func (s *Server) inspect(now Time, name string) node.Reply {
 // State does what an Inspect command does: it sets state, whose slices it reuses. After an
 // error the state means nothing.
 func (s *Server) State(now Time, name string, state *node.State) error {
+	return s.look(now, &node.Claim{Name: name}, state)
+}
+
+// look is State, for a claim.
+func (s *Server) look(now Time, c *node.Claim, state *node.State) error {
 	*state = node.State{Fields: state.Fields[:0], Queue: state.Queue[:0]}
-	k := s.lookUp(now, name)
+	k := s.lookUp(now, c.Name)
 	var err error
 	if state.Fence, err = k.fence.token(); err != nil {
 		return err
@@ -241,6 +247,7 @@ func (s *Server) State(now Time, name string, state *node.State) error {
 		return err
 	}
 	state.Type, state.Queue = k.lock.kind.String(), s.places(state.Queue, now, k)
+	state.Behind = max(0, len(k.queue.line)-node.ManyFields)
 	if k.lock.kind != none {
 		state.TTL = k.lock.left(now)
 	}
@@ -248,16 +255,39 @@ func (s *Server) State(now Time, name string, state *node.State) error {
 	case hash:
 		until := noReader
 		if k.lock.mode() == reading {
-			state.Fields, until = s.living(state.Fields, now, k.lock, name)
+			state.Fields, until = s.living(state.Fields, now, k.lock, c.Name)
 		}
 		if until == noReader {
 			state.Fields = append(state.Fields[:0], k.lock.fields...)
 		}
+		if state.More = max(0, len(state.Fields)-node.ManyFields); state.More > 0 {
+			state.Fields = some(state.Fields, c.Owner)
+		}
+		for i, f := range state.Fields {
+			state.Fields[i] = node.Field{Name: clip(f.Name), Value: clip(f.Value)}
+		}
 	case text, number:
-		state.Value = k.lock.entry(name).Value
+		state.Value = k.lock.entry(c.Name).Value
 		state.Value = state.Value[:min(64, len(state.Value))]
 	}
 	return nil
+}
+
+// clip returns as much of a text as an Inspect does.
+func clip(text string) string { return text[:min(len(text), node.MaxText)] }
+
+// some returns ManyFields of the fields of a hash, sorted: its mode and those of an owner are among them.
+func some(fields []node.Field, owner string) []node.Field {
+	first := func(f node.Field) int {
+		if f.Name == node.ModeField || f.Name == owner || f.Name == owner+node.WriteSuffix {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(fields, func(a, b node.Field) int { return first(a) - first(b) })
+	fields = fields[:node.ManyFields]
+	slices.SortFunc(fields, func(a, b node.Field) int { return strings.Compare(a.Name, b.Name) })
+	return fields
 }
 
 func (s *Server) breakLock(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {

@@ -526,7 +526,7 @@ func (r *race) note(cmd node.Command, got node.Reply) {
 		return
 	}
 	for _, verb := range []string{"inspect", "fences", "queue"} {
-		r.looks = append(r.looks, join([]string{verb, cmd.Claims[0].Name})+" -> "+join(lookText(verb, got, node.Exclusive)))
+		r.looks = append(r.looks, join([]string{verb, cmd.Claims[0].Name})+" -> "+join(lookText(verb, got, node.Exclusive, "")))
 	}
 }
 
@@ -553,7 +553,7 @@ func same(want, got node.Reply, slack time.Duration) error {
 
 func sameState(a, b node.State, slack time.Duration) bool {
 	return a.Type == b.Type && a.Fence == b.Fence && near(a.TTL, b.TTL, slack) && fmt.Sprint(a.Fields) == fmt.Sprint(b.Fields) &&
-		a.Readers == b.Readers &&
+		a.Readers == b.Readers && a.More == b.More && a.Behind == b.Behind &&
 		slices.EqualFunc(a.Queue, b.Queue, func(a, b node.Place) bool {
 			return a.Waiter == b.Waiter && a.Ticket == b.Ticket && near(a.TTL, b.TTL, slack)
 		})

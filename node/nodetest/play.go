@@ -154,8 +154,8 @@ func (p *player) do(words, want []string) (a answer, err error) {
 		r, err := p.reply(words)
 		return replyText(r), err
 	case "inspect", "fences", "queue":
-		r, err := p.reply([]string{"inspect", args[0]})
-		return lookText(words[0], r, p.mode), err
+		r, err := p.reply(append([]string{"inspect"}, args...))
+		return lookText(words[0], r, p.mode, args[len(args)-1]), err
 	case "redis":
 		if err = p.Do(args...); errors.Is(err, node.ErrWrongType) {
 			return answer{"error", reasonText(err)}, nil

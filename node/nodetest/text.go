@@ -261,14 +261,14 @@ func keptText(kept []bool) (text string) {
 	return text
 }
 
-// lookText is the answer of one of the verbs that look at a name, for a rule in a mode: the lock and the
-// higher of its fences, or both fences, or the queue.
-func lookText(verb string, r node.Reply, mode node.Mode) (a answer) {
+// lookText is the answer of one of the verbs that look at a name, by an owner or "", for a rule in a mode: the
+// lock and the higher of its fences, or both fences, or the queue.
+func lookText(verb string, r node.Reply, mode node.Mode, by string) (a answer) {
 	switch {
 	case r.State == nil:
 		return replyText(r)
 	case verb == "inspect":
-		return lockText(*r.State, mode)
+		return lockText(*r.State, mode, by)
 	case verb == "fences":
 		a.add("fence", r.State.Fence, "readers", r.State.Readers)
 		return a
@@ -278,24 +278,31 @@ func lookText(verb string, r node.Reply, mode node.Mode) (a answer) {
 		a = append(a, strings.TrimSuffix(place.Waiter, suffixes[mode]))
 		a.add("ticket", place.Ticket, "ttl", place.TTL)
 	}
+	a.add("behind", r.State.Behind)
 	return a
 }
 
-// lockText is the lock in a State and its fence, for a rule in a mode.
-func lockText(s node.State, mode node.Mode) (a answer) {
+// lockText is the lock in a State and its fence, for a rule in a mode. If some of its fields are left out, only those
+// of the owner by are certain to be there.
+func lockText(s node.State, mode node.Mode, by string) (a answer) {
 	a = answer{s.Type}
 	switch s.Type {
 	case "hash":
 		is, owners := holders(s)
+		if s.More > 0 {
+			owners = slices.DeleteFunc(owners, func(owner string) bool { return owner != by })
+		}
 		a = answer{"held"}
 		if is != mode {
 			a = append(a, "mode="+is.String())
 		}
-		a = append(append(a, "by"), owners...)
+		if len(owners) > 0 {
+			a = append(append(a, "by"), owners...)
+		}
 	case "string":
 		a = append(a, s.Value)
 	}
-	a.add("ttl", s.TTL, "fence", max(s.Fence, s.Readers))
+	a.add("more", s.More, "ttl", s.TTL, "fence", max(s.Fence, s.Readers))
 	return a
 }
 

@@ -110,7 +110,7 @@
 //	    ~redquorum_waitqueue:{nightly* ~redquorum_waitplace:{nightly*
 //	    &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_turn:*
 //	    +info +ping +eval +evalsha +subscribe +unsubscribe +publish
-//	    +exists +get +mget +set +del +type +pttl +pexpire
+//	    +exists +get +getrange +mget +set +del +unlink +type +pttl +pexpire
 //	    +hset +hget +hexists +hdel +hgetall +hlen +hscan
 //	    +zadd +zrem +zrange +zrank +zcount +zcard
 //

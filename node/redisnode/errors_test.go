@@ -430,7 +430,8 @@ func TestMinimalACL(t *testing.T) {
 	p := newServer(t)
 	url := p.locker(minimalACL...)
 	n := dial(t, url)
-	woken := make(chan bool, 100)
+	p.do("set", "nightly-text", "another library's")
+	woken := make(chan bool, 1000)
 	defer n.Watch("nightly", node.Exclusive, func() { woken <- true })()
 	<-woken
 	hasAll(t, n, "nightly")
@@ -472,7 +473,7 @@ func fails(t *testing.T, url string) (refused bool) {
 	commands := []node.Command{
 		acquire("nightly", "me", now), acquire("nightly", "you", now+1), extend(time.Minute, claim("nightly", "me", 0)...),
 		inspect("nightly"), release("nightly", "me", now+1), acquire("nightly", "me", now+2), breakLock("nightly", now+3),
-		release("nightly", "me", now+4),
+		release("nightly", "me", now+4), inspect("nightly-text"),
 	}
 	for _, cmd := range everything("nightly", now+5) {
 		commands = append(commands, cmd.Command)

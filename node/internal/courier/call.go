@@ -244,7 +244,7 @@ func decodeExtend(val any, claims int) node.Reply {
 
 // decodeInspect returns nil if list is no reply to an Inspect.
 func decodeInspect(list []any) *node.State {
-	if len(list) != 6 {
+	if len(list) != 8 {
 		return nil
 	}
 	kind, ok1 := list[0].(string)
@@ -253,10 +253,14 @@ func decodeInspect(list []any) *node.State {
 	readers, ok4 := list[3].(int64)
 	queue, ok5 := list[4].([]any)
 	fields, ok6 := list[5].([]any)
-	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6) || !isLeft(ttl) || len(queue)%3 != 0 {
+	behind, ok7 := list[6].(int64)
+	more, ok8 := list[7].(int64)
+	if !(ok1 && ok2 && ok3 && ok4 && ok5 && ok6 && ok7 && ok8) || !isLeft(ttl) || len(queue)%3 != 0 ||
+		min(behind, more) < 0 || max(behind, more) > math.MaxInt32 {
 		return nil
 	}
-	s := &node.State{Type: kind, TTL: remaining(ttl), Fence: node.Token(fence), Readers: node.Token(readers)}
+	s := &node.State{Type: kind, TTL: remaining(ttl), Fence: node.Token(fence), Readers: node.Token(readers),
+		Behind: int(behind), More: int(more)}
 	for place := range slices.Chunk(queue, 3) {
 		waiter, ok1 := place[0].(string)
 		ticket, ok2 := place[1].(int64)

@@ -7,22 +7,20 @@ import (
 )
 
 // A checked connection is for go-redis, which allocates as much as a server announces. So it
-// gets whole replies only, none of them longer than most.
+// gets whole replies only, and none that is too long.
 type checked struct {
 	net.Conn
-	most    int
 	replies parser
 	came    bytes.Buffer // what go-redis has not read yet
 	whole   int          // of came: replies that are whole
 	room    [4 << 10]byte
 }
 
-// Checked returns conn for go-redis. It passes on whole replies only, none of them longer than one to
-// an Inspect.
-func Checked(conn net.Conn) net.Conn { return newChecked(dated(conn), maxInspect) }
+// Checked returns conn for go-redis. It passes on whole replies only, and none that is too long.
+func Checked(conn net.Conn) net.Conn { return newChecked(dated(conn)) }
 
-func newChecked(conn net.Conn, most int) net.Conn {
-	c := &checked{Conn: conn, most: most}
+func newChecked(conn net.Conn) net.Conn {
+	c := &checked{Conn: conn}
 	if raw, ok := conn.(syscall.Conn); ok { // go-redis checks whether it has ended
 		return struct {
 			*checked
@@ -61,7 +59,7 @@ func (c *checked) examine() error {
 		}
 		c.whole += n
 	}
-	if c.came.Len()-c.whole > c.most {
+	if c.came.Len()-c.whole > maxReply {
 		return errTooLong
 	}
 	return nil

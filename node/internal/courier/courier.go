@@ -93,10 +93,11 @@ type server struct {
 	replication *replication // of the present link, nil if there is none
 	away        bool         // too few replicas are there: it is not worth to wait for them
 
-	lives   lives.Tracker // used only by the goroutine that handles replies
-	demoted bool          // likewise: a server has answered as a replica, since the handshake
-	moved   string        // likewise: the ID of the life that has answered MOVED
-	answers []unanswered  // likewise
+	lives     lives.Tracker // used only by the goroutine that handles replies
+	demoted   bool          // likewise: a server has answered as a replica, since the handshake
+	moved     string        // likewise: the ID of the life that has answered MOVED
+	uncounted bool          // it was logged that the server has replicas that are not counted: used only by run's goroutine
+	answers   []unanswered  // likewise
 }
 
 // Options are those of redisnode.
@@ -328,6 +329,9 @@ func (s *server) converse() (met bool, err error) {
 		return false, err
 	}
 	if s.replicas == 0 {
+		if s.route.oneServer() {
+			s.noteReplicas(texts[0])
+		}
 		s.restore(l, nil)
 		s.abandon(l.carry(s, life))
 		return true, nil
@@ -503,13 +507,6 @@ func (s *server) giveBack(n int) {
 		}
 		return c.answered
 	}))
-}
-
-// inspects reports whether the next reply is to an Inspect.
-func (s *server) inspects() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.flight.len() > 0 && s.flight.calls()[0].kind == node.Inspect
 }
 
 // inFlight is how many calls are sent and not yet settled.

@@ -84,6 +84,14 @@ func (s *server) sharesNames(text string) bool {
 	return s.moved != "" && s.moved == field(text, "run_id")
 }
 
+// noteReplicas logs once that a server has replicas although none are counted.
+func (s *server) noteReplicas(text string) {
+	if hasReplicas(text) && !s.uncounted {
+		s.uncounted = true
+		s.note(slog.LevelWarn, "server has replicas, and none are counted: if one is promoted, two may hold one lock; see Options.Replicas, or ?replicas= in a URL")
+	}
+}
+
 // uptimes returns the uptimes in the INFO texts of all servers, or nothing if one has no
 // run_id.
 func uptimes(texts []string) (all []lives.Uptime) {

@@ -88,27 +88,7 @@ func readChecked(said []byte, slowly bool) ([]byte, error) {
 	if slowly {
 		r = iotest.OneByteReader(r)
 	}
-	return io.ReadAll(newChecked(playing(r), maxReply))
-}
-
-// Only the reply to an Inspect, which has all owners and waiters, may be longer than others.
-func TestOnlyAnInspectIsLong(t *testing.T) {
-	const fields = 20_000
-	field := "$40\r\n" + strings.Repeat("o", 40) + "\r\n$1\r\n1\r\n"
-	long := fmt.Sprintf("*6\r\n$4\r\nhash\r\n:1000\r\n:1\r\n:0\r\n*0\r\n*%d\r\n", 2*fields) + strings.Repeat(field, fields)
-	assert.Must(t, len(long) >= maxReply+16<<10 && len(long) <= maxInspect, "it has %d bytes", len(long))
-	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
-		s.answers(func(command string, _ []string) string {
-			if strings.HasPrefix(command, "eval") {
-				return long
-			}
-			return ""
-		})
-		for kind, want := range map[node.Kind]error{node.Inspect: nil, node.Acquire: errTooLong} {
-			r := asks(n, time.Second, plain(kind, "me", 0))
-			assert.That(t, errors.Is(r.Err, want) && (want != nil || len(r.State.Fields) == fields), "%v: %v", kind, r.Err)
-		}
-	})
+	return io.ReadAll(newChecked(playing(r)))
 }
 
 // A reply that a script cannot give is no answer.

@@ -123,11 +123,10 @@ func (w *wire) read() ([]result, error) {
 	return w.results, err
 }
 
-// makeRoom makes room for more of a reply that is not whole, unless it is too long. inspects reports
-// whether it is to an Inspect; nil: it is not.
-func (w *wire) makeRoom(inspects func() bool) error {
+// makeRoom makes room for more of a reply that is not whole, unless it is too long.
+func (w *wire) makeRoom() error {
 	w.have = copy(w.buf, w.buf[w.used:w.have])
-	if w.have >= maxReply && (w.have >= maxInspect || inspects == nil || !inspects()) {
+	if w.have >= maxReply {
 		return errTooLong
 	}
 	if w.have == 0 {
@@ -274,7 +273,7 @@ func (w *wire) exchange(end time.Time, greeting, first [][]string) ([]result, er
 		came, err = w.read()
 		replies = append(replies, came...)
 		if err == nil {
-			err = w.makeRoom(nil)
+			err = w.makeRoom()
 		}
 		if len(replies) > len(commands) || len(replies) == len(commands) && w.have > 0 {
 			err = ErrProtocol

@@ -48,7 +48,7 @@ func (w *wire) Receive() (channel, message string, err error) {
 			return "", "", w.err
 		}
 		if w.came, w.err = w.read(); w.err == nil {
-			w.err = w.makeRoom(nil)
+			w.err = w.makeRoom()
 		}
 	}
 	got := w.came[0]

@@ -28,10 +28,14 @@ const (
 	awayAfter = 3
 
 	// While an age below settled is the reason why a round may not count, rounds wait for
-	// all replicas, for patience at most. If that was in vain they do not for vainFor.
+	// all replicas, for patience at most: a yes of a replica that came a moment ago is worth little. If that was in vain they do
+	// not for vainFor.
 	settled  = time.Hour
-	patience = 20 * time.Millisecond
-	vainFor  = time.Second
+	patience = 200 * time.Millisecond
+
+	// unsaid is how long a round takes at least in which too few replicas acknowledge.
+	unsaid  = 20 * time.Millisecond
+	vainFor = time.Second
 
 	// coarseAge keeps the life of a yes from changing each time that an age is known more exactly. Above settled it
 	// only gets younger.
@@ -196,7 +200,7 @@ func (r *replication) run(ended <-chan struct{}) error {
 			took := time.Since(began)
 			r.conclude(found, want, took, func(h *held) bool { return h.number <= last })
 			if want > 0 && found.have < r.need { // WAIT may have counted one replica twice, and returned at once
-				r.server.sleep(max(0, patience-took))
+				r.server.sleep(max(0, unsaid-took))
 			}
 		}
 	}
@@ -328,7 +332,7 @@ func (r *replication) tellApart(found round) {
 			if i := slices.Index(left, addr); i >= 0 {
 				left = slices.Delete(left, i, i+1)
 			}
-		} else {
+		} else if !found.connections[id].silent { // it may be a backup
 			last = append(last, id)
 		}
 	}
@@ -463,7 +467,7 @@ func (r *replication) ask(want int, wait time.Duration) (found round, err error)
 			err = cmp.Or(found.add(got), err)
 		}
 		if err == nil {
-			err = r.conn.makeRoom(nil)
+			err = r.conn.makeRoom()
 		}
 	}
 	if err != nil {
@@ -482,7 +486,8 @@ func (r *replication) judge(found *round) error {
 	case field(found.after, "role") != "master" || field(found.after, "master_replid") != r.replid:
 		return errMoved
 	case found.listed > r.count:
-		return fmt.Errorf("%w: it has %d replicas, and Replicas is %d", node.ErrUnsupported, found.listed, r.count)
+		// With more servers than are counted two majorities may have none in common. It may be a step of an upgrade.
+		return fmt.Errorf("%w: it has %d replicas, and Replicas is %d", node.ErrUnreplicated, found.listed, r.count)
 	}
 	return nil
 }
@@ -496,14 +501,9 @@ func (p *round) count(offset int64) {
 			id, _, _ := strings.Cut(rest, " ")
 			p.connections[id] = connection{connectedFor(line), strings.Contains(line, " cmd=psync ") || strings.Contains(line, " cmd=sync ")}
 		}
-		key, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
-		if !strings.HasPrefix(key, "slave") || !strings.HasPrefix(rest, "ip=") {
+		of := replicaIn(line)
+		if of == nil {
 			continue
-		}
-		of := map[string]string{}
-		for _, part := range strings.Split(rest, ",") {
-			name, value, _ := strings.Cut(part, "=")
-			of[name] = value
 		}
 		addr := net.JoinHostPort(of["ip"], of["port"])
 		listed[addr] = true
@@ -519,6 +519,34 @@ func (p *round) count(offset int64) {
 		}
 	}
 	p.listed, p.present, p.have = len(listed), len(present), len(p.has)
+}
+
+// replicaIn is what a line of INFO says of a replica; nil if it is about none. A backup, such as redis-cli --rdb, follows as a
+// replica does, but has no port, so it cannot be promoted.
+func replicaIn(line string) map[string]string {
+	key, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+	if !strings.HasPrefix(key, "slave") || !strings.HasPrefix(rest, "ip=") {
+		return nil
+	}
+	of := map[string]string{}
+	for _, part := range strings.Split(rest, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		of[name] = value
+	}
+	if of["port"] == "0" {
+		return nil
+	}
+	return of
+}
+
+// hasReplicas reports whether INFO tells of a replica.
+func hasReplicas(text string) bool {
+	for line := range strings.Lines(text) {
+		if replicaIn(line) != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // field is the value of a line of INFO.

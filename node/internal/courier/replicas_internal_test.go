@@ -1,8 +1,10 @@
 package courier
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -11,7 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -246,7 +250,7 @@ func TestMoreReplicasThanSaid(t *testing.T) {
 		p.change(func() { p.followers = append(p.followers, &follower{addr: "ip=10.0.0.7,port=6379"}) })
 		for range 2 { // on the connections that are there, and on new ones
 			r := p.asks(node.Acquire)
-			if !errors.Is(r.Err, node.ErrUnsupported) || !node.Permanent(r.Err) || !strings.Contains(r.Err.Error(), "it has 3 replicas, and Replicas is 2") {
+			if !errors.Is(r.Err, node.ErrUnreplicated) || node.Permanent(r.Err) || !strings.Contains(r.Err.Error(), "it has 3 replicas, and Replicas is 2") {
 				t.Errorf("%v %v", r.Status, r.Err)
 			}
 			time.Sleep(5 * time.Second)
@@ -255,6 +259,42 @@ func TestMoreReplicasThanSaid(t *testing.T) {
 		time.Sleep(maxQuiet)
 		p.all(t, "two again", nil)
 	})
+}
+
+// A backup follows as a replica does, for as long as it takes. It has no port, so it cannot be promoted, and does not count.
+func TestABackupIsNoReplica(t *testing.T) {
+	primaryOf(t, 2, func(t *testing.T, p *primary) {
+		p.all(t, "two", nil)
+		p.change(func() {
+			for range 2 {
+				p.followers = append(p.followers, &follower{addr: "ip=10.0.0.7,port=0", copies: true, since: time.Now()})
+			}
+		})
+		for range 3 {
+			for kind, r := range p.all(t, "and two backups", nil) {
+				assert.That(t, p.age(r) >= 50*time.Second, "%v: its life has lasted %v", kind, p.age(r))
+			}
+			time.Sleep(5 * time.Second)
+		}
+		p.stay(true, p.followers[:2]...)
+		p.all(t, "only backups", node.ErrUnreplicated)
+	})
+}
+
+// A program that does not count replicas is warned once of a server that has some. A backup is none.
+func TestReplicasThatAreNotCountedAreLogged(t *testing.T) {
+	for port, warnings := range map[int]int{6379: 1, 0: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			s := gatherer(clock.Runtime())
+			s.lines = backlog.Lines(s.clock, slog.New(slog.NewTextHandler(&log, nil)))
+			for range 3 {
+				s.noteReplicas(fmt.Sprintf("role:master\r\nslave0:ip=10.0.0.1,port=%d,state=online\r\n", port))
+			}
+			s.lines.Finish(s.clock.Now().Add(logFor))
+			assert.Equal(t, strings.Count(log.String(), "two may hold one lock"), warnings, "warnings")
+		})
+	}
 }
 
 // A replica that came a moment ago may have confirmed another lock to another server. So a yes is as

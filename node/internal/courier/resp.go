@@ -79,7 +79,6 @@ var errTooLong = fmt.Errorf("%w: it is too long", ErrProtocol)
 const (
 	maxLine     = 4 << 10 // of an error, for the most part
 	maxReply    = 1 << 20 // a message to a waiter has a name in it, and so has its channel: see node.MaxName
-	maxInspect  = 4 << 20 // the reply to an Inspect has all owners and waiters of a name: 40,000 of them
 	maxElements = int64(maxReply / leastReply)
 	maxDepth    = 8
 

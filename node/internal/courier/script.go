@@ -83,7 +83,7 @@ var rows = [...]row{
 
 	{kind: node.Inspect, names: one, script: inspectScript,
 		keys: []word{lockKey, fenceKey, readersKey, queueKey},
-		args: []word{placesArg, holdsArg}},
+		args: []word{placesArg, holdsArg, ownerArg}},
 	{kind: node.Break, names: one, script: breakScript,
 		keys: []word{lockKey, fenceKey, queueKey, readersKey},
 		args: []word{tokenArg, retentionArg, plainChannelArg, sharedChannelArg}},
@@ -266,7 +266,7 @@ var (
 	releaseEachScript = newScript(constants, "notify_next", "release_each")
 	extendScript      = newScript("", "extend")
 	extendReadScript  = newScript("", "extend_read")
-	inspectScript     = newScript(constants, "inspect")
+	inspectScript     = newScript(constants, "readers", "inspect")
 	breakScript       = newScript(constants, "notify_next", "break")
 	downgradeScript   = newScript(constants, "notify_next", "downgrade")
 )

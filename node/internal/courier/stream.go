@@ -145,7 +145,7 @@ func (t *stream) readAll(s *server, life *node.Life) error {
 			err = io.EOF
 		}
 		if err == nil {
-			err = t.makeRoom(s.inspects)
+			err = t.makeRoom()
 		}
 		if err != nil {
 			return networkError(err)

@@ -59,21 +59,23 @@ end
 local fence, locked, reserved, most, read = 0, false, false, 0, 0
 local way, left = {}, {} -- by i: the lock in the way, or the place of the waiter in the way; and PTTLs of locks
 for _, i in ipairs(wanted) do
-  local seen = tonumber(redis.call('GET', KEYS[i + 1]) or 0) + 0 -- fails if it is no number
+  local token = tonumber(redis.call('GET', KEYS[i + 1]) or 0) + 0 -- fails if it is no number
   if mode ~= '' then
     read = tonumber(redis.call('GET', readers) or 0)
   end
-  fence = math.max(fence, seen, mode == 'write' and read or 0)
+  fence = math.max(fence, token, mode == 'write' and read or 0)
 
   -- n waiters are before this one. Dead ones up to the first that is in the way are removed; first
-  -- is that one, and those before at are other readers.
-  local queue, n, at, first = KEYS[i + 2], 0, 0, nil
+  -- is that one, and those before at are other readers. No more than MAX_GROUP are looked at: those
+  -- behind them are not in the way.
+  local queue, n, at, first, seen = KEYS[i + 2], 0, 0, nil, 0
   if queued then
     n = redis.call('ZRANK', queue, ARGV[7]) or redis.call('ZCOUNT', queue, '-inf', ARGV[6])
   elseif mode == 'read' then
     n = redis.call('ZCARD', queue)
   end
-  while at < n and not first do
+  while at < n and not first and seen < MAX_GROUP do
+    seen = seen + 1
     local waiter = redis.call('ZRANGE', queue, at, at)[1]
     local place = PLACE .. string.sub(queue, #QUEUE + 1) .. ':' .. waiter
     if mode == 'read' and string.sub(waiter, -#READER) == READER then

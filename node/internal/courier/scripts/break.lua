@@ -33,7 +33,7 @@ end
 if kind == 'none' then
   return 0
 end
-redis.call('DEL', KEYS[1])
+redis.call('UNLINK', KEYS[1])
 if mode then
   redis.call('PUBLISH', ARGV[4], '1')
 else
