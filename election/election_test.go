@@ -391,6 +391,30 @@ func TestLeaderIsNotKnown(t *testing.T) {
 	})
 }
 
+// What restarted nodes have may be over, or be of an attempt that they did not count for: nobody is named by them.
+func TestRestartedNodesNameNoLeader(t *testing.T) {
+	inWorld(t, func(w *world) {
+		var nodes []node.Node
+		for _, n := range w.nodes {
+			nodes = append(nodes, n)
+		}
+		l := assert.Got(quorum.New(nodes, quorum.Options{Lease: 3 * time.Second, MaxLease: 3 * time.Second, Clock: w.clock, SharedNodes: true}))(t)
+		defer l.Close()
+		e := w.election(l, election.Options{})
+		lease := assert.Got(e.Campaign(background))(t)
+		for restarted, want := range []error{nil, nil, quorum.ErrNoQuorum, quorum.ErrNoQuorum} {
+			if restarted > 0 {
+				w.nodes[restarted-1].Restart(false)
+			}
+			leader, err := e.Leader(background)
+			assert.That(t, errors.Is(err, want) && (leader.Owner == lease.Owner()) == (want == nil), "%d restarted: %+v, %v", restarted, leader, err)
+		}
+		pass(4 * time.Second) // the lease was renewed meanwhile
+		leader, err := e.Leader(background)
+		assert.That(t, err == nil && leader.Owner == lease.Owner() && lease.Remaining() > 0, "%+v, %v", leader, err)
+	})
+}
+
 // OnLeader gets all leaders during Run, the program itself as well, and none after it.
 func TestOnLeader(t *testing.T) {
 	inWorld(t, func(w *world) {

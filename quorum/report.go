@@ -10,12 +10,13 @@ import (
 )
 
 // A Report is what the nodes knew of a name when they were asked. It may be outdated
-// when it is read: never use it in place of a lock.
+// when it is read: never use it in place of a lock. A node that abstains may have forgotten a lock, or have one that
+// is over. So it does not count for the Verdict, HeldBy and Owners.
 type Report struct {
 	Name    string
 	Verdict Verdict
-	Owner   string    // of the most nodes, if any has one
-	HeldBy  int       // on how many nodes
+	Owner   string    // of the most nodes that count or, if these have none, of one that abstains
+	HeldBy  int       // on how many nodes that count
 	Owners  []string  // all who have a majority, sorted: several only if they read
 	Mode    node.Mode // of the Owner
 	Waiting []string  // waiters in the queue of any node
@@ -25,7 +26,8 @@ type Report struct {
 	labels map[string]string // by process, and notes by owner
 }
 
-// A Verdict is what the answers of all nodes mean together.
+// A Verdict is what the answers of all nodes mean together. It says who has the name, and not whether a lock would be
+// granted: a server that answers may refuse writes, because it is out of memory for example.
 type Verdict string
 
 // The verdicts.
@@ -33,7 +35,7 @@ const (
 	VerdictHeld      Verdict = "held"      // one owner, or each of several readers, has a majority of the nodes
 	VerdictFree      Verdict = "free"      // nobody has the name on a majority
 	VerdictContended Verdict = "contended" // neither, because owners compete or a key was left behind
-	VerdictNoQuorum  Verdict = "no-quorum" // too few nodes answered
+	VerdictNoQuorum  Verdict = "no-quorum" // too few nodes answered that count
 )
 
 // Label returns the label of the Locker that an owner or waiter belongs to (see Options.Label), or ""
@@ -155,13 +157,8 @@ func (n *NodeReport) vote(owner string) NodeVote {
 	return NodeVote{Node: n.Node, Vote: VoteRefused}
 }
 
-// count adds the owners and waiters of one node; counts says on how many nodes each owner is.
+// count adds the owners of one node that counts; counts says on how many of these each owner is.
 func (r *Report) count(n *NodeReport, counts map[string]int) {
-	for _, waiter := range n.Waiting {
-		if !slices.Contains(r.Waiting, waiter) {
-			r.Waiting = append(r.Waiting, waiter)
-		}
-	}
 	for _, owner := range n.Owners {
 		counts[owner]++
 		if counts[owner] > r.HeldBy {
@@ -189,20 +186,27 @@ func (r *Report) mode() (most node.Mode) {
 
 // conclude finds the verdict.
 func (r *Report) conclude() {
-	answered, free := 0, 0
+	free, held := 0, 0
 	counts := make(map[string]int)
+	var ignored []string
 	for _, n := range r.Nodes {
-		if n.State == NodeError {
-			continue
+		for _, waiter := range n.Waiting {
+			if !slices.Contains(r.Waiting, waiter) {
+				r.Waiting = append(r.Waiting, waiter)
+			}
 		}
 		switch {
+		case n.State == NodeAbstaining:
+			ignored = append(ignored, n.Owners...)
 		case n.State == NodeFree:
-			answered++
 			free++
-		case len(n.Owners) > 0:
-			answered++
+		case n.State == NodeHeld:
+			held++
+			r.count(&n, counts)
 		}
-		r.count(&n, counts)
+	}
+	if r.Owner == "" && len(ignored) > 0 {
+		r.Owner = ignored[0]
 	}
 	slices.Sort(r.Owners)
 	r.Mode = r.mode()
@@ -211,7 +215,7 @@ func (r *Report) conclude() {
 		r.Verdict = VerdictHeld
 	case free >= r.Quorum:
 		r.Verdict = VerdictFree
-	case answered >= r.Quorum:
+	case free+held >= r.Quorum:
 		r.Verdict = VerdictContended
 	default:
 		r.Verdict = VerdictNoQuorum

@@ -308,7 +308,7 @@ func inspectAll(ctx context.Context, l *quorum.Locker, names []string, errs []er
 			if err != nil {
 				return err
 			}
-			if r.HeldBy > 0 {
+			if r.Owner != "" {
 				found[i] = newLock(r)
 			}
 			mu.Lock()

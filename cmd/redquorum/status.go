@@ -22,8 +22,10 @@ import (
 const statusManual = `Asks every node for the holder of the lock NAME, and changes nothing. The
 verdict is held (one owner has a majority, or each of several readers has), free
 (nobody has it on a majority), contended (neither: owners compete, or a dead
-one's keys are left) or no-quorum (too few nodes answered). Waiters are listed
-with their positions in the wait queue.
+one's keys are left) or no-quorum (too few nodes answered that count). A node
+that restarted recently does not count: what it has is only shown. So if servers
+restart faster than doctor says, status cannot tell the holder for a while.
+Waiters are listed with their positions in the wait queue.
 
 MAX TOKEN is the highest fencing token that a node has seen. Each failed attempt
 of others raises it, so it tells neither the holder's token nor since when it
@@ -193,7 +195,7 @@ func headline(r *quorum.Report) string {
 		}
 		usable, ignored := 0, time.Duration(0)
 		for _, n := range r.Nodes {
-			if len(n.Owners) > 0 || n.State == quorum.NodeFree { // one that abstains can tell of a lock, but not that there is none
+			if n.State == quorum.NodeHeld || n.State == quorum.NodeFree {
 				usable++
 			}
 			ignored = max(ignored, n.Abstains)
@@ -361,7 +363,7 @@ func writeDetails(b *strings.Builder, r *quorum.Report, refused []string) {
 // nodeDetail is what else there is to say of a node.
 func nodeDetail(n quorum.NodeReport, r *quorum.Report, refused string) string {
 	var details []string
-	if len(n.Owners) > 0 && !slices.Contains(n.Owners, r.Owner) || r.Verdict == quorum.VerdictContended && len(n.Owners) > 0 {
+	if len(n.Owners) > 0 && (r.Verdict != quorum.VerdictHeld || !slices.Contains(n.Owners, r.Owner)) {
 		detail := heldHow[n.Mode] + " by " + printable(n.Owners[0])
 		if more := len(n.Owners) - 1; more > 0 {
 			detail += fmt.Sprintf(" and %d more", more)
