@@ -123,10 +123,13 @@ func TestAsking(t *testing.T) {
 			expect(t, l.Ask(ended, "x"), context.Canceled, "with an ended context")
 			ensure(t, l.Ask(background, "") != nil, "without a name")
 		}},
-		{"Ask, Check and Break say that the name is a string, and what nodes may have forgotten", 3, func(t *testing.T, w *world) {
+		{"Ask, Check and Break say what is wrong with the name, and what nodes may have forgotten", 3, func(t *testing.T, w *world) {
 			l := w.locker(quorum.Options{})
 			lease := lock(t, l, "x")
 			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set("text", "abc") })
+			matches(t, l.Ask(background, "text"), quorum.ErrNotHeld, not{quorum.ErrNoQuorum})
+			expect(t, l.Check(background, "text", lease.Owner()), quorum.ErrNotHeld)
+			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set(node.FenceKey("text"), "abc") })
 			for _, err := range []error{l.Ask(background, "text"), l.Check(background, "text", lease.Owner()), errorOf(l.Break(background, "text"))} {
 				var e *quorum.Error
 				matches(t, err, node.ErrWrongType, quorum.ErrNoQuorum)

@@ -13,7 +13,8 @@ import (
 // The errors of this package. Match them with errors.Is; an [*Error], from
 // errors.As, has the details of every node.
 var (
-	// ErrHeld: somebody else has the name, or took part of the nodes at the same time.
+	// ErrHeld: somebody else has the name, by this library or another one (a string at the name), or
+	// took part of the nodes at the same time.
 	// Either enough nodes said so; or the name is held or waited for in this process, no
 	// node was asked, and the Error has no Nodes. An error whose wait the context ended
 	// matches ErrHeld if the last complete attempt found the name held. It matches the

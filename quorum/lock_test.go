@@ -85,7 +85,7 @@ func TestCalls(t *testing.T) {
 			atMost(t, time.Since(start), 2*quorum.Defaults().Timeout)
 		}},
 		{"after a name that no lock can have, Close has nothing to wait for", 3, func(t *testing.T, w *world) {
-			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set("x", "data") })
+			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set(node.FenceKey("x"), "data") })
 			l := w.locker(quorum.Options{})
 			expect(t, errorOf(l.TryLock(background, "x")), node.ErrWrongType)
 			began := time.Now()

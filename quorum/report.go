@@ -16,7 +16,7 @@ type Report struct {
 	Name    string
 	Verdict Verdict
 	Owner   string    // of the most nodes that count or, if these have none, of one that abstains
-	HeldBy  int       // on how many nodes that count
+	HeldBy  int       // on how many nodes that count; without an Owner, how many have another library's lock
 	Owners  []string  // all who have a majority, sorted: several only if they read
 	Mode    node.Mode // of the Owner
 	Waiting []string  // waiters in the queue of any node
@@ -32,7 +32,7 @@ type Verdict string
 
 // The verdicts.
 const (
-	VerdictHeld      Verdict = "held"      // one owner, or each of several readers, has a majority of the nodes
+	VerdictHeld      Verdict = "held"      // one owner, each of several readers, or another library's lock has a majority
 	VerdictFree      Verdict = "free"      // nobody has the name on a majority
 	VerdictContended Verdict = "contended" // neither, because owners compete or a key was left behind
 	VerdictNoQuorum  Verdict = "no-quorum" // too few nodes answered that count
@@ -57,7 +57,7 @@ type NodeReport struct {
 	TTL     time.Duration // of the key, or node.NoExpiry
 	Fence   node.Token    // the highest token that the node has seen
 	// Value is how a plain string at the name begins: a lock that another library, such as
-	// redsync, made by SET NX. State is then NodeError, and Err matches node.ErrWrongType.
+	// redsync, made by SET NX. State is then NodeHeld, without Owners.
 	Value string
 	// Abstains is how long a node that restarted will be ignored.
 	Abstains time.Duration
@@ -71,7 +71,7 @@ type NodeState string
 const (
 	NodeHeld       NodeState = "held"
 	NodeFree       NodeState = "free"
-	NodeError      NodeState = "error"      // it did not answer, or the name is no lock: see Err
+	NodeError      NodeState = "error"      // it did not answer, or the key is no lock of any library: see Err
 	NodeAbstaining NodeState = "abstaining" // it restarted so recently that it may have forgotten a lock
 )
 
@@ -90,8 +90,9 @@ func nodeReport(name string, b ballot) NodeReport {
 	case "hash":
 		n.State = NodeHeld
 		n.Mode, n.Owners = owners(b.state.Fields)
+	case "string":
+		n.State, n.Value = NodeHeld, b.state.Value
 	default:
-		n.Value = b.state.Value
 		n.Err = fmt.Errorf("%w: it is a %s", node.ErrWrongType, b.state.Type)
 		return n
 	}
@@ -186,7 +187,7 @@ func (r *Report) mode() (most node.Mode) {
 
 // conclude finds the verdict.
 func (r *Report) conclude() {
-	free, held := 0, 0
+	free, held, foreign := 0, 0, 0
 	counts := make(map[string]int)
 	var ignored []string
 	for _, n := range r.Nodes {
@@ -203,9 +204,14 @@ func (r *Report) conclude() {
 		case n.State == NodeHeld:
 			held++
 			r.count(&n, counts)
+			if len(n.Owners) == 0 {
+				foreign++
+			}
 		}
 	}
-	if r.Owner == "" && len(ignored) > 0 {
+	if foreign >= r.Quorum {
+		r.Owner, r.HeldBy = "", foreign
+	} else if r.Owner == "" && len(ignored) > 0 {
 		r.Owner = ignored[0]
 	}
 	slices.Sort(r.Owners)

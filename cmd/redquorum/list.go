@@ -349,7 +349,7 @@ func left(r *quorum.Report) time.Duration {
 	never := 0
 	for _, n := range r.Nodes {
 		switch {
-		case !slices.Contains(n.Owners, r.Owner):
+		case !slices.Contains(n.Owners, r.Owner) && (r.Owner != "" || n.Value == ""):
 		case n.TTL == node.NoExpiry:
 			never++
 		default:

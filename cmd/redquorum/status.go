@@ -44,8 +44,8 @@ owner name begins with the UUID of its process; a command under redquorum run
 finds its own in REDQUORUM_OWNER.
 
 A plain string at the name is a lock of redsync or another library, made by SET
-NX. Its value is shown. While it exists, this name cannot be locked (wrong key
-type). redquorum does not remove it.
+NX. Its value is shown. On a majority of the nodes it holds the name. redquorum
+waits for it, and does not remove it.
 
 Exit status: 0 with a verdict, whichever it is, 1 without a quorum, 2 usage.
 Scripts find the verdict in the output of --json.
@@ -184,7 +184,11 @@ func headline(r *quorum.Report) string {
 	name := shown(r.Name)
 	switch r.Verdict {
 	case quorum.VerdictHeld:
-		return fmt.Sprintf("%s is %s by %s, on %d of %d nodes", name, heldHow[r.Mode], who(r, r.Owner), r.HeldBy, len(r.Nodes))
+		by := "another library"
+		if r.Owner != "" {
+			by = who(r, r.Owner)
+		}
+		return fmt.Sprintf("%s is %s by %s, on %d of %d nodes", name, heldHow[r.Mode], by, r.HeldBy, len(r.Nodes))
 	case quorum.VerdictFree:
 		return name + " is free"
 	case quorum.VerdictContended:
@@ -245,14 +249,18 @@ func reportText(w io.Writer, r *quorum.Report, refused, settings []string) strin
 		color, first = red, first+fmt.Sprintf("; nobody can get it now: only %d of %d nodes accept writes, %d needed", writable, len(r.Nodes), r.Quorum)
 	}
 	b.WriteString(p.paint(color, wrapped(first, "")) + "\n")
-	if r.Verdict == quorum.VerdictHeld {
+	if r.Verdict == quorum.VerdictHeld && r.Owner != "" {
 		owners := slices.DeleteFunc(slices.Clone(r.Owners), func(o string) bool { return o == r.Owner })
 		writeSome(&b, append([]string{r.Owner}, owners...), func(_ int, owner string) string { return "  by " + wrapped(who(r, owner), "     ") })
 	}
 	writeQueue(&b, r)
 	if value, nodes := foreign(r); nodes > 0 {
+		text := "While it exists, nobody else gets this name."
+		if nodes <= len(r.Nodes)-r.Quorum {
+			text = "The other nodes can still grant this name."
+		}
 		b.WriteString(wrapped(fmt.Sprintf("%d of %d nodes have the string %s there: a lock of redsync or another library, made by SET NX. "+
-			"While it exists, this name cannot be locked (wrong key type). redquorum does not remove it.", nodes, len(r.Nodes), printable(value)), "") + "\n")
+			"%s redquorum does not remove it.", nodes, len(r.Nodes), printable(value), text), "") + "\n")
 	}
 	rows := [][]string{{"NODE", "STATE", "TTL", "MAX TOKEN"}}
 	for _, n := range r.Nodes {
