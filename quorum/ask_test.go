@@ -192,6 +192,28 @@ func TestWatchCallsAnything(t *testing.T) {
 	})
 }
 
+// The last call of a function of Watch tells that the Locker is closed. A watch that was stopped before hears nothing.
+func TestWatchHearsOfClose(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		var last error
+		var calls, stopped atomic.Int64
+		l.Watch("x", func() {
+			calls.Add(1)
+			_, last = l.Inspect(background, "x")
+		})
+		stop := l.Watch("x", func() { stopped.Add(1) })
+		time.Sleep(time.Second)
+		before := calls.Load()
+		stop()
+		ofStopped := stopped.Load()
+		succeed(t, l.Close())
+		expect(t, last, quorum.ErrClosed)
+		equal(t, calls.Load(), before+1, "calls")
+		equal(t, stopped.Load(), ofStopped, "calls of the one that was stopped")
+	})
+}
+
 // A leaving node takes its time to end a subscription.
 type leaving struct{ node.Node }
 
