@@ -17,8 +17,8 @@ import (
 // Options configure an Election. The zero value is sensible.
 type Options struct {
 	// Lock are the options of each lock, such as quorum.WithLease or quorum.WithMaxHold, which
-	// bounds a term. With quorum.WithRead there is more than one leader. With quorum.WithWait Run waits
-	// again when the time is over.
+	// bounds a term. With quorum.WithRead there is more than one leader. With quorum.WithWait
+	// Run waits again when the time is over.
 	Lock []quorum.Option
 
 	// OnLeader is called during Run with the present leader, and after each change that
@@ -29,8 +29,8 @@ type Options struct {
 	// Every is how often Observe asks the nodes when no notice of a change arrives. 0 means 10 s.
 	Every time.Duration
 
-	// Logger gets the errors after which Run goes on: one a minute at most. Nil means none. Each is also the Err of
-	// a quorum.EventNotAcquired.
+	// Logger gets the errors after which Run goes on: one a minute at most. Nil means none. Each
+	// is also the Err of a quorum.EventNotAcquired.
 	Logger *slog.Logger
 
 	// Clock is the Locker's. Nil means clock.System().
@@ -78,12 +78,13 @@ func New(locker *quorum.Locker, name string, options Options) *Election {
 // trip, and Run returns lead's error. If ctx ends while this program leads, lead's context
 // ends too, and the lock is kept until lead returns.
 //
-// The program is a candidate until then. If Lock fails with quorum.ErrHeld or quorum.ErrNoQuorum, also for good
-// (a refused password, say), Run tries again each second: what is wrong may be put right. See [Options.Logger].
+// The program is a candidate until then. If Lock fails with quorum.ErrHeld or quorum.ErrNoQuorum,
+// also for good (a refused password, say), Run tries again each second: what is wrong may be put
+// right. See [Options.Logger].
 //
-// The error is that of lead or, if this program does not lead, of quorum.Locker.Lock: ctx has ended, the
-// Locker was closed, the name or an option is invalid, or quorum.ErrDeadlock. It matches quorum.ErrNotHeld as well
-// if the lease turned out to have ended.
+// The error is that of lead or, if this program does not lead, of quorum.Locker.Lock: ctx has
+// ended, the Locker was closed, the name or an option is invalid, or quorum.ErrDeadlock. It
+// matches quorum.ErrNotHeld as well if the lease turned out to have ended.
 func (e *Election) Run(ctx context.Context, lead func(context.Context, *quorum.Lease) error) error {
 	if e.options.OnLeader != nil {
 		defer e.follow(ctx)()

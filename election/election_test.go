@@ -296,14 +296,17 @@ func TestRunReturns(t *testing.T) {
 	}
 }
 
-// A candidate stays one: through an outage that is longer than MaxDown, an error that is permanent until somebody puts it
-// right, and a wait that is over. It asks seldom, and says why once a minute.
+// A candidate stays one: through an outage that is longer than MaxDown, an error that is permanent
+// until somebody puts it right, and a wait that is over. It asks seldom, and says why once a minute.
 func TestRunGoesOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		lock         []quorum.Option
 		fail, repair func(w *world)
 	}{
-		"outage": {nil, func(w *world) { w.each(func(n *model.Node) { n.Down(true) }) }, func(w *world) { w.each(func(n *model.Node) { n.Down(false) }) }},
+		"outage": {
+			fail:   func(w *world) { w.each(func(n *model.Node) { n.Down(true) }) },
+			repair: func(w *world) { w.each(func(n *model.Node) { n.Down(false) }) },
+		},
 		"permanent": {nil, func(w *world) {
 			w.each(func(n *model.Node) {
 				n.Do(func(s *model.Server, _ model.Time) { s.Set(node.FenceKey("boss"), "no token") })
@@ -332,7 +335,8 @@ func TestRunGoesOn(t *testing.T) {
 				logger := slog.New(slog.NewTextHandler(lineCounter{&lines}, nil))
 				ctx, cancel := context.WithTimeout(background, 10*time.Minute)
 				defer cancel()
-				err := w.election(l, election.Options{Lock: c.lock, Logger: logger}).Run(ctx, w.leads(func(context.Context, *quorum.Lease) error { return nil }))
+				e := w.election(l, election.Options{Lock: c.lock, Logger: logger})
+				err := e.Run(ctx, w.leads(func(context.Context, *quorum.Lease) error { return nil }))
 				took := time.Since(began)
 				assert.That(t, err == nil && took >= 90*time.Second && took < 93*time.Second, "it led after %v: %v", took, err)
 				assert.That(t, failed >= 40 && failed <= 90 && lines == 2, "%d attempts failed, %d lines", failed, lines)
@@ -454,7 +458,8 @@ func TestLeaderIsNotKnown(t *testing.T) {
 	})
 }
 
-// What restarted nodes have may be over, or be of an attempt that they did not count for: nobody is named by them.
+// What restarted nodes have may be over, or be of an attempt for which they did not count: nobody
+// is named by them.
 func TestRestartedNodesNameNoLeader(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.open(quorum.Options{})
@@ -466,7 +471,8 @@ func TestRestartedNodesNameNoLeader(t *testing.T) {
 				w.nodes[restarted-1].Restart(false)
 			}
 			leader, err := e.Leader(background)
-			assert.That(t, errors.Is(err, want) && (leader.Owner == lease.Owner()) == (want == nil), "%d restarted: %+v, %v", restarted, leader, err)
+			named := leader.Owner == lease.Owner()
+			assert.That(t, errors.Is(err, want) && named == (want == nil), "%d restarted: %+v, %v", restarted, leader, err)
 		}
 		pass(4 * time.Second) // the lease was renewed meanwhile
 		leader, err := e.Leader(background)

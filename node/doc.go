@@ -49,8 +49,8 @@
 //	otherwise                            Granted: the owner has the lock for TTL, and the token
 //	                                     becomes the fence
 //
-// A string is another library's lock, made by SET NX: a holder whose release notifies no waiter. A holder is in the
-// way unless it reads and the command does, too. In modes Read and Write dead
+// A string is another library's lock, made by SET NX: a holder whose release notifies no
+// waiter. A holder is in the way unless it reads and the command does, too. In modes Read and Write dead
 // readers are no holders. A waiter is in the way if its place is kept, it is before this one in the queue, and
 // one of the two does not read. A command without a ticket comes after all waiters in mode Read;
 // in the other modes it ignores them, as one with Barge does. So a reader never passes a waiting

@@ -192,7 +192,8 @@ func TestWatchCallsAnything(t *testing.T) {
 	})
 }
 
-// The last call of a function of Watch tells that the Locker is closed. A watch that was stopped before hears nothing.
+// The last call of a function of Watch tells that the Locker is closed. A watch that was stopped
+// before hears nothing.
 func TestWatchHearsOfClose(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})

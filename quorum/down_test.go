@@ -195,12 +195,15 @@ func TestUnlockOfNoLease(t *testing.T) {
 	expect(t, errors.Join(lease.Unlock(background), all.Unlock(background)), nil)
 }
 
-// An error says that the name is held only if somebody holds it, also to those that wait behind others of their process.
+// An error says that the name is held only if somebody holds it, also to those that wait behind
+// others of their process.
 func TestOnlyAHolderHolds(t *testing.T) {
 	held, none := []any{quorum.ErrHeld, not{quorum.ErrNoQuorum}}, []any{quorum.ErrNoQuorum, not{quorum.ErrHeld}}
 	unknown := []any{not{quorum.ErrHeld}, not{quorum.ErrNoQuorum}}
 	outage := func(w *world, _ *quorum.Locker) { w.nodes[:2].Down(true) }
 	hang := func(w *world, _ *quorum.Locker) { w.nodes[:2].Hang(true) }
+	known := func(w *world, l *quorum.Locker) { hang(w, l); _, _ = l.TryLock(background, "y") }
+	elsewhere := func(w *world, _ *quorum.Locker) { lock(w.t, w.locker(quorum.Options{}), "x") }
 	for name, c := range map[string]struct {
 		begin func(w *world, l *quorum.Locker) // before the callers come
 		wait  time.Duration
@@ -210,8 +213,8 @@ func TestOnlyAHolderHolds(t *testing.T) {
 		"outage":         {outage, 3 * time.Second, false, none},
 		"outage, bound":  {outage, 3 * time.Second, true, none},
 		"nothing known":  {hang, 300 * time.Millisecond, false, unknown},
-		"known before":   {func(w *world, l *quorum.Locker) { hang(w, l); _, _ = l.TryLock(background, "y") }, 300 * time.Millisecond, true, none},
-		"held elsewhere": {func(w *world, _ *quorum.Locker) { lock(w.t, w.locker(quorum.Options{}), "x") }, 3 * time.Second, false, held},
+		"known before":   {known, 300 * time.Millisecond, true, none},
+		"held elsewhere": {elsewhere, 3 * time.Second, false, held},
 		"held here":      {func(w *world, l *quorum.Locker) { lock(w.t, l, "x") }, 3 * time.Second, true, held},
 	} {
 		t.Run(name, func(t *testing.T) {

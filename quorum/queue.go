@@ -337,8 +337,8 @@ func (at *queue) isBehind(w *waiter) bool {
 	return at.alone.isBefore(w) || w.request.mode != node.Read && at.reading.isBefore(w)
 }
 
-// before returns whether a holder here is in w's way and, if none is, the waiter before w that an attempt has told
-// something; nil if there is none.
+// before returns whether a holder here is in w's way and, if none is, the waiter before w that
+// an attempt has told something; nil if there is none.
 func (q *queues) before(w *waiter) (held bool, told *waiter) {
 	for name := range w.request.each() {
 		at := q.byName[name]

@@ -10,8 +10,8 @@ import (
 )
 
 // A Report is what the nodes knew of a name when they were asked. It may be outdated
-// when it is read: never use it in place of a lock. A node that abstains may have forgotten a lock, or have one that
-// is over. So it does not count for the Verdict, HeldBy and Owners.
+// when it is read: never use it in place of a lock. A node that abstains may have forgotten a
+// lock, or have one that is over. So it does not count for the Verdict, HeldBy and Owners.
 type Report struct {
 	Name    string
 	Verdict Verdict
@@ -26,8 +26,9 @@ type Report struct {
 	labels map[string]string // by process, and notes by owner
 }
 
-// A Verdict is what the answers of all nodes mean together. It says who has the name, and not whether a lock would be
-// granted: a server that answers may refuse writes, because it is out of memory for example.
+// A Verdict is what the answers of all nodes mean together. It says who has the name, and not
+// whether a lock would be granted: a server that answers may refuse writes, for example because
+// it is out of memory.
 type Verdict string
 
 // The verdicts.

@@ -323,7 +323,8 @@ func (v *voters) down(title string, waited bool) error {
 	return v.silence(title, nil)
 }
 
-// silence is the error of a call that has not asked, while too few nodes answer. why is what has ended it, if anything has.
+// silence is the error of a call that has not asked, while too few nodes answer. why is what
+// has ended it, if anything has.
 func (v *voters) silence(title string, why error) error {
 	ballots := make([]ballot, len(v.nodes))
 	for i := range ballots {

@@ -483,8 +483,9 @@ func (w *waiter) observeWait() {
 // failed builds the error with which a wait ends that has asked the nodes.
 func (w *waiter) failed() error { return w.found.failed(w.e.config, w.request.title(), w.stopped) }
 
-// inVain builds the error of a wait that ends behind others of this process. The name is held only if one of them
-// has it, or a node has told one of them so. If nothing is known yet, the caller before it takes part of the nodes.
+// inVain builds the error of a wait that ends behind others of this process. The name is held
+// only if one of them has it, or the nodes have told one of them so. If nothing is known yet,
+// the caller before it takes part of the nodes.
 func (w *waiter) inVain() error {
 	e, title := w.e, w.request.title()
 	switch held, before := e.queues.before(w); {

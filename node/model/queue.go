@@ -158,9 +158,10 @@ func (w *want) describe(l *node.Line) {
 		l.Ahead = max(l.Ahead, w.ahead)
 	}
 	l.Free = l.Free && !w.held && !(w.first != nil && w.first.text == node.PlaceReserves)
-	l.Foreign = l.Foreign || w.held && (w.lock.kind != hash || len(w.lock.fields) > node.ManyFields || slices.ContainsFunc(w.lock.fields, func(f node.Field) bool {
-		return f.Name != node.ModeField && node.Foreign(f.Name)
-	}))
+	l.Foreign = l.Foreign || w.held && (w.lock.kind != hash || len(w.lock.fields) > node.ManyFields ||
+		slices.ContainsFunc(w.lock.fields, func(f node.Field) bool {
+			return f.Name != node.ModeField && node.Foreign(f.Name)
+		}))
 }
 
 // release ends locks in any mode, with or without a ticket.

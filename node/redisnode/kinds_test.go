@@ -225,8 +225,8 @@ func TestNoScript(t *testing.T) {
 	}
 }
 
-// A string at a lock's name is another library's lock, and refused like one, by each script that acquires. A key of
-// another type is an error.
+// A string at a lock's name is another library's lock, and refused like one, by each script that
+// acquires. A key of another type is an error.
 func TestWhatIsAtTheName(t *testing.T) {
 	t.Parallel()
 	p, n := serve(t)
@@ -242,7 +242,8 @@ func TestWhatIsAtTheName(t *testing.T) {
 		p.do("flushall")
 		p.do("set", "x", "theirs", "px", 60000)
 		r := expect(t, what, ask(t, n, cmd), node.Refused)
-		assert.That(t, r.TTL > 50*time.Second && r.TTL <= time.Minute && r.Line.Foreign == (cmd.Wait != nil), "%s: %+v", what, r)
+		inTime := r.TTL > 50*time.Second && r.TTL <= time.Minute
+		assert.That(t, inTime && r.Line.Foreign == (cmd.Wait != nil), "%s: %+v", what, r)
 		assert.Equal(t, p.do("get", "x"), "theirs", "the string")
 		p.do("flushall")
 		p.do("rpush", "x", "no lock")
