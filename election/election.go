@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +17,8 @@ import (
 // Options configure an Election. The zero value is sensible.
 type Options struct {
 	// Lock are the options of each lock, such as quorum.WithLease or quorum.WithMaxHold, which
-	// bounds a term. With quorum.WithRead there is more than one leader.
+	// bounds a term. With quorum.WithRead there is more than one leader. With quorum.WithWait
+	// Run waits again when the time is over.
 	Lock []quorum.Option
 
 	// OnLeader is called during Run with the present leader, and after each change that
@@ -26,6 +28,10 @@ type Options struct {
 
 	// Every is how often Observe asks the nodes when no notice of a change arrives. 0 means 10 s.
 	Every time.Duration
+
+	// Logger gets the errors after which Run goes on: one a minute at most. Nil means none. Each
+	// is also the Err of a quorum.EventNotAcquired.
+	Logger *slog.Logger
 
 	// Clock is the Locker's. Nil means clock.System().
 	Clock clock.Clock
@@ -72,12 +78,18 @@ func New(locker *quorum.Locker, name string, options Options) *Election {
 // trip, and Run returns lead's error. If ctx ends while this program leads, lead's context
 // ends too, and the lock is kept until lead returns.
 //
-// The error is that of lead or, if this program does not lead, of quorum.Locker.Lock: ctx has ended,
-// or waiting cannot help. It matches quorum.ErrNotHeld as well if the lease turned out to have ended.
+// The program is a candidate until then. If Lock fails with quorum.ErrHeld or quorum.ErrNoQuorum,
+// also for good (a refused password, say), Run tries again each second: what is wrong may be put
+// right. See [Options.Logger].
+//
+// The error is that of lead or, if this program does not lead, of quorum.Locker.Lock: ctx has
+// ended, the Locker was closed, the name or an option is invalid, or quorum.ErrDeadlock. It
+// matches quorum.ErrNotHeld as well if the lease turned out to have ended.
 func (e *Election) Run(ctx context.Context, lead func(context.Context, *quorum.Lease) error) error {
 	if e.options.OnLeader != nil {
 		defer e.follow(ctx)()
 	}
+	pause, logAt := e.options.Clock.NewSignal(), clock.Instant(0)
 	for {
 		lost, led := false, (*quorum.Lease)(nil)
 		err := e.locker.Do(ctx, e.name, func(ctx context.Context, lease *quorum.Lease) error {
@@ -87,14 +99,27 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, *quorum.L
 			lost = lease.Remaining() == 0 && !errors.Is(context.Cause(lease.Context()), quorum.ErrNotHeld)
 			return err
 		}, e.options.Lock...)
-		if led != nil {
+		switch {
+		case led != nil:
 			led.Announce()
-		}
-		if !lost {
+			if !lost {
+				return err
+			}
+		case ctx.Err() != nil || !errors.Is(err, quorum.ErrHeld) && !errors.Is(err, quorum.ErrNoQuorum):
 			return err
+		default:
+			now := e.options.Clock.Now()
+			if e.options.Logger != nil && now >= logAt {
+				logAt = now.Add(time.Minute)
+				e.options.Logger.Warn("campaign failed, and goes on", "election", e.name, "error", err)
+			}
+			pause.Wait(ctx, now.Add(campaignEvery))
 		}
 	}
 }
+
+// campaignEvery is the pause after a campaign that failed.
+const campaignEvery = time.Second
 
 // Campaign waits until this program leads, and returns its lease. The lease's Context ends when it
 // is lost, and its Unlock resigns: call Announce then, so that observers learn of it. It is for programs that do not want the

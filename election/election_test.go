@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -58,14 +59,26 @@ func inWorld(t *testing.T, test func(w *world)) {
 
 // locker returns the Locker of another program, with a lease of 3 s.
 func (w *world) locker(label string) *quorum.Locker {
+	return w.open(quorum.Options{Label: label, NoRestartGuard: true})
+}
+
+// open returns one with these options.
+func (w *world) open(o quorum.Options) *quorum.Locker {
 	var nodes []node.Node
 	for _, n := range w.nodes {
 		nodes = append(nodes, n)
 	}
-	l, err := quorum.New(nodes, quorum.Options{Lease: 3 * time.Second, MaxLease: 3 * time.Second, Label: label, Clock: w.clock,
-		NoRestartGuard: true, SharedNodes: true})
+	o.Lease, o.MaxLease, o.Clock, o.SharedNodes = 3*time.Second, 3*time.Second, w.clock, true
+	l, err := quorum.New(nodes, o)
 	assert.Succeed(w.t, err)
 	return l
+}
+
+// each calls f for each node.
+func (w *world) each(f func(*model.Node)) {
+	for _, n := range w.nodes {
+		f(n)
+	}
 }
 
 // pass lets time pass, and then sees what all tasks have done.
@@ -283,6 +296,60 @@ func TestRunReturns(t *testing.T) {
 	}
 }
 
+// A candidate stays one: through an outage that is longer than MaxDown, an error that is permanent
+// until somebody puts it right, and a wait that is over. It asks seldom, and says why once a minute.
+func TestRunGoesOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		lock         []quorum.Option
+		fail, repair func(w *world)
+	}{
+		"outage": {
+			fail:   func(w *world) { w.each(func(n *model.Node) { n.Down(true) }) },
+			repair: func(w *world) { w.each(func(n *model.Node) { n.Down(false) }) },
+		},
+		"permanent": {nil, func(w *world) {
+			w.each(func(n *model.Node) {
+				n.Do(func(s *model.Server, _ model.Time) { s.Set(node.FenceKey("boss"), "no token") })
+			})
+		}, func(w *world) {
+			w.each(func(n *model.Node) { n.Do(func(s *model.Server, _ model.Time) { s.Del(node.FenceKey("boss")) }) })
+		}},
+		"held": {[]quorum.Option{quorum.WithWait(0)}, func(w *world) {
+			w.each(func(n *model.Node) { n.Do(func(s *model.Server, _ model.Time) { s.Set("boss", "redsync's") }) })
+		}, func(w *world) {
+			w.each(func(n *model.Node) { n.Do(func(s *model.Server, _ model.Time) { s.Del("boss") }) })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				failed, lines := 0, 0
+				l := w.open(quorum.Options{MaxDown: 2 * time.Second, Observe: func(e quorum.Event) {
+					if e.Kind == quorum.EventNotAcquired && e.Err != nil {
+						failed++
+					}
+				}})
+				defer l.Close()
+				c.fail(w)
+				began := time.Now()
+				time.AfterFunc(90*time.Second, func() { c.repair(w) })
+				logger := slog.New(slog.NewTextHandler(lineCounter{&lines}, nil))
+				ctx, cancel := context.WithTimeout(background, 10*time.Minute)
+				defer cancel()
+				e := w.election(l, election.Options{Lock: c.lock, Logger: logger})
+				err := e.Run(ctx, w.leads(func(context.Context, *quorum.Lease) error { return nil }))
+				took := time.Since(began)
+				assert.That(t, err == nil && took >= 90*time.Second && took < 93*time.Second, "it led after %v: %v", took, err)
+				assert.That(t, failed >= 40 && failed <= 90 && lines == 2, "%d attempts failed, %d lines", failed, lines)
+			})
+		})
+	}
+}
+
+// A lineCounter counts the lines of a log.
+type lineCounter struct{ lines *int }
+
+func (c lineCounter) Write(b []byte) (int, error) { *c.lines++; return len(b), nil }
+
 // Candidates without a loop: as with etcd, but for the lease that a campaign returns.
 func TestCampaign(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -391,6 +458,28 @@ func TestLeaderIsNotKnown(t *testing.T) {
 	})
 }
 
+// What restarted nodes have may be over, or be of an attempt for which they did not count: nobody
+// is named by them.
+func TestRestartedNodesNameNoLeader(t *testing.T) {
+	inWorld(t, func(w *world) {
+		l := w.open(quorum.Options{})
+		defer l.Close()
+		e := w.election(l, election.Options{})
+		lease := assert.Got(e.Campaign(background))(t)
+		for restarted, want := range []error{nil, nil, quorum.ErrNoQuorum, quorum.ErrNoQuorum} {
+			if restarted > 0 {
+				w.nodes[restarted-1].Restart(false)
+			}
+			leader, err := e.Leader(background)
+			named := leader.Owner == lease.Owner()
+			assert.That(t, errors.Is(err, want) && named == (want == nil), "%d restarted: %+v, %v", restarted, leader, err)
+		}
+		pass(4 * time.Second) // the lease was renewed meanwhile
+		leader, err := e.Leader(background)
+		assert.That(t, err == nil && leader.Owner == lease.Owner() && lease.Remaining() > 0, "%+v, %v", leader, err)
+	})
+}
+
 // OnLeader gets all leaders during Run, the program itself as well, and none after it.
 func TestOnLeader(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -408,7 +497,7 @@ func TestOnLeader(t *testing.T) {
 		}})
 		time.AfterFunc(10*time.Second, func() { _ = lease.Unlock(background) })
 		err := e.Run(background, w.leads(func(context.Context, *quorum.Lease) error {
-			time.Sleep(1500 * time.Millisecond) // OnLeader is called after 1 s, for 1 s
+			time.Sleep(500 * time.Millisecond) // OnLeader is called for 1 s
 			return nil
 		}))
 		assert.That(t, err == nil && !busy && slices.Equal(seen, []string{"b", "a"}), "%v; observed %q; still called: %v", err, seen, busy)

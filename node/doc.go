@@ -41,7 +41,7 @@
 //
 // The first rule that fits decides:
 //
-//	the key is not a hash                ErrWrongType
+//	the key is no hash and no string     ErrWrongType
 //	the owner has the lock               Granted; nothing changes
 //	a holder is in the way               Refused, with its TTL and the fence
 //	a waiter is in the way               Refused, with the TTL of its place and the fence
@@ -49,7 +49,8 @@
 //	otherwise                            Granted: the owner has the lock for TTL, and the token
 //	                                     becomes the fence
 //
-// A holder is in the way unless it reads and the command does, too. In modes Read and Write dead
+// A string is another library's lock, made by SET NX: a holder whose release notifies no
+// waiter. A holder is in the way unless it reads and the command does, too. In modes Read and Write dead
 // readers are no holders. A waiter is in the way if its place is kept, it is before this one in the queue, and
 // one of the two does not read. A command without a ticket comes after all waiters in mode Read;
 // in the other modes it ignores them, as one with Barge does. So a reader never passes a waiting
@@ -112,7 +113,7 @@
 // was notified before and has not asked since, is passed over, as it may hang: the next that
 // listens is notified in its place, if it is among the first [MaxTold].
 //
-// Redisson's releases notify no waiter; therefore a Line says whether a lock is Foreign.
+// The releases of other libraries notify no waiter; therefore a Line says whether a lock is Foreign.
 // Redisson's waiters are in no queue; therefore the reply to a Release says whether there are
 // Others.
 //

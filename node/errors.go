@@ -30,8 +30,8 @@ var (
 	// ErrServer: the server answered with an error that is none of the others.
 	ErrServer = errors.New("server error")
 
-	// ErrWrongType: the key at the lock's name is not a lock, or another key of the
-	// lock has the wrong type.
+	// ErrWrongType: the key at the lock's name is neither a lock nor a string, which is a lock of
+	// another library, or another key of the lock has the wrong type.
 	ErrWrongType = errors.New("the key at this name is not a lock")
 	// ErrAuth: the server rejected the credentials or the client's certificate, or they do
 	// not allow the commands that a lock needs.

@@ -12,7 +12,7 @@ import (
 // than 60 only some.
 //
 // It returns nil if enough nodes took the request for each holder, not when a holder has heard of it. Errors match
-// ErrNotHeld if nobody has name, or only programs with Redisson, which cannot be asked; and ErrNoQuorum if too few nodes
+// ErrNotHeld if nobody has name, or only other libraries, which cannot be asked; and ErrNoQuorum if too few nodes
 // answered. It takes at most twice Options.Timeout.
 func (l *Locker) Ask(ctx context.Context, name string) error {
 	if err := l.beginAbout(ctx, "ask", name); err != nil {
@@ -27,7 +27,7 @@ func (l *Locker) Ask(ctx context.Context, name string) error {
 				owners = append(owners, owner)
 			}
 		}
-		if owners == nil && rep.Owners != nil {
+		if owners == nil && rep.Verdict == VerdictHeld {
 			return true, &Error{Op: "ask", Name: name, Quorum: rep.Quorum, Err: ErrNotHeld, Cause: errForeign}
 		}
 		known, err = rep.has(rep.Owner, "ask")

@@ -125,10 +125,13 @@ func TestAsking(t *testing.T) {
 			expect(t, l.Ask(ended, "x"), context.Canceled, "with an ended context")
 			ensure(t, l.Ask(background, "") != nil, "without a name")
 		}},
-		{"Ask, Check and Break say that the name is a string, and what nodes may have forgotten", 3, func(t *testing.T, w *world) {
+		{"Ask, Check and Break say what is wrong with the name, and what nodes may have forgotten", 3, func(t *testing.T, w *world) {
 			l := w.locker(quorum.Options{})
 			lease := lock(t, l, "x")
 			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set("text", "abc") })
+			matches(t, l.Ask(background, "text"), quorum.ErrNotHeld, not{quorum.ErrNoQuorum})
+			expect(t, l.Check(background, "text", lease.Owner()), quorum.ErrNotHeld)
+			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set(node.FenceKey("text"), "abc") })
 			for _, err := range []error{l.Ask(background, "text"), l.Check(background, "text", lease.Owner()), errorOf(l.Break(background, "text"))} {
 				var e *quorum.Error
 				matches(t, err, node.ErrWrongType, quorum.ErrNoQuorum)
@@ -213,6 +216,29 @@ func TestWatchCallsAnything(t *testing.T) {
 		succeed(t, l.Close())
 		within(t, time.Since(began), 0, quorum.Defaults().Timeout, "how long Close takes")
 		close(blocked)
+	})
+}
+
+// The last call of a function of Watch tells that the Locker is closed. A watch that was stopped
+// before hears nothing.
+func TestWatchHearsOfClose(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.locker(quorum.Options{})
+		var last error
+		var calls, stopped atomic.Int64
+		l.Watch("x", func() {
+			calls.Add(1)
+			_, last = l.Inspect(background, "x")
+		})
+		stop := l.Watch("x", func() { stopped.Add(1) })
+		time.Sleep(time.Second)
+		before := calls.Load()
+		stop()
+		ofStopped := stopped.Load()
+		succeed(t, l.Close())
+		expect(t, last, quorum.ErrClosed)
+		equal(t, calls.Load(), before+1, "calls")
+		equal(t, stopped.Load(), ofStopped, "calls of the one that was stopped")
 	})
 }
 

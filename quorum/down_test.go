@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -192,4 +193,54 @@ func TestUnlockOfNoLease(t *testing.T) {
 	var lease *quorum.Lease
 	var all *quorum.MultiLease
 	expect(t, errors.Join(lease.Unlock(background), all.Unlock(background)), nil)
+}
+
+// An error says that the name is held only if somebody holds it, also to those that wait behind
+// others of their process.
+func TestOnlyAHolderHolds(t *testing.T) {
+	held, none := []any{quorum.ErrHeld, not{quorum.ErrNoQuorum}}, []any{quorum.ErrNoQuorum, not{quorum.ErrHeld}}
+	unknown := []any{not{quorum.ErrHeld}, not{quorum.ErrNoQuorum}}
+	outage := func(w *world, _ *quorum.Locker) { w.nodes[:2].Down(true) }
+	hang := func(w *world, _ *quorum.Locker) { w.nodes[:2].Hang(true) }
+	known := func(w *world, l *quorum.Locker) { hang(w, l); _, _ = l.TryLock(background, "y") }
+	elsewhere := func(w *world, _ *quorum.Locker) { lock(w.t, w.locker(quorum.Options{}), "x") }
+	for name, c := range map[string]struct {
+		begin func(w *world, l *quorum.Locker) // before the callers come
+		wait  time.Duration
+		bound bool // by WithWait, not by the context
+		want  []any
+	}{
+		"outage":         {outage, 3 * time.Second, false, none},
+		"outage, bound":  {outage, 3 * time.Second, true, none},
+		"nothing known":  {hang, 300 * time.Millisecond, false, unknown},
+		"known before":   {known, 300 * time.Millisecond, true, none},
+		"held elsewhere": {elsewhere, 3 * time.Second, false, held},
+		"held here":      {func(w *world, l *quorum.Locker) { lock(w.t, l, "x") }, 3 * time.Second, true, held},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 3, func(w *world) {
+				l := w.locker(quorum.Options{})
+				c.begin(w, l)
+				ctx, options := background, []quorum.Option(nil)
+				if c.bound {
+					options = append(options, quorum.WithWait(c.wait))
+				} else {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(background, c.wait)
+					defer cancel()
+				}
+				errs := make(chan error)
+				for range 20 {
+					go func() { errs <- errorOf(l.Lock(ctx, "x", options...)) }()
+				}
+				for range 20 {
+					err := <-errs
+					matches(w.t, err, c.want...)
+					if !c.bound {
+						expect(w.t, err, context.DeadlineExceeded)
+					}
+				}
+			})
+		})
+	}
 }

@@ -13,9 +13,10 @@ import (
 // The errors of this package. Match them with errors.Is; an [*Error], from
 // errors.As, has the details of every node.
 var (
-	// ErrHeld: somebody else has the name, or took part of the nodes at the same time.
-	// Either enough nodes said so; or the name is held or waited for in this process, no
-	// node was asked, and the Error has no Nodes. An error whose wait the context ended
+	// ErrHeld: somebody else has the name, by this library or another one (a string at the name), or
+	// took part of the nodes at the same time.
+	// Either enough nodes said so, perhaps to an earlier caller of this process; or this process holds
+	// the name or is asking for it, and the Error has no Nodes. An error whose wait the context ended
 	// matches ErrHeld if the last complete attempt found the name held. It matches the
 	// context's error, too: so check the context first.
 	ErrHeld = errors.New("lock is held by another owner")
@@ -279,7 +280,10 @@ func (e *Error) Unwrap() []error {
 // above it.
 var errSpent = fmt.Errorf("no fencing token is left above those that the nodes have seen; the highest is %d", node.MaxToken)
 
-var errHere = errors.New("held in this process")
+var (
+	errHere  = errors.New("held in this process")
+	errAsked = errors.New("another caller of this process is asking for it")
+)
 
 var (
 	errFixed      = errors.New("its fixed lease")

@@ -243,7 +243,7 @@ func TestEvents(t *testing.T) {
 		}},
 		{"a key of another type is no reason to call a node broken, and too few answers to an extension are not yet a loss", 3, func(t *testing.T, w *world) {
 			l, o := w.observed(quorum.Options{})
-			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set("text", "value") })
+			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set(node.FenceKey("text"), "value") })
 			expect(t, errorOf(l.Lock(background, "text")), node.ErrWrongType)
 			lease := lock(t, l, "x")
 			w.nodes.Down(true)

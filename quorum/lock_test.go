@@ -85,12 +85,21 @@ func TestCalls(t *testing.T) {
 			atMost(t, time.Since(start), 2*quorum.Defaults().Timeout)
 		}},
 		{"after a name that no lock can have, Close has nothing to wait for", 3, func(t *testing.T, w *world) {
-			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set("x", "data") })
+			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set(node.FenceKey("x"), "data") })
 			l := w.locker(quorum.Options{})
 			expect(t, errorOf(l.TryLock(background, "x")), node.ErrWrongType)
 			began := time.Now()
 			expect(t, l.Close(), nil)
 			atMost(t, time.Since(began), 10*time.Millisecond)
+		}},
+		{"after a wait for another library's lock, Close has nothing to wait for, and no place stays", 3, func(t *testing.T, w *world) {
+			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set("x", "redsync's") })
+			l := w.locker(quorum.Options{})
+			expect(t, errorOf(l.Lock(background, "x", quorum.WithWait(2*time.Second))), quorum.ErrHeld)
+			began := time.Now()
+			expect(t, l.Close(), nil)
+			atMost(t, time.Since(began), 10*time.Millisecond)
+			equal(t, w.inLine("x"), 0, "nodes keep its place")
 		}},
 		{"a waiter whose Locker is closed before it asks the nodes asks none", 3, func(t *testing.T, w *world) {
 			w.delay(30*time.Millisecond, 0)

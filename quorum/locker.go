@@ -86,7 +86,7 @@ func hasReplicas(n node.Node) bool {
 // ended before an attempt was complete, the error is ctx's alone. Other errors match ErrDeadlock or
 // ErrClosed. An invalid option, and a name that is empty, too long, reserved or not UTF-8 (see
 // [node.CheckName]), return an error that matches none of these. A permanent error on too many nodes (a
-// key of another type, a refused password) ends the wait at once. An [*Error] has the details.
+// key that is no lock of any library, a refused password) ends the wait at once. An [*Error] has the details.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s, err := l.settings(ctx, name, opts)
 	if err != nil {

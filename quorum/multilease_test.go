@@ -206,7 +206,7 @@ func TestMultiLease(t *testing.T) {
 		{"a permanent error ends it, whichever member it is", 6, func(t *testing.T, w *world) {
 			both := w.process()
 			for _, i := range []int{3, 4} {
-				w.nodes[i].Do(func(s *model.Server, _ model.Time) { s.Set("y", "no lock") })
+				w.nodes[i].Do(func(s *model.Server, _ model.Time) { s.Set(node.FenceKey("y"), "no lock") })
 			}
 			start := time.Now()
 			_, err := quorum.LockAll(background, both)

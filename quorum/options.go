@@ -109,8 +109,9 @@ type Options struct {
 	Quorum int
 
 	// NoRestartGuard lets a node vote right after a start. Safe only if no
-	// node can forget a lock that it has granted: appendfsync always, or, in tests,
-	// servers that never had one. Refused with a primary that has replicas.
+	// node can forget a lock that it has granted: appendfsync always, or, in development,
+	// servers that never had one. New servers of package embedded vote at once without it.
+	// Refused with a primary that has replicas.
 	NoRestartGuard bool
 
 	// Prefix is put before every name on the nodes, such as "shop/". Applications that share

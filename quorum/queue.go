@@ -337,6 +337,26 @@ func (at *queue) isBehind(w *waiter) bool {
 	return at.alone.isBefore(w) || w.request.mode != node.Read && at.reading.isBefore(w)
 }
 
+// before returns whether a holder here is in w's way and, if none is, the waiter before w that
+// an attempt has told something; nil if there is none.
+func (q *queues) before(w *waiter) (held bool, told *waiter) {
+	for name := range w.request.each() {
+		at := q.byName[name]
+		if at == nil {
+			continue
+		}
+		if at.isHeldFrom(w) || at.heldFor(w.request) != nil {
+			return true, nil
+		}
+		for _, l := range []*line{&at.alone, &at.reading, &at.partly} {
+			if s := l.first; s != nil && s.w.found.waited && (w.request.wait == 0 || s.w.number < w.number) {
+				told = s.w
+			}
+		}
+	}
+	return false, told
+}
+
 // lineOf returns the line in which w waits in the queue of its first name.
 func (at *queue) lineOf(w *waiter) *line {
 	switch {

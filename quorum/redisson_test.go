@@ -93,7 +93,7 @@ func TestRedissonOddKeys(t *testing.T) {
 	expect(t, errorOf(l.Lock(background, "foo", quorum.WithWait(300*time.Millisecond))), quorum.ErrHeld, "a lock without TTL")
 	atMost(t, time.Since(start), muchLess)
 	j.client.SetNX(background, "data", "mine", time.Minute)
-	expect(t, errorOf(l.Lock(background, "data")), node.ErrWrongType, "a string")
+	expect(t, errorOf(l.TryLock(background, "data")), quorum.ErrHeld, "a string")
 	equal(t, j.client.Get(background, "data").Val(), "mine", "the string")
 	lease := lock(t, l, "ours")
 	equal(t, j.client.SetNX(background, "ours", "mine", time.Minute).Val(), false, "SET NX took what Go holds")

@@ -57,7 +57,9 @@ func (rs *releases) send(c claim, mayHold nodeSet, expiry clock.Instant) {
 
 // conclude looks at a release to which every node has answered, or had its time.
 func (rs *releases) conclude(r *round) {
-	pending := r.mayHold &^ r.those(func(b *ballot) bool { return b.vote == voteGranted })
+	pending := r.mayHold &^ r.those(func(b *ballot) bool { // one that refuses has met what is no claim
+		return b.vote == voteGranted || b.vote == voteRefused
+	})
 	if r.tries > 1 {
 		rs.repeated(r.mayHold)
 	}

@@ -10,12 +10,13 @@ import (
 )
 
 // A Report is what the nodes knew of a name when they were asked. It may be outdated
-// when it is read: never use it in place of a lock.
+// when it is read: never use it in place of a lock. A node that abstains may have forgotten a
+// lock, or have one that is over. So it does not count for the Verdict, HeldBy and Owners.
 type Report struct {
 	Name    string
 	Verdict Verdict
-	Owner   string    // of the most nodes, if any has one
-	HeldBy  int       // on how many nodes
+	Owner   string    // of the most nodes that count or, if these have none, of one that abstains
+	HeldBy  int       // on how many nodes that count; without an Owner, how many have another library's lock
 	Owners  []string  // all who have a majority, sorted: several only if they read. Of more than 60 readers they are some
 	Mode    node.Mode // of the Owner
 	Waiting []string  // waiters in the queue of any node, of each the first 64
@@ -30,15 +31,17 @@ type Report struct {
 	process string            // of the Locker that has asked
 }
 
-// A Verdict is what the answers of all nodes mean together.
+// A Verdict is what the answers of all nodes mean together. It says who has the name, and not
+// whether a lock would be granted: a server that answers may refuse writes, for example because
+// it is out of memory.
 type Verdict string
 
 // The verdicts.
 const (
-	VerdictHeld      Verdict = "held"      // one owner, or each of several readers, has a majority of the nodes
+	VerdictHeld      Verdict = "held"      // one owner, each of several readers, or another library's lock has a majority
 	VerdictFree      Verdict = "free"      // nobody has the name on a majority
 	VerdictContended Verdict = "contended" // neither, because owners compete or a key was left behind
-	VerdictNoQuorum  Verdict = "no-quorum" // too few nodes answered
+	VerdictNoQuorum  Verdict = "no-quorum" // too few nodes answered that count
 )
 
 // Label returns the label of the Locker that an owner or waiter belongs to (see Options.Label), or ""
@@ -66,7 +69,7 @@ type NodeReport struct {
 	MoreOwners, MoreWaiting int // that are not in Owners and Waiting
 
 	// Value is how a plain string at the name begins: a lock that another library, such as
-	// redsync, made by SET NX. State is then NodeError, and Err matches node.ErrWrongType.
+	// redsync, made by SET NX. State is then NodeHeld, without Owners.
 	Value string
 	// Abstains is how long a node that restarted will be ignored.
 	Abstains time.Duration
@@ -80,7 +83,7 @@ type NodeState string
 const (
 	NodeHeld       NodeState = "held"
 	NodeFree       NodeState = "free"
-	NodeError      NodeState = "error"      // it did not answer, or the name is no lock: see Err
+	NodeError      NodeState = "error"      // it did not answer, or the key is no lock of any library: see Err
 	NodeAbstaining NodeState = "abstaining" // it restarted so recently that it may have forgotten a lock
 )
 
@@ -100,8 +103,9 @@ func nodeReport(name string, b ballot) NodeReport {
 	case "hash":
 		n.State = NodeHeld
 		n.Mode, n.Owners = owners(b.state.Fields)
+	case "string":
+		n.State, n.Value = NodeHeld, b.state.Value
 	default:
-		n.Value = b.state.Value
 		n.Err = fmt.Errorf("%w: it is a %s", node.ErrWrongType, b.state.Type)
 		return n
 	}
@@ -167,13 +171,8 @@ func (n *NodeReport) vote(owner string) NodeVote {
 	return NodeVote{Node: n.Node, Vote: VoteRefused}
 }
 
-// count adds the owners and waiters of one node; counts says on how many nodes each owner is.
+// count adds the owners of one node that counts; counts says on how many of these each owner is.
 func (r *Report) count(n *NodeReport, counts map[string]int) {
-	for _, waiter := range n.Waiting {
-		if !slices.Contains(r.Waiting, waiter) {
-			r.Waiting = append(r.Waiting, waiter)
-		}
-	}
 	for _, owner := range n.Owners {
 		counts[owner]++
 		if counts[owner] > r.HeldBy {
@@ -213,20 +212,32 @@ func (r *Report) mode() (most node.Mode) {
 
 // conclude finds the verdict.
 func (r *Report) conclude() {
-	answered, free := 0, 0
+	free, held, foreign := 0, 0, 0
 	counts := make(map[string]int)
+	var ignored []string
 	for _, n := range r.Nodes {
-		if n.State == NodeError {
-			continue
+		for _, waiter := range n.Waiting {
+			if !slices.Contains(r.Waiting, waiter) {
+				r.Waiting = append(r.Waiting, waiter)
+			}
 		}
 		switch {
+		case n.State == NodeAbstaining:
+			ignored = append(ignored, n.Owners...)
 		case n.State == NodeFree:
-			answered++
 			free++
-		case len(n.Owners) > 0:
-			answered++
+		case n.State == NodeHeld:
+			held++
+			r.count(&n, counts)
+			if len(n.Owners) == 0 {
+				foreign++
+			}
 		}
-		r.count(&n, counts)
+	}
+	if foreign >= r.Quorum {
+		r.Owner, r.HeldBy = "", foreign
+	} else if r.Owner == "" && len(ignored) > 0 {
+		r.Owner = ignored[0]
 	}
 	slices.Sort(r.Owners)
 	r.Mode = r.mode()
@@ -236,7 +247,7 @@ func (r *Report) conclude() {
 		r.Verdict = VerdictHeld
 	case free >= r.Quorum:
 		r.Verdict = VerdictFree
-	case answered >= r.Quorum:
+	case free+held >= r.Quorum:
 		r.Verdict = VerdictContended
 	default:
 		r.Verdict = VerdictNoQuorum

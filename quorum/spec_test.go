@@ -76,12 +76,34 @@ func TestAcquiring(t *testing.T) {
 			matches(t, errorOf(l.TryLock(background, "x")), quorum.ErrNoQuorum, not{quorum.ErrHeld}, node.ErrTimeout)
 			atMost(t, time.Since(start), quorum.Defaults().Timeout)
 		}},
-		{"a key that is no lock gives an error of its own, at once, and is left alone (S21)", 3, func(t *testing.T, w *world) {
-			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set("x", "data") })
+		{"a key that no lock can have gives an error of its own, at once (S21)", 3, func(t *testing.T, w *world) {
+			w.nodes.Do(func(s *model.Server, _ model.Time) { s.Set(node.FenceKey("x"), "data") })
 			l := w.locker(quorum.Options{})
 			matches(t, errorOf(l.Lock(background, "x")), node.ErrWrongType, not{quorum.ErrHeld})
+		}},
+		{"a string at the name is another library's lock: held, waited for, and left alone", 3, func(t *testing.T, w *world) {
+			l, o := w.observed(quorum.Options{})
+			redsync := func(s *model.Server, _ model.Time) { s.Set("x", "redsync's") }
+			w.nodes[0].Do(redsync)
+			unlock(t, lock(t, l, "x")) // one node of three is not needed
+			w.nodes[1].Do(redsync)
+			for _, options := range [][]quorum.Option{{}, {quorum.WithNames("y")}, {quorum.WithRead()}, {quorum.WithWrite()}} {
+				for _, wait := range []time.Duration{0, time.Second} {
+					err := errorOf(l.Lock(background, "x", append(options, quorum.WithWait(wait))...))
+					matches(t, err, quorum.ErrHeld, not{quorum.ErrNoQuorum}, not{node.ErrWrongType})
+				}
+			}
+			for _, e := range o.of(quorum.EventNotAcquired) {
+				equal(t, e.Cause(), "held", "the cause of the event")
+			}
+			r := inspect(t, l, "x")
+			ensure(t, r.Verdict == quorum.VerdictHeld && r.HeldBy == 2 && r.Owner == "" && len(r.Owners) == 0, "%+v", r)
 			expect(t, errorOf(l.Break(background, "x")), node.ErrWrongType)
-			equal(t, w.locked("x"), 3, "nodes have the data")
+			equal(t, w.locked("x"), 2, "nodes have the string")
+			time.AfterFunc(3*time.Second, func() { w.nodes.Do(func(s *model.Server, _ model.Time) { s.Del("x") }) })
+			start := time.Now()
+			unlock(t, lock(t, l, "x"))
+			atMost(t, time.Since(start), 3*time.Second+2*quorum.Defaults().RetryEvery, "it waited for the string")
 		}},
 	}.hold(t)
 }

@@ -326,13 +326,22 @@ func (v *voters) down(title string, waited bool) error {
 	if !v.tooLongDown() || !waited && due(&v.tryAt, v.now, v.opts.RetryEvery) {
 		return nil
 	}
+	return v.silence(title, nil)
+}
+
+// silence is the error of a call that has not asked, while too few nodes answer. why is what
+// has ended it, if anything has.
+func (v *voters) silence(title string, why error) error {
 	ballots := make([]ballot, len(v.nodes))
 	for i := range ballots {
 		if v.known[i].heard == silent {
 			ballots[i] = ballot{vote: voteUnknown, err: errSilent}
 		}
 	}
-	return v.fail("acquire", title, ballots, ErrNoQuorum, fmt.Errorf("too few nodes have answered for %v", v.downFor().Round(time.Millisecond)))
+	if why == nil {
+		why = fmt.Errorf("too few nodes have answered for %v", v.downFor().Round(time.Millisecond))
+	}
+	return v.fail("acquire", title, ballots, ErrNoQuorum, why)
 }
 
 var errSilent = fmt.Errorf("%w: it does not answer", node.ErrUnreachable)

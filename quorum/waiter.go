@@ -3,6 +3,7 @@ package quorum
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -166,7 +167,7 @@ func (w *waiter) fire() { w.run() }
 func (w *waiter) queueing() phase {
 	e, s := w.e, w.request
 	if w.inLine && (w.stopped != nil || e.now >= w.deadline) { // also if its turn has come by then
-		return w.end(nil, w.heldHere())
+		return w.end(nil, w.inVain())
 	}
 	lease, turn, err := e.queues.turn(w)
 	w.inLine = false
@@ -176,7 +177,7 @@ func (w *waiter) queueing() phase {
 	case e.closed:
 		return w.end(nil, ErrClosed)
 	case !turn && s.wait == 0:
-		return w.end(nil, w.heldHere())
+		return w.end(nil, w.inVain())
 	}
 	if err := e.voters.down(s.title(), !turn || w.everWaited()); err != nil {
 		return w.end(nil, err)
@@ -482,9 +483,22 @@ func (w *waiter) observeWait() {
 // failed builds the error with which a wait ends that has asked the nodes.
 func (w *waiter) failed() error { return w.found.failed(w.e.config, w.request.title(), w.stopped) }
 
-// heldHere builds the error of a wait that ends before the nodes were asked.
-func (w *waiter) heldHere() error {
-	return w.e.fail("acquire", w.request.title(), nil, ErrHeld, cmp.Or(w.stopped, errHere))
+// inVain builds the error of a wait that ends behind others of this process. The name is held
+// only if one of them has it, or the nodes have told one of them so. If nothing is known yet,
+// the caller before it takes part of the nodes.
+func (w *waiter) inVain() error {
+	e, title := w.e, w.request.title()
+	switch held, before := e.queues.before(w); {
+	case held:
+		return e.fail("acquire", title, nil, ErrHeld, cmp.Or(w.stopped, errHere))
+	case before != nil:
+		return before.found.failed(e.config, title, w.stopped)
+	case e.voters.downSince != 0:
+		return e.voters.silence(title, w.stopped)
+	case w.stopped != nil:
+		return fmt.Errorf("acquire %q: %w", title, w.stopped)
+	}
+	return e.fail("acquire", title, nil, ErrHeld, errAsked)
 }
 
 // nextClaim makes the claim of the next attempt, with an owner of its own. It returns false if

@@ -36,7 +36,8 @@ func WithMaxHold(d time.Duration) Option {
 
 // WithWait bounds how long Lock and Do wait for the name. After it they return ErrHeld
 // or ErrNoQuorum, depending on the last attempt. An attempt under way at that time may
-// take up to Options.Timeout more. TryLock never waits.
+// take up to Options.Timeout more. TryLock never waits,
+// and nor does a wait of 0. A negative one is refused.
 func WithWait(d time.Duration) Option {
 	return func(s *settings) {
 		s.wait = d

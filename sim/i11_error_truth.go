@@ -297,11 +297,12 @@ func (i *inspection) wrong(report *quorum.Report) string {
 		}) {
 			return fmt.Sprintf("%s is said to be %s, of %v, with fence %d; it never was", at.Node, at.State, at.Owners, at.Fence)
 		}
+		if at.State == quorum.NodeAbstaining {
+			continue // what it has may be over
+		}
+		answered++
 		if at.State == quorum.NodeFree {
 			free++
-		}
-		if at.State == quorum.NodeFree || len(at.Owners) > 0 {
-			answered++
 		}
 		for _, owner := range at.Owners {
 			counts[owner]++

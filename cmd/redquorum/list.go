@@ -309,7 +309,7 @@ func inspectAll(ctx context.Context, l *quorum.Locker, names []string, errs []er
 			if err != nil {
 				return err
 			}
-			if r.HeldBy > 0 {
+			if r.Owner != "" {
 				found[i] = newLock(r)
 			}
 			mu.Lock()
@@ -350,7 +350,7 @@ func left(r *quorum.Report) time.Duration {
 	never := 0
 	for _, n := range r.Nodes {
 		switch {
-		case !slices.Contains(n.Owners, r.Owner):
+		case !slices.Contains(n.Owners, r.Owner) && (r.Owner != "" || n.Value == ""):
 		case n.TTL == node.NoExpiry:
 			never++
 		default:

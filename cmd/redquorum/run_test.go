@@ -308,7 +308,7 @@ func TestRunCannotEver(t *testing.T) {
 	put := func(i int) {
 		t.Helper()
 		client := clientOf(t, servers[i].Addr())
-		assert.Succeed(t, client.Set(t.Context(), "job", "no lock", 0).Err())
+		assert.Succeed(t, client.RPush(t.Context(), "job", "no lock").Err())
 	}
 	put(0)
 	ends(t, 0, runOn(urls, "--try", "true")...) // one of three does no harm

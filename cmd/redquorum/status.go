@@ -22,8 +22,10 @@ import (
 const statusManual = `Asks every node for the holder of the lock NAME, and changes nothing. The
 verdict is held (one owner has a majority, or each of several readers has), free
 (nobody has it on a majority), contended (neither: owners compete, or a dead
-one's keys are left) or no-quorum (too few nodes answered). Waiters are listed
-with their positions in the wait queue.
+one's keys are left) or no-quorum (too few nodes answered that count). A node
+that restarted recently does not count: what it has is only shown. So if servers
+restart faster than doctor says, status cannot tell the holder for a while.
+Waiters are listed with their positions in the wait queue.
 
 MAX TOKEN is the highest fencing token that a node has seen. Each failed attempt
 of others raises it, so it tells neither the holder's token nor since when it
@@ -42,8 +44,8 @@ owner name begins with the UUID of its process; a command under redquorum run
 finds its own in REDQUORUM_OWNER.
 
 A plain string at the name is a lock of redsync or another library, made by SET
-NX. Its value is shown. While it exists, this name cannot be locked (wrong key
-type). redquorum does not remove it.
+NX. Its value is shown. On a majority of the nodes it holds the name. redquorum
+waits for it, and does not remove it.
 
 Exit status: 0 with a verdict, whichever it is, 1 without a quorum, 2 usage.
 Scripts find the verdict in the output of --json.
@@ -190,7 +192,11 @@ func headline(r *quorum.Report) string {
 	name := shown(r.Name)
 	switch r.Verdict {
 	case quorum.VerdictHeld:
-		return fmt.Sprintf("%s is %s by %s, on %d of %d nodes", name, heldHow[r.Mode], who(r, r.Owner), r.HeldBy, len(r.Nodes))
+		by := "another library"
+		if r.Owner != "" {
+			by = who(r, r.Owner)
+		}
+		return fmt.Sprintf("%s is %s by %s, on %d of %d nodes", name, heldHow[r.Mode], by, r.HeldBy, len(r.Nodes))
 	case quorum.VerdictFree:
 		return name + " is free"
 	case quorum.VerdictContended:
@@ -201,7 +207,7 @@ func headline(r *quorum.Report) string {
 		}
 		usable, ignored := 0, time.Duration(0)
 		for _, n := range r.Nodes {
-			if len(n.Owners) > 0 || n.State == quorum.NodeFree { // one that abstains can tell of a lock, but not that there is none
+			if n.State == quorum.NodeHeld || n.State == quorum.NodeFree {
 				usable++
 			}
 			ignored = max(ignored, n.Abstains)
@@ -251,14 +257,18 @@ func reportText(w io.Writer, r *quorum.Report, refused, settings []string) strin
 		color, first = red, first+fmt.Sprintf("; nobody can get it now: only %d of %d nodes accept writes, %d needed", writable, len(r.Nodes), r.Quorum)
 	}
 	b.WriteString(p.paint(color, wrapped(first, "")) + "\n")
-	if r.Verdict == quorum.VerdictHeld {
+	if r.Verdict == quorum.VerdictHeld && r.Owner != "" {
 		owners := slices.DeleteFunc(slices.Clone(r.Owners), func(o string) bool { return o == r.Owner })
 		writeSome(&b, append([]string{r.Owner}, owners...), r.MoreOwners, func(_ int, owner string) string { return "  by " + wrapped(who(r, owner), "     ") })
 	}
 	writeQueue(&b, r)
 	if value, nodes := foreign(r); nodes > 0 {
+		text := "While it exists, nobody else gets this name."
+		if nodes <= len(r.Nodes)-r.Quorum {
+			text = "The other nodes can still grant this name."
+		}
 		b.WriteString(wrapped(fmt.Sprintf("%d of %d nodes have the string %s there: a lock of redsync or another library, made by SET NX. "+
-			"While it exists, this name cannot be locked (wrong key type). redquorum does not remove it.", nodes, len(r.Nodes), printable(value)), "") + "\n")
+			"%s redquorum does not remove it.", nodes, len(r.Nodes), printable(value), text), "") + "\n")
 	}
 	rows := [][]string{{"NODE", "STATE", "TTL", "MAX TOKEN"}}
 	for _, n := range r.Nodes {
@@ -371,7 +381,7 @@ func writeDetails(b *strings.Builder, r *quorum.Report, refused []string) {
 // nodeDetail is what else there is to say of a node.
 func nodeDetail(n quorum.NodeReport, r *quorum.Report, refused string) string {
 	var details []string
-	if len(n.Owners) > 0 && !slices.Contains(n.Owners, r.Owner) || r.Verdict == quorum.VerdictContended && len(n.Owners) > 0 {
+	if len(n.Owners) > 0 && (r.Verdict != quorum.VerdictHeld || !slices.Contains(n.Owners, r.Owner)) {
 		detail := heldHow[n.Mode] + " by " + printable(n.Owners[0])
 		if more := len(n.Owners) + n.MoreOwners - 1; more > 0 {
 			detail += fmt.Sprintf(" and %d more", more)

@@ -141,31 +141,46 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 	}
 }
 
-// A key that redsync made is not shown as a lock of redquorum, on servers of either
-// kind, and no command touches it.
+// A key that redsync made is shown as a lock of another library, on servers of either kind, also of those that are ignored
+// after their start. No command touches it, and run waits for it.
 func TestStatusOfString(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
-	for name, start := range map[string]func(*testing.T) []string{"embedded": embeddedAddrs, "redis-server": serverAddrs} {
-		t.Run(name, func(t *testing.T) {
-			addrs := start(t)
+	for _, c := range []struct {
+		name           string
+		start          func(*testing.T) []string
+		status         int
+		verdict, state string
+	}{{"embedded", embeddedAddrs, exitOK, "held", "held"}, {"redis-server", serverAddrs, exitError, "no-quorum", "abstaining"}} {
+		t.Run(c.name, func(t *testing.T) {
+			addrs := c.start(t)
 			urls := "redis://" + strings.Join(addrs, ",redis://")
 			for _, addr := range addrs[:2] {
 				client := clientOf(t, addr)
 				assert.Succeed(t, client.SetNX(t.Context(), "a", "bWFkZSBieSByZWRzeW5j", 10*time.Minute).Err())
 			}
-			s := statusOf(t, exitError, "a", urls)
+			s := statusOf(t, c.status, "a", urls)
 			n := s.Nodes[0]
-			if s.Verdict != "no-quorum" || s.HeldBy != 0 || n.State != "error" || n.String != "bWFkZSBieSByZWRzeW5j" ||
-				n.TTL <= 0 || n.TTL > 600_000 || !strings.Contains(n.Error, "it is a string") || s.Nodes[2].String != "" {
+			if s.Verdict != c.verdict || s.Owner != "" || n.State != c.state || n.String != "bWFkZSBieSByZWRzeW5j" ||
+				n.TTL <= 0 || n.TTL > 600_000 || n.Error != "" || s.Nodes[2].String != "" {
 				t.Errorf("%+v", s)
 			}
-			want(t, exitError, "2 of 3 nodes have the string bWFkZSBieSByZWRzeW5j there", "status", "a", "--nodes", urls)
+			want(t, c.status, "2 of 3 nodes have the string bWFkZSBieSByZWRzeW5j there", "status", "a", "--nodes", urls)
 			want(t, exitConfig, node.ErrWrongType.Error(), "break", "a", "--yes", "--nodes", urls)
-			want(t, exitConfig, node.ErrWrongType.Error(), "ask", "a", "--nodes", urls)
-			want(t, exitConfig, node.ErrWrongType.Error(), "check", "a", "--owner", "o", "--nodes", urls)
-			again := statusOf(t, exitError, "a", urls)
+			again := statusOf(t, c.status, "a", urls)
 			assert.That(t, again.Nodes[1].String == n.String && again.Nodes[1].TTL > 0, "after break: %+v", again)
+			if c.verdict != "held" {
+				return
+			}
+			out := want(t, exitOK, "a is held on 2 of 3 nodes, for 9m", "status", "a", "--nodes", urls)
+			tests.Says(t, out, "nobody else gets this name")
+			want(t, exitLost, "not a program with redquorum", "ask", "a", "--nodes", urls)
+			want(t, exitLost, "not held", "check", "a", "--owner", "o", "--nodes", urls)
+			run := []string{"run", "--try", "--name", "a", "--nodes", urls, "--", "true"}
+			want(t, exitHeld, quorum.ErrHeld.Error(), run...)
+			assert.Succeed(t, clientOf(t, addrs[1]).Del(t.Context(), "a").Err())
+			want(t, exitOK, "The other nodes can still grant this name.", "status", "a", "--nodes", urls)
+			want(t, exitOK, "", run...)
 		})
 	}
 }

@@ -49,8 +49,11 @@ func SkipIfHeld(l *quorum.Locker, name string, atLeast time.Duration, logger cro
 				return
 			}
 			defer func() { // also if the job panics
-				if err := lease.Unlock(ctx); err != nil {
+				switch err := lease.Unlock(ctx); {
+				case errors.Is(err, quorum.ErrNotHeld):
 					logger.Error(err, "lock was lost; the job may have run twice", "lock", name)
+				case err != nil:
+					logger.Error(err, "lock is not confirmed as released", "lock", name)
 				}
 			}()
 			job.Run()

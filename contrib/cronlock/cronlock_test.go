@@ -14,6 +14,7 @@ import (
 	"github.com/redquorum/redquorum/contrib/cronlock"
 	"github.com/redquorum/redquorum/contrib/internal/lockers"
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -30,7 +31,7 @@ func newRecorder() recorder { return recorder{make(chan error, 1), make(chan err
 
 func (r recorder) Info(_ string, values ...any) { first(r.skipped, values[len(values)-1].(error)) }
 
-func (r recorder) Error(err error, _ string, _ ...any) { first(r.failed, err) }
+func (r recorder) Error(err error, text string, _ ...any) { first(r.failed, fmt.Errorf("%s: %w", text, err)) }
 
 func first[T any](c chan T, v T) {
 	select {
@@ -89,7 +90,24 @@ func TestLostLock(t *testing.T) {
 	found, err := b.Break(t.Context(), "report")
 	assert.Must(t, found && err == nil, "Break: %v, %v", found, err)
 	finish()
-	assert.Is(t, <-log.failed, quorum.ErrNotHeld, "the logger got")
+	failed := <-log.failed
+	assert.Is(t, failed, quorum.ErrNotHeld, "the logger got")
+	tests.Says(t, failed.Error(), "lost", "twice")
+}
+
+// A release that is not confirmed is no loss.
+func TestReleaseIsNotConfirmed(t *testing.T) {
+	set := embedded.ForTest(t, 3)
+	l := assert.Got(quorum.New(set.Nodes(), quorum.Options{}))(t)
+	defer l.Close()
+	log := newRecorder()
+	cronlock.SkipIfHeld(l, "report", 10*time.Millisecond, log)(cron.FuncJob(func() {
+		set.Server(0).Kill()
+		set.Server(1).Kill()
+	})).Run()
+	failed := <-log.failed
+	assert.Is(t, failed, quorum.ErrNoQuorum, "the logger got")
+	tests.Says(t, failed.Error(), "not confirmed as released", "!lost", "!twice")
 }
 
 // No lock, no run: the logger learns why.

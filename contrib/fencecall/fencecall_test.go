@@ -97,3 +97,28 @@ func TestHeadersThatAreNoToken(t *testing.T) {
 		assert.That(t, err == nil && fencecall.Token(ctx) == 5, "of %q: %v (%v)", values, ctx, err)
 	}
 }
+
+// A store that fails lets nobody in: the calls are refused until it works again.
+func TestAStoreThatFails(t *testing.T) {
+	servers := embedded.ForTest(t, 1)
+	client := redis.NewClient(&redis.Options{Addr: servers.Server(0).Addr(), MaxRetries: -1})
+	defer client.Close()
+	in := 0
+	handler := fencecall.Handler(fencecall.Redis(client, "fences:"), func(*http.Request) string { return "a" },
+		http.HandlerFunc(func(http.ResponseWriter, *http.Request) { in++ }))
+	call := func(token string, want int) {
+		t.Helper()
+		r, w := httptest.NewRequest("POST", "/", nil), httptest.NewRecorder()
+		r.Header.Set(fencecall.Header, token+" a")
+		handler.ServeHTTP(w, r)
+		assert.Equal(t, w.Code, want)
+	}
+	call("5", http.StatusOK)
+	servers.Server(0).Kill()
+	call("5", http.StatusServiceUnavailable)
+	call("9", http.StatusServiceUnavailable)
+	assert.Equal(t, in, 1, "calls that were let in")
+	assert.Succeed(t, servers.Server(0).Restart(false))
+	call("4", http.StatusConflict)
+	call("5", http.StatusOK)
+}

@@ -31,6 +31,7 @@ type shop struct {
 
 func (s *shop) pay(w http.ResponseWriter, r *http.Request) {
 	id, written := r.PathValue("id"), false
+	_, _ = io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, 1<<20)) // or decode it
 	err := s.locker.Do(r.Context(), "orders/"+id, func(ctx context.Context, lease *quorum.Lease) error {
 		err := s.orders.pay(ctx, id, lease.Token())
 		written = err == nil
@@ -90,9 +91,10 @@ func (s *shop) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{id}/pay", s.pay)
 	mux.HandleFunc("GET /live", func(http.ResponseWriter, *http.Request) {}) // asks no server
-	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		if !s.ready.Load() {
-			http.Error(w, "it shuts down", http.StatusServiceUnavailable)
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, r *http.Request) {
+		report, err := s.locker.Inspect(r.Context(), "probe") // takes no lock
+		if !s.ready.Load() || err != nil || report.Verdict == quorum.VerdictNoQuorum {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
 		}
 	})
 	return mux

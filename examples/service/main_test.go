@@ -62,6 +62,13 @@ func TestAnswers(t *testing.T) {
 		got, text := answer(t.Context(), l.Do(t.Context(), "x", never, quorum.WithWait(1)), false)
 		assert.That(t, got == http.StatusServiceUnavailable, "%s: %d %s", what, got, text)
 	}
+	for down, want := range map[bool]int{false: http.StatusOK, true: http.StatusServiceUnavailable} {
+		s := &shop{locker: locker(down)}
+		s.ready.Store(true)
+		w := httptest.NewRecorder()
+		s.handler().ServeHTTP(w, httptest.NewRequest("GET", "/ready", nil))
+		assert.That(t, w.Code == want, "the probe, with all servers down %v: %d", down, w.Code)
+	}
 }
 
 // A listener that fails ends the service as a signal does: handlers keep their locks until they are done.

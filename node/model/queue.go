@@ -81,7 +81,7 @@ func (s *Server) wanted(now Time, cmd *node.Command) ([]want, error) {
 	for i := range cmd.Claims {
 		c := &cmd.Claims[i]
 		k := s.lookUp(now, c.Name)
-		if k.lock.kind != none && k.lock.kind != hash {
+		if k.lock.kind == queued {
 			return nil, node.ErrWrongType
 		}
 		if !s.has(now, k, cmd.Mode, c.Owner) {
@@ -159,9 +159,10 @@ func (w *want) describe(l *node.Line) {
 		l.Ahead = max(l.Ahead, w.ahead)
 	}
 	l.Free = l.Free && !w.held && !(w.first != nil && w.first.text == node.PlaceReserves)
-	l.Foreign = l.Foreign || w.held && (len(w.lock.fields) > node.ManyFields || slices.ContainsFunc(w.lock.fields, func(f node.Field) bool {
-		return f.Name != node.ModeField && node.Foreign(f.Name)
-	}))
+	l.Foreign = l.Foreign || w.held && (w.lock.kind != hash || len(w.lock.fields) > node.ManyFields ||
+		slices.ContainsFunc(w.lock.fields, func(f node.Field) bool {
+			return f.Name != node.ModeField && node.Foreign(f.Name)
+		}))
 }
 
 // release ends locks in any mode, with or without a ticket.

@@ -224,3 +224,36 @@ func TestNoScript(t *testing.T) {
 		}
 	}
 }
+
+// A string at a lock's name is another library's lock, and refused like one, by each script that
+// acquires. A key of another type is an error.
+func TestWhatIsAtTheName(t *testing.T) {
+	t.Parallel()
+	p, n := serve(t)
+	queued := func(cmd node.Command) node.Command {
+		cmd.Wait = &node.Wait{Ticket: 1, Waiter: "waiter", PlaceTTL: time.Minute}
+		return cmd
+	}
+	for what, cmd := range map[string]node.Command{
+		"alone": acquire("x", "me", 1), "several": both(acquire("x", "me", 1)), "in the queue": queued(acquire("x", "me", 1)),
+		"several in the queue": queued(both(acquire("x", "me", 1))),
+		"a reader":             of(node.Read, acquire("x", "me", 1)), "a writer": of(node.Write, acquire("x", "me", 1)),
+	} {
+		p.do("flushall")
+		p.do("set", "x", "theirs", "px", 60000)
+		r := expect(t, what, ask(t, n, cmd), node.Refused)
+		inTime := r.TTL > 50*time.Second && r.TTL <= time.Minute
+		assert.That(t, inTime && r.Line.Foreign == (cmd.Wait != nil), "%s: %+v", what, r)
+		assert.Equal(t, p.do("get", "x"), "theirs", "the string")
+		p.do("flushall")
+		p.do("rpush", "x", "no lock")
+		expectErr(t, what, ask(t, n, cmd), node.ErrWrongType)
+	}
+	q := newServer(t)
+	q.do("set", "a", "theirs", "px", 60000)
+	q.do("rpush", "b", "no lock")
+	replies := crowd(t, q, 3, []node.Command{acquire("a", "me", 1), acquire("b", "me", 1), acquire("c", "me", 1)})
+	expect(t, "a string among others", replies[0], node.Refused)
+	expectErr(t, "a list among others", replies[1], node.ErrWrongType)
+	expect(t, "a free name among others", replies[2], node.Granted)
+}

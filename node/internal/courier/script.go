@@ -258,9 +258,10 @@ func (w *words) run(s *script, asText bool, keys, args int) {
 type script struct{ text, sha string }
 
 var (
-	acquireScript     = newScript("", "acquire")
+	acquireScript     = newScript("", "of_lock", "acquire")
 	acquireEachScript = newScript("", "acquire_each")
-	acquireAllScript  = newScript(constants, "readers", "create", "acquire_all", "notify_next", "keep_place", "acquire_queued")
+	acquireAllScript  = newScript(constants, "of_lock", "readers", "create", "acquire_all",
+		"notify_next", "keep_place", "acquire_queued")
 	releaseScript     = newScript(constants, "notify_next", "raise_fences", "release")
 	releaseAllScript  = newScript(constants, "readers", "notify_next", "keep_place", "raise_fences", "release_all")
 	releaseEachScript = newScript(constants, "notify_next", "release_each")

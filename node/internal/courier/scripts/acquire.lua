@@ -7,14 +7,14 @@
 -- ARGV[3]  life of the lock, ms
 -- ARGV[4]  life of the fence, ms
 --
--- Returns 1 (granted), {0, ms left or -1, fence} (refused), or {2, fence} (stale:
--- the token is not above the fence).
+-- Returns 1 (granted), {0, ms left or -1, fence} (refused, also by a string), or {2, fence}
+-- (stale: the token is not above the fence).
 --
 -- Atomic, because another client could create the key after the check for it, and because
 -- lock and fence must change together: a late copy of this command could take a lock without
 -- its fence again.
 local there = redis.call('EXISTS', KEYS[1]) == 1
-if there and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then
+if there and of_lock('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   -- It changes nothing, but a replica refuses it: the lock there is its master's vote.
   redis.call('HDEL', KEYS[1], '')
   return 1

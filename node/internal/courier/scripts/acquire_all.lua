@@ -42,11 +42,11 @@ local field = mode == 'write' and ARGV[1] .. WRITER or ARGV[1]
 local holds = mode ~= '' and (string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}')
 local hold = mode == 'read' and holds .. ':' .. ARGV[1] .. HOLD .. '1'
 local readers = mode ~= '' and READERS .. string.sub(KEYS[3], #QUEUE + 1)
-local is = mode ~= '' and redis.call('HGET', KEYS[1], 'mode')
+local is = mode ~= '' and of_lock('HGET', KEYS[1], 'mode')
 
 local wanted = {}
 for i = 1, #KEYS, step do
-  if mode == 'read' and is ~= 'read' or redis.call('HEXISTS', KEYS[i], field) == 0 or
+  if mode == 'read' and is ~= 'read' or of_lock('HEXISTS', KEYS[i], field) ~= 1 or
     mode == 'read' and redis.call('EXISTS', hold) == 0 then
     wanted[#wanted + 1] = i
   end

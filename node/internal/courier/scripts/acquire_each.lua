@@ -23,7 +23,7 @@ for i = 1, n do
     replies[i] = redis.pcall('HEXISTS', lock, owner)
     if replies[i] == 1 then
       mine[#mine + 1] = lock
-    elseif replies[i] == 0 then
+    elseif replies[i] == 0 or redis.call('TYPE', lock)['ok'] == 'string' then
       replies[i] = {0, redis.call('PTTL', lock), fences[i]}
     end
   elseif tonumber(token) <= fences[i] then

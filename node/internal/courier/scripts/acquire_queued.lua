@@ -4,7 +4,8 @@ local reserves = #KEYS > 4 and ARGV[10] == '1'
 local what = (locked or reserved) and 0 or 2
 for _, i in ipairs(wanted) do
   if way[i] == KEYS[i] then
-    local many = redis.call('HLEN', KEYS[i]) > MANY
+    local size = of_lock('HLEN', KEYS[i])
+    local many = type(size) == 'table' or size > MANY
     local fields = many and {''} or redis.call('HGETALL', KEYS[i])
     for f = 1, #fields, 2 do
       if fields[f] ~= 'mode' and string.sub(fields[f], VERSION_AT, VERSION_AT) ~= VERSION then -- it is not redquorum's
