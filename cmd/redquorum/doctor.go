@@ -101,6 +101,7 @@ type patient struct {
 	Followers []replica         `json:"followers,omitempty"`   // as it says
 	Error     string            `json:"error,omitempty"`       // why nothing else is known
 	Abstains  int64             `json:"abstains_ms,omitempty"` // for how long programs ignore it, after a restart
+	user      string            // who asks
 	info      map[string]string // what it says to INFO; nil if it refuses that
 	findings  []finding         // in the order in which they were made
 	mute      bool              // it is not usable
@@ -172,7 +173,7 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 	primary := noteAddress(o.Options)
 	client := redis.NewClient(o.Options)
 	defer client.Close()
-	p := &patient{Node: address(o), Replicas: o.Replicas}
+	p := &patient{Node: address(o), Replicas: o.Replicas, user: cmp.Or(o.Username, "default")}
 	if err := p.pulse(ctx, client); err != nil {
 		greeting, alert := greetingOf(ctx, client.Options())
 		if alert != nil {
@@ -317,7 +318,7 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	const unnoticed = "a restart would go unnoticed, so programs do not use it"
 	var err error
 	if p.info, err = cli.Info(ctx, c); err != nil {
-		p.unfit("INFO fails: "+neterr.Text(err), unnoticed, advice(err, "allow the user INFO"))
+		p.unfit("INFO fails: "+neterr.Text(err), unnoticed, p.allow(err, "+info"))
 		return
 	}
 	p.RunID = p.info["run_id"]
@@ -421,7 +422,7 @@ func (p *patient) clock(ctx context.Context, c *redis.Client) {
 		start := time.Now()
 		theirs, err := c.Time(ctx).Result()
 		if err != nil {
-			p.add(fine, "cannot check its clock: "+neterr.Text(err), "", advice(err, "allow the user TIME, for this alone"))
+			p.add(fine, "cannot check its clock: "+neterr.Text(err), "", p.allow(err, "+time")+"; only the doctor needs it")
 			return
 		}
 		if took := time.Since(start); took < rtt {
@@ -441,6 +442,8 @@ func (p *patient) clock(ctx context.Context, c *redis.Client) {
 //go:embed trial.lua
 var trial string
 
+const withoutCommand = "restore the command there, which rename-command has taken away, or use another server"
+
 // remedy is what to do where a server refuses everybody, in these words; "" if it may be
 // about the user.
 func remedy(text string) string {
@@ -455,6 +458,8 @@ func remedy(text string) string {
 		{"BUSY ", "end the script that it runs"},
 		{"MASTERDOWN ", "list its master, or make it one"},
 		{"max number of clients ", "close idle connections to it, or raise its maxclients"},
+		{"nknown command", withoutCommand},
+		{"nknown Redis command", withoutCommand}, // in a script
 	} {
 		if strings.Contains(text, r.word) { // Redis 6 says before it where in the script that was
 			return r.do
@@ -474,12 +479,13 @@ func advice(err error, rights string) string {
 	return rights
 }
 
-// allow says what a user needs where a server refuses a command: the command itself, or else what it is about.
-func allow(err error, what string) string {
+// allow is what to do where a server refuses a command to the user: the rule that is missing, unless the error names a
+// command.
+func (p *patient) allow(err error, rules string) string {
 	if before, _, command := strings.Cut(err.Error(), "' command"); command {
-		what = "the command: +" + before[strings.LastIndex(before, "'")+1:]
+		rules = "+" + before[strings.LastIndex(before, "'")+1:]
 	}
-	return advice(err, "allow the user "+what)
+	return advice(err, "ACL SETUSER "+p.user+" "+rules)
 }
 
 // refusals are errors in a server's words.
@@ -503,9 +509,18 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 	if err == nil {
 		err = script.EvalSha(ctx, c, keys, channels[0], channels[1], channels[2]).Err()
 	}
+	slices.Sort(refused) // a command is tried with several keys
+	refused = slices.Compact(refused)
+	var publish error
+	refused = slices.DeleteFunc(refused, func(words string) bool {
+		words, is := strings.CutPrefix(words, "PUBLISH: ")
+		if is {
+			publish = refusals{errors.New(words)}
+		}
+		return is
+	})
 	if err == nil && len(refused) > 0 {
-		slices.Sort(refused) // a command is tried with several keys
-		err = refusals{errors.New(strings.Join(slices.Compact(refused), "; "))}
+		err = refusals{errors.New(strings.Join(refused, "; "))}
 	}
 	if err != nil {
 		means, do := "it cannot grant a lock", cmp.Or(remedyFor(err.Error(), o.Replicas), advice(err, ""))
@@ -516,12 +531,27 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 		p.unfit("fails at what a lock does: "+neterr.Text(err), means, do)
 		return
 	}
+	p.wakes(ctx, c, channels, publish)
+}
+
+// wakes notes what keeps releases from waking waiters. Locks are granted and released nevertheless.
+func (p *patient) wakes(ctx context.Context, c *redis.Client, channels []string, publish error) {
+	const every = "&redisson_lock__channel:* &redisson_rwlock:* &" + node.WaiterPrefix + "*"
+	rules := func(err error, command string) string {
+		if strings.Contains(err.Error(), "channel") {
+			return every
+		}
+		return command
+	}
+	if publish != nil {
+		p.add(warning, "PUBLISH fails: "+neterr.Text(publish), "locks are granted and released, but Unlock returns an error, and waiters poll",
+			p.allow(publish, rules(publish, "+publish")))
+	}
 	sub := c.Subscribe(ctx, channels...)
 	defer sub.Close()
 	for range channels {
 		if _, err := sub.Receive(ctx); err != nil {
-			p.add(warning, "SUBSCRIBE fails: "+neterr.Text(err), "waiters are not woken by releases, and poll",
-				allow(err, "the channels redisson_lock__channel:*, redisson_rwlock:* and redquorum_turn:*"))
+			p.add(warning, "SUBSCRIBE fails: "+neterr.Text(err), "waiters are not woken by releases, and poll", p.allow(err, rules(err, "+subscribe")))
 			return
 		}
 	}
@@ -538,7 +568,7 @@ func (p *patient) versions(ctx context.Context, c *redis.Client) {
 	now = slices.DeleteFunc(now, func(of string) bool { return of == node.WaiterChannel("doctor") }) // see rights
 	switch {
 	case err != nil:
-		p.add(fine, "cannot check for programs of older versions: "+neterr.Text(err), "", advice(err, "allow the user PUBSUB; only the doctor needs it"))
+		p.add(fine, "cannot check for programs of older versions: "+neterr.Text(err), "", p.allow(err, "+pubsub")+"; only the doctor needs it")
 	case len(old) > 0 && len(now) > 0:
 		p.add(warning, fmt.Sprintf("programs of two versions are connected: %d with the old wait queue, %d with the new one", len(old), len(now)),
 			"they exclude each other, but do not wait in order: each version has its own queue, and wakes only its own waiters",
@@ -566,7 +596,7 @@ func (p *patient) settings(ctx context.Context, c *redis.Client) {
 	living, err := settingsOn(ctx, c, "")
 	switch {
 	case err != nil:
-		p.add(fine, "cannot compare the settings of programs: "+neterr.Text(err), "", allow(err, "the keys redquorum_label:* and {redquorum_label:*"))
+		p.add(fine, "cannot compare the settings of programs: "+neterr.Text(err), "", p.allow(err, "~redquorum_label:* ~{redquorum_label:*"))
 	case len(living) > 1:
 		p.add(warning, "programs use it with different settings: "+strings.Join(living, "; "),
 			"two of them may hold one lock at the same time", "give all programs the same nodes, replicas, MaxLease and Grace")

@@ -155,7 +155,7 @@ func (p *patient) confirmation(ctx context.Context, c *redis.Client, replicas in
 // refuses notes that it does not do what is needed to ask for replicas.
 func (p *patient) refuses(err error) {
 	p.unfit("does not say which replicas have a lock: "+neterr.Text(err), "programs do not use it",
-		advice(err, "allow the user WAIT, MULTI, EXEC, CLIENT|LIST and PUBLISH"))
+		p.allow(err, "+wait +multi +exec +client|list +publish &"+node.WaiterPrefix+"*"))
 }
 
 // ages asks for how long replicas have followed.

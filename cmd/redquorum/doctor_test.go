@@ -204,6 +204,8 @@ func TestDoctorAdvice(t *testing.T) {
 	tests.Says(t, doctor(t, grownUp, locked.URL(), locked.URL(), locked.URL()).lines(),
 		"warning "+locked.Addr()+": not usable: NOAUTH", "unsafe "+locked.Addr()+": is listed more than once")
 	tests.Says(t, doctor(t, grownUp, "sentinel://127.0.0.1:1/mymaster?replicas=2").advice("no Sentinel knows"), "name of the primary")
+	without := tests.Server(t, "--rename-command", "EVAL", "")
+	tests.Says(t, doctor(t, grownUp, without.URL()).advice("fails at what a lock does: ERR unknown command"), "rename-command", "!right")
 	old := tests.Server(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "") // it repeats what it does not know
 	tests.Says(t, doctor(t, grownUp, strings.Replace(old.URL(), "//", "//u:s3kr1t@", 1)).lines(), "not usable: ERR unknown command", "!s3kr1t")
 }
@@ -449,7 +451,7 @@ func TestDoctorRights(t *testing.T) {
 		{"+zcount", "unsafe", "ZCOUNT: "},
 		{"+zcard", "unsafe", "ZCARD: "},
 		{"+set", "unsafe", "SET: "},
-		{"+publish", "unsafe", "PUBLISH: "},
+		{"+publish", "warning", "PUBLISH fails"},
 		{"+subscribe", "warning", "SUBSCRIBE fails"},
 		{"+ping", "warning", "not usable: NOPERM"},
 	} {
@@ -457,9 +459,29 @@ func TestDoctorRights(t *testing.T) {
 		r := doctor(t, grownUp+"--name nightly", user)
 		assert.That(t, r.has(s.Addr(), c.severity, c.finding), "without %s: %+v", c.without, r.Findings)
 	}
+	// Without channels, as a new user of Redis 7, or without PUBLISH, one gets locks.
+	for without, line := range map[string]string{
+		"&":         "ACL SETUSER less &redisson_lock__channel:* &redisson_rwlock:* &redquorum_turn:*",
+		"+publish ": "ACL SETUSER less +publish",
+	} {
+		if without == "&" && before62 {
+			continue
+		}
+		rules := strings.ReplaceAll(keys+commands, without, "")
+		if without == "&" {
+			rules = keys[:strings.Index(keys, "&")] + commands
+		}
+		user := allow("less", rules)
+		r := doctor(t, grownUp+"--name nightly", user)
+		tests.Says(t, r.lines(), "warning "+s.Addr()+": PUBLISH fails", "-> "+line+"\n", "verdict: warnings")
+		want(t, exitOK, "release \"nightly\": no quorum", "run", "nightly", "--no-guard", "--nodes", user, "--", "true")
+		assert.Succeed(t, client.Del(t.Context(), node.FenceKey("nightly")).Err())
+	}
+	user := allow("less", keys+strings.NewReplacer("+publish ", "", "+zadd ", "").Replace(commands))
+	tests.Says(t, doctor(t, grownUp+"--name nightly", user).lines(), "unsafe "+s.Addr()+": fails at what a lock does: ZADD: ")
 	const labels = "~redquorum_label:* ~{redquorum_label:* "
 	for rules, advice := range map[string]string{
-		keys + commands:          "allow the user the keys redquorum_label:* and",
+		keys + commands:          "ACL SETUSER settings ~redquorum_label:* ~{redquorum_label:*",
 		keys + labels + commands: "",
 	} {
 		given := ""
