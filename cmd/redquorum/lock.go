@@ -177,7 +177,7 @@ func (f *lockFlags) locker(c *command, observe func(quorum.Event)) (l *quorum.Lo
 	if err != nil {
 		return nil, nil, err
 	}
-	needed := f.minHold + time.Duration(float64(f.minHold)*quorum.Defaults().Drift) + 2*time.Millisecond
+	needed := leaseOf(f.minHold)
 	switch {
 	case f.minHold == 0:
 	case longest == 0: // all programs that run the job have the same flags
@@ -192,6 +192,11 @@ func (f *lockFlags) locker(c *command, observe func(quorum.Event)) (l *quorum.Lo
 	}
 	f.lease = cmp.Or(f.lease, usual)
 	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Label: f.label, Observe: f.observe(c, observe)})
+}
+
+// leaseOf is the least --max-lease with a minimum hold.
+func leaseOf(minHold time.Duration) time.Duration {
+	return minHold + time.Duration(float64(minHold)*quorum.Defaults().Drift) + 2*time.Millisecond
 }
 
 // inFlags is the text of an error of the lock, which names flags where to read on.

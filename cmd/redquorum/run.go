@@ -112,7 +112,7 @@ Exit status: that of COMMAND (128 + the signal if one killed it), or
 example:
   redquorum run nightly --wait 10s -- ./report.sh
   redquorum run nightly --try -c 'dump | gzip >dump.gz'
-  redquorum run job --min-hold 45s --try -- ./job
+  redquorum run job --min-hold 25s --wait 5s -- ./job
   redquorum run import --on-ask TERM -- ./import`
 
 const (

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ import (
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/quorum"
 )
 
 func TestUsageErrors(t *testing.T) {
@@ -173,6 +175,26 @@ func TestHelp(t *testing.T) {
 		for line := range strings.Lines(page) {
 			assert.That(t, !strings.Contains(line, "\t") && strings.Count(line, "(default") <= 1, "%q: %s", words, line)
 		}
+	}
+}
+
+// An example does not raise MaxLease: services that use the same nodes would report that their settings differ. And cron
+// sends a mail for each line that is printed, so a host that skips the job prints none.
+func TestExamplesOfMinHold(t *testing.T) {
+	pages := []string{runManual}
+	for _, path := range assert.Got(filepath.Glob("../../docs/*.md"))(t) {
+		pages = append(pages, string(assert.Got(os.ReadFile(path))(t)))
+	}
+	holds, skips := regexp.MustCompile(`--min-hold,? (\d\w*)`), regexp.MustCompile(`(?m)^[0-9*]+( [0-9*]+){4} .*redquorum run.*`)
+	all := strings.Join(pages, "\n")
+	examples, lines := holds.FindAllStringSubmatch(all, -1), skips.FindAllString(all, -1)
+	assert.Must(t, len(examples) >= 5 && len(lines) > 0, "%d examples, %q", len(examples), lines)
+	for _, m := range examples {
+		d := assert.Got(time.ParseDuration(m[1]))(t)
+		assert.That(t, leaseOf(d) <= quorum.Defaults().MaxLease, "%s raises MaxLease", m[0])
+	}
+	for _, line := range lines {
+		tests.Says(t, line, " --conflict-exit-code 0 ")
 	}
 }
 
