@@ -18,7 +18,7 @@ type voters struct {
 	*config
 	*moment
 	known     []voter // by node
-	twins     bool    // two nodes are one server
+	twins     bool    // two nodes are one server: found when the life of one changes, not with each answer
 	tell      func(Event)
 	log       func(slog.Level, string, ...any)
 	recovered func(i int)   // called when node i answers again
@@ -150,9 +150,6 @@ func (v *voters) meet(i int, life *node.Life) error {
 	if v.known[i].life != life {
 		v.learn(i, life)
 	}
-	if !v.twins {
-		return nil
-	}
 	return v.duplicate(i)
 }
 
@@ -160,7 +157,7 @@ func (v *voters) meet(i int, life *node.Life) error {
 // one server have the same.
 func (v *voters) duplicate(i int) error {
 	life := v.known[i].life
-	if life == nil {
+	if !v.twins || life == nil {
 		return nil
 	}
 	same := make([]string, 0, 1) // without an allocation
@@ -197,10 +194,12 @@ func (v *voters) someUnheard() bool {
 func (v *voters) learn(i int, life *node.Life) {
 	was, name := v.known[i].life, v.nodes[i].Name()
 	v.known[i].life = life
-	v.twins = false
+	v.twins = true // so that duplicate compares them
+	some := false
 	for j := range v.known {
-		v.twins = v.twins || v.duplicate(j) != nil
+		some = some || v.duplicate(j) != nil
 	}
+	v.twins = some
 	if err := v.duplicate(i); err != nil && (was == nil || was.ID != life.ID) {
 		v.log(slog.LevelWarn, "two nodes are one server, and are ignored", "node", name, "error", err)
 	}
