@@ -34,7 +34,7 @@
 //     needs no answer from any node.
 //   - Tokens of one name rise from each holder to the next; with readers, from
 //     each writer to the readers after it, and from these to the next writer. Where nodes have lost
-//     tokens in a restart, the wall clocks of all programs must agree to within MaxLease.
+//     tokens in a restart, the wall clocks of all programs must agree to within MaxLease less Timeout.
 //   - Every call returns within its stated bound, whatever the servers do.
 //   - A released name is free at once on every node that can be reached. Elsewhere its key
 //     expires, or is released when the node answers again. Commands that arrive late create nothing. The exception is a
