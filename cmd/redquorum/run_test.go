@@ -457,6 +457,12 @@ func TestRunLosesLease(t *testing.T) {
 	still(t, ticks)
 }
 
+// The helper is told of each renewal: a command may run for longer than the lease lasts without one.
+func TestRunTellsItsHelperOfRenewals(t *testing.T) {
+	tests.NeedSeconds(t)
+	tests.Says(t, ends(t, 0, runOn(parallelNodes(t, 3), "--lease 4s", "sh", "-c", "sleep 5; echo finished")...), "finished\n")
+}
+
 // When the lock is broken it may be somebody else's at once.
 func TestRunBroken(t *testing.T) {
 	tests.NeedSeconds(t)
