@@ -33,6 +33,7 @@ type voter struct {
 	born    clock.Instant // of the latest life that was reported as too young
 	heard   hearing
 	refuses uint32        // a set of the kinds of commands that it has refused to execute last
+	why     error         // what came instead of an answer last
 	silence bool          // it was reported as silent
 	calm    clock.Instant // until then no failure is reported: it has just recovered
 }
@@ -232,6 +233,7 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 		return
 	case errors.Is(err, node.ErrTimeout), errors.Is(err, node.ErrUnreachable):
 		v.hear(i, silent)
+		n.why = err
 		if n.silence || v.now < n.calm {
 			return
 		}
@@ -322,13 +324,11 @@ func (v *voters) down(title string, waited bool) error {
 	ballots := make([]ballot, len(v.nodes))
 	for i := range ballots {
 		if v.known[i].heard == silent {
-			ballots[i] = ballot{vote: voteUnknown, err: errSilent}
+			ballots[i] = ballot{vote: voteUnknown, err: v.known[i].why}
 		}
 	}
 	return v.fail("acquire", title, ballots, ErrNoQuorum, fmt.Errorf("too few nodes have answered for %v", v.downFor().Round(time.Millisecond)))
 }
-
-var errSilent = fmt.Errorf("%w: it does not answer", node.ErrUnreachable)
 
 // due reports whether something is due at now, and puts it off.
 func due(at *clock.Instant, now clock.Instant, every time.Duration) bool {
