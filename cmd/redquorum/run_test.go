@@ -142,6 +142,16 @@ func TestRunEnvironmentAndStreams(t *testing.T) {
 	assert.That(t, aside == "aside\n", "standard error: %q", aside)
 }
 
+// For systemd's sockets and watchdog the command is what it has started.
+func TestRunUnderSystemd(t *testing.T) {
+	const command = `echo "listens $((LISTEN_PID == $$)), watchdog ${WATCHDOG_PID-of all}, $1"; exit 3`
+	args := append([]string{"-c", `export LISTEN_PID=$$ WATCHDOG_PID=$$; exec "$0" "$@"`, os.Args[0]}, runIn("", "sh", "-c", command, "sh", "a b")...)
+	startProgram(t, "/bin/sh", args...).exits(3, "listens 1, watchdog of all, a b")
+	t.Setenv("LISTEN_PID", "1")
+	t.Setenv("WATCHDOG_PID", "1")
+	start(t, runIn("", "sh", "-c", command, "sh", "c")...).exits(3, "listens 0, watchdog 1, c")
+}
+
 // The command does not learn the nodes' passwords.
 func TestRunHidesNodes(t *testing.T) {
 	_, urls := startNodes(t, 3)
