@@ -170,6 +170,10 @@ func TestHelp(t *testing.T) {
 	for _, cmd := range cli.All(root) {
 		words := strings.Fields(cmd.CommandPath())[1:]
 		page := want(t, exitOK, "Examples:\n  "+cmd.CommandPath(), append(words, "--help")...)
+		usage, rest, _ := strings.Cut(page, "\nExamples:\n")
+		begin, _, _ := strings.Cut(cmd.Long, "\n")
+		assert.That(t, strings.HasPrefix(usage, "Usage:\n") && strings.Count(rest, begin) == 1 && strings.Index(rest, begin) < 600,
+			"%q: usage, examples and what it does do not come first:\n%s", words, page)
 		assert.Equal(t, want(t, exitOK, "Examples:", append([]string{"help"}, words...)...), page, words)
 		tests.Narrow(t, page, terminal.Page)
 		for line := range strings.Lines(page) {
@@ -455,7 +459,7 @@ func TestCompletion(t *testing.T) {
 
 func TestManPage(t *testing.T) {
 	text, file := outputOf(t, "man")
-	tests.Says(t, text, "\n.SH REDQUORUM SIM SCENARIO\n")
+	tests.Says(t, text, "\n.SH REDQUORUM SIM SCENARIO\n", "\n.SH SYNOPSIS\n.nf\nredquorum run NAME... [flags] \\-\\- COMMAND [ARG...]\n")
 	assert.That(t, roff(`.x \n`) == `\&.x \en` && roff("'x") == `\&'x`, "a line is taken for a command of roff")
 	t.Run("man", func(t *testing.T) {
 		cmd := exec.Command(tool(t, "man"), "-P", "cat", "--warnings", "-l", file)
