@@ -34,8 +34,8 @@ replica or replicated, dropping keys when memory is short, failing to save,
 restarted a moment ago, a clock that is off, listed twice, missing rights,
 programs of an older version next to new ones, programs with different
 settings; of a URL with ?replicas=2 also whether its replicas follow it, for how
-long, and confirm writes. It says which row of docs/managed.md this is, and
-which one is better. For each finding it says what it means for a lock, and what
+long, and confirm writes. It says which row of the project's page about servers
+this is, and which one is better. For each finding it says what it means for a lock, and what
 to do. To test its rights it makes and removes keys under a name of its own, in
 one step. It changes nothing else.
 
@@ -656,9 +656,11 @@ func conclude(patients []*patient) diagnosis {
 	return d
 }
 
+const managedPage = "https://github.com/redquorum/redquorum/blob/main/docs/managed.md"
+
 // rowOf says what the nodes are, by the first table of docs/managed.md. A service that loses no write, row 2, looks like one server.
 func rowOf(patients []*patient) finding {
-	const page, alike = " of docs/managed.md", "row 1, three or five independent servers"
+	const page, alike = " of " + managedPage, "row 1, three or five independent servers"
 	n, replicas := len(patients), patients[0].Replicas
 	some := slices.ContainsFunc(patients, func(p *patient) bool { return p.Replicas > 0 })
 	switch {
