@@ -100,7 +100,7 @@ func TestAsk(t *testing.T) {
 	q.says("works")
 	asks(exitOK, "other")
 	q.says("told")
-	for range 3 { // it has been told
+	for range 3 { // its command has the signal
 		asks(exitOK, "other")
 	}
 	_, _ = p.in.Write([]byte("on\n"))

@@ -467,8 +467,8 @@ func TestRunLosesLease(t *testing.T) {
 	still(t, ticks)
 }
 
-// The helper is told of each renewal: a command may run for longer than the lease lasts without one.
-func TestRunTellsItsHelperOfRenewals(t *testing.T) {
+// The helper learns of each renewal: a command may run for longer than the lease lasts without one.
+func TestRunRenewsForItsHelper(t *testing.T) {
 	tests.NeedSeconds(t)
 	tests.Says(t, ends(t, 0, runOn(parallelNodes(t, 3), "--lease 4s", "sh", "-c", "sleep 5; echo finished")...), "finished\n")
 }
