@@ -35,9 +35,9 @@ restarted a moment ago, a clock that is off, listed twice, missing rights,
 programs of an older version next to new ones, programs with different
 settings; of a URL with ?replicas=2 also whether its replicas follow it, for how
 long, and confirm writes. It says which row of the project's page about servers
-this is, and which one is better. For each finding it says what it means for a lock, and what
-to do. To test its rights it makes and removes keys under a name of its own, in
-one step. It changes nothing else.
+this is, and which one is better. For each finding it says what it means for a
+lock, and what to do. To test its rights it makes and removes keys under a name
+of its own, in one step. It changes nothing else.
 
 A server is not ready until it has run for the longest lease: programs ignore it
 until then, as it may have lost locks when it restarted. Wait, and run doctor
@@ -305,7 +305,7 @@ func (p *patient) pulse(ctx context.Context, c *redis.Client) error {
 	p.RTT = new(millis(rtt))
 	if rtt > quorum.Defaults().Timeout/2 {
 		p.add(warning, fmt.Sprintf("a round trip takes %v", rtt.Round(time.Millisecond)),
-			"requests may time out before it answers", "raise Timeout, and keep leases much longer than it")
+			"requests may time out before it answers", "raise Timeout (--timeout), and keep leases much longer than it")
 	}
 	return nil
 }

@@ -87,6 +87,7 @@ func TestUsageErrors(t *testing.T) {
 		{"status x y", `unexpected argument "y"`},
 		{"status x --nodes h@h:6379", "not a URL, such as redis://host:6379"},
 		{"run --name x --embedded 1 --lease 10ms -- true", "--lease is 10ms; it must be at least 100ms"},
+		{"run --name x --embedded 1 --timeout 1us -- true", "--timeout is 1µs"},
 		{"run --name x --embedded 1 --max-hold 1ms -- true", "--max-hold is 1ms; it must be at least 100ms"},
 		{"status x --max-lease -1s --nodes redis://h", "--max-lease is -1s"},
 		{"status x --nodes redis://h:1,redis://h:1,redis://h:2", "listed twice"},
