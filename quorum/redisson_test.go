@@ -100,7 +100,8 @@ func TestRedissonOddKeys(t *testing.T) {
 	unlock(t, lease)
 }
 
-// A writer of Redisson overlooks a plain lock. The lease goes on, and after Unlock nobody has the name, until it expires.
+// A writer of Redisson overlooks a plain lock. The lease goes on, and after Unlock nobody
+// has the name, until it expires.
 func TestRedissonWriterOverlooksAPlainLock(t *testing.T) {
 	t.Parallel()
 	l, j := shop(t)

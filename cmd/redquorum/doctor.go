@@ -422,7 +422,7 @@ func (p *patient) clock(ctx context.Context, c *redis.Client) {
 		start := time.Now()
 		theirs, err := c.Time(ctx).Result()
 		if err != nil {
-			p.add(fine, "cannot check its clock: "+neterr.Text(err), "", p.allow(err, "+time")+"; only the doctor needs it")
+			p.add(fine, "cannot check its clock: "+neterr.Text(err), "", p.allow(err, "+time"))
 			return
 		}
 		if took := time.Since(start); took < rtt {
@@ -479,8 +479,8 @@ func advice(err error, rights string) string {
 	return rights
 }
 
-// allow is what to do where a server refuses a command to the user: the rule that is missing, unless the error names a
-// command.
+// allow is what to do where a server refuses a command to the user: the rule that is
+// missing, unless the error names a command.
 func (p *patient) allow(err error, rules string) string {
 	if before, _, command := strings.Cut(err.Error(), "' command"); command {
 		rules = "+" + before[strings.LastIndex(before, "'")+1:]
@@ -544,14 +544,16 @@ func (p *patient) wakes(ctx context.Context, c *redis.Client, channels []string,
 		return command
 	}
 	if publish != nil {
-		p.add(warning, "PUBLISH fails: "+neterr.Text(publish), "locks are granted and released, but Unlock returns an error, and waiters poll",
+		p.add(warning, "PUBLISH fails: "+neterr.Text(publish),
+			"locks are granted and released, but Unlock returns an error, and waiters poll",
 			p.allow(publish, rules(publish, "+publish")))
 	}
 	sub := c.Subscribe(ctx, channels...)
 	defer sub.Close()
 	for range channels {
 		if _, err := sub.Receive(ctx); err != nil {
-			p.add(warning, "SUBSCRIBE fails: "+neterr.Text(err), "waiters are not woken by releases, and poll", p.allow(err, rules(err, "+subscribe")))
+			p.add(warning, "SUBSCRIBE fails: "+neterr.Text(err),
+				"waiters are not woken by releases, and poll", p.allow(err, rules(err, "+subscribe")))
 			return
 		}
 	}
@@ -568,7 +570,7 @@ func (p *patient) versions(ctx context.Context, c *redis.Client) {
 	now = slices.DeleteFunc(now, func(of string) bool { return of == node.WaiterChannel("doctor") }) // see rights
 	switch {
 	case err != nil:
-		p.add(fine, "cannot check for programs of older versions: "+neterr.Text(err), "", p.allow(err, "+pubsub")+"; only the doctor needs it")
+		p.add(fine, "cannot check for programs of older versions: "+neterr.Text(err), "", p.allow(err, "+pubsub"))
 	case len(old) > 0 && len(now) > 0:
 		p.add(warning, fmt.Sprintf("programs of two versions are connected: %d with the old wait queue, %d with the new one", len(old), len(now)),
 			"they exclude each other, but do not wait in order: each version has its own queue, and wakes only its own waiters",
@@ -596,7 +598,8 @@ func (p *patient) settings(ctx context.Context, c *redis.Client) {
 	living, err := settingsOn(ctx, c, "")
 	switch {
 	case err != nil:
-		p.add(fine, "cannot compare the settings of programs: "+neterr.Text(err), "", p.allow(err, "~redquorum_label:* ~{redquorum_label:*"))
+		p.add(fine, "cannot compare the settings of programs: "+neterr.Text(err), "",
+			p.allow(err, "~redquorum_label:* ~{redquorum_label:*"))
 	case len(living) > 1:
 		p.add(warning, "programs use it with different settings: "+strings.Join(living, "; "),
 			"two of them may hold one lock at the same time", "give all programs the same nodes, replicas, MaxLease and Grace")

@@ -205,7 +205,8 @@ func TestDoctorAdvice(t *testing.T) {
 		"warning "+locked.Addr()+": not usable: NOAUTH", "unsafe "+locked.Addr()+": is listed more than once")
 	tests.Says(t, doctor(t, grownUp, "sentinel://127.0.0.1:1/mymaster?replicas=2").advice("no Sentinel knows"), "name of the primary")
 	without := tests.Server(t, "--rename-command", "EVAL", "")
-	tests.Says(t, doctor(t, grownUp, without.URL()).advice("fails at what a lock does: ERR unknown command"), "rename-command", "!right")
+	do := doctor(t, grownUp, without.URL()).advice("fails at what a lock does: ERR unknown command")
+	tests.Says(t, do, "rename-command", "!right")
 	old := tests.Server(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "") // it repeats what it does not know
 	tests.Says(t, doctor(t, grownUp, strings.Replace(old.URL(), "//", "//u:s3kr1t@", 1)).lines(), "not usable: ERR unknown command", "!s3kr1t")
 }
@@ -267,7 +268,9 @@ func TestDoctorAges(t *testing.T) {
 		"id=5 addr=[::1]:34728 laddr=10.0.0.1:6379 fd=8 name= age=40 idle=0 flags=S\n" +
 		"id=6 addr=10.0.0.3:34729 laddr=10.0.0.1:6379 fd=8 name= age=20 idle=0 flags=S\n"
 	known := agesIn(list)
-	for addr, want := range map[string]string{"10.0.0.2:6379": "5m25s", "10.0.0.3:6380": "12s to 20s", "[::1]:1": "40s", "replica.example.com:1": "12s to 5m25s"} {
+	for addr, want := range map[string]string{
+		"10.0.0.2:6379": "5m25s", "10.0.0.3:6380": "12s to 20s", "[::1]:1": "40s", "replica.example.com:1": "12s to 5m25s",
+	} {
 		r := replica{Addr: addr}
 		r.age(known)
 		assert.Equal(t, r.followed(), ", has followed for "+want, addr)
@@ -478,7 +481,8 @@ func TestDoctorRights(t *testing.T) {
 		assert.Succeed(t, client.Del(t.Context(), node.FenceKey("nightly")).Err())
 	}
 	user := allow("less", keys+strings.NewReplacer("+publish ", "", "+zadd ", "").Replace(commands))
-	tests.Says(t, doctor(t, grownUp+"--name nightly", user).lines(), "unsafe "+s.Addr()+": fails at what a lock does: ZADD: ")
+	tests.Says(t, doctor(t, grownUp+"--name nightly", user).lines(),
+		"unsafe "+s.Addr()+": fails at what a lock does: ZADD: ")
 	const labels = "~redquorum_label:* ~{redquorum_label:* "
 	for rules, advice := range map[string]string{
 		keys + commands:          "ACL SETUSER settings ~redquorum_label:* ~{redquorum_label:*",

@@ -107,7 +107,8 @@ func TestAsk(t *testing.T) {
 	assert.Succeed(t, os.WriteFile(done, nil, 0o600))
 	p.exits(exitOK, "!told", "done")
 	out := q.exits(exitOK)
-	assert.That(t, strings.Count(out, "told\n") == 1 && strings.Count(out, "somebody asks") == 1, "want one signal:\n%s", out)
+	signals, said := strings.Count(out, "told\n"), strings.Count(out, "somebody asks")
+	assert.That(t, signals == 1 && said == 1, "want one signal:\n%s", out)
 }
 
 // A command under run finds out that it still has the lock, and others that an owner does not; on real servers.

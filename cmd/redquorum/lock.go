@@ -108,7 +108,8 @@ func (f *lockFlags) register(fs *pflag.FlagSet) {
 		return nil
 	})
 	fs.DurationVar(&f.lease, "lease", 0, "how long the lock lasts without renewal, if this process dies; at most --max-lease (default 30s)")
-	fs.DurationVar(&f.timeout, "timeout", 0, "how long nodes have to answer; raise it for nodes that are far away (default 500ms)")
+	fs.DurationVar(&f.timeout, "timeout", 0,
+		"how long nodes have to answer; raise it for nodes that are far away (default 500ms)")
 	fs.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: until it is free)")
 	fs.BoolVar(&f.try, "try", false, "do not wait for the lock")
 	fs.DurationVar(&f.maxHold, "max-hold", 0, "how long to hold the lock at most")
@@ -193,7 +194,8 @@ func (f *lockFlags) locker(c *command, observe func(quorum.Event)) (l *quorum.Lo
 		usual = max(min(usual, f.minHold), shortestLease) // this process ends with its command: the rest of the lease comes on top
 	}
 	f.lease = cmp.Or(f.lease, usual)
-	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, Timeout: f.timeout, MaxHold: f.maxHold, Quorum: f.quorum, Label: f.label, Observe: f.observe(c, observe)})
+	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, Timeout: f.timeout, MaxHold: f.maxHold, Quorum: f.quorum,
+		Label: f.label, Observe: f.observe(c, observe)})
 }
 
 // leaseOf is the least --max-lease with a minimum hold.

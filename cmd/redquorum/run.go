@@ -457,11 +457,14 @@ func withoutLock(env []string) []string {
 	})
 }
 
-// asMainProcess has the command be the process that systemd has started, for sd_listen_fds and sd_watchdog_enabled. Without
-// WATCHDOG_PID any process of the service is; but LISTEN_PID has to be the command's own, which a shell knows.
+// asMainProcess has the command be the process that systemd has started, for
+// sd_listen_fds and sd_watchdog_enabled. Without WATCHDOG_PID any process of the
+// service is; but LISTEN_PID has to be the command's own, which a shell knows.
 func asMainProcess(env []string, path string, command []string) ([]string, string, []string) {
 	own := fmt.Sprint(os.Getpid())
-	env = slices.DeleteFunc(env, func(v string) bool { return v == "WATCHDOG_PID="+own || strings.HasPrefix(v, "LISTEN_PIDFDID=") })
+	env = slices.DeleteFunc(env, func(v string) bool {
+		return v == "WATCHDOG_PID="+own || strings.HasPrefix(v, "LISTEN_PIDFDID=")
+	})
 	if !slices.Contains(env, "LISTEN_PID="+own) {
 		return env, path, command
 	}

@@ -145,7 +145,8 @@ func TestRunEnvironmentAndStreams(t *testing.T) {
 // For systemd's sockets and watchdog the command is what it has started.
 func TestRunUnderSystemd(t *testing.T) {
 	const command = `echo "listens $((LISTEN_PID == $$)), watchdog ${WATCHDOG_PID-of all}, $1"; exit 3`
-	args := append([]string{"-c", `export LISTEN_PID=$$ WATCHDOG_PID=$$; exec "$0" "$@"`, os.Args[0]}, runIn("", "sh", "-c", command, "sh", "a b")...)
+	args := []string{"-c", `export LISTEN_PID=$$ WATCHDOG_PID=$$; exec "$0" "$@"`, os.Args[0]}
+	args = append(args, runIn("", "sh", "-c", command, "sh", "a b")...)
 	startProgram(t, "/bin/sh", args...).exits(3, "listens 1, watchdog of all, a b")
 	t.Setenv("LISTEN_PID", "1")
 	t.Setenv("WATCHDOG_PID", "1")
@@ -467,10 +468,12 @@ func TestRunLosesLease(t *testing.T) {
 	still(t, ticks)
 }
 
-// The helper learns of each renewal: a command may run for longer than the lease lasts without one.
+// The helper learns of each renewal: a command may run for longer than the lease lasts
+// without one.
 func TestRunRenewsForItsHelper(t *testing.T) {
 	tests.NeedSeconds(t)
-	tests.Says(t, ends(t, 0, runOn(parallelNodes(t, 3), "--lease 4s", "sh", "-c", "sleep 5; echo finished")...), "finished\n")
+	urls := parallelNodes(t, 3)
+	tests.Says(t, ends(t, 0, runOn(urls, "--lease 4s", "sh", "-c", "sleep 5; echo finished")...), "finished\n")
 }
 
 // When the lock is broken it may be somebody else's at once.

@@ -376,9 +376,9 @@ const enough = 20_000
 // shrinkTime bounds the search for a smaller plan.
 const shrinkTime = 10 * time.Second
 
-// savePlan shrinks a plan that fails, for as long as ctx lasts, and writes it to a file. It keeps as many nodes and clients
-// as were asked for.
-func savePlan(ctx context.Context, dir string, f sim.Found, asked faults.Profile, runs simFlags) (path string, err error) {
+// savePlan shrinks a plan that fails, for as long as ctx lasts, and writes it to a
+// file. It keeps as many nodes and clients as were asked for.
+func savePlan(ctx context.Context, dir string, f sim.Found, asked faults.Profile, runs simFlags) (string, error) {
 	p, err := faults.Parse(f.Plan)
 	if err != nil {
 		return "", err
@@ -391,7 +391,7 @@ func savePlan(ctx context.Context, dir string, f sim.Found, asked faults.Profile
 		}
 		return sim.Run(q, nil, runs.options...)
 	})
-	path = fmt.Sprintf("%s%credquorum-seed-%d.plan", strings.TrimRight(dir, "/"), os.PathSeparator, f.Seed)
+	path := fmt.Sprintf("%s%credquorum-seed-%d.plan", strings.TrimRight(dir, "/"), os.PathSeparator, f.Seed)
 	what := f.What
 	if v := sim.Run(small, nil, runs.options...).Worst(); v != nil {
 		what = v.What // which may be about other clients and names

@@ -251,7 +251,8 @@ func TestSimIsInterrupted(t *testing.T) {
 // The plan that is left has as many nodes as were asked for.
 func TestSimKeepsTheNodes(t *testing.T) {
 	dir := t.TempDir()
-	want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--guard", "off", "--nodes", "5", "--clients", "2", "--seeds", "1-2000", "--jobs", "1", "--out", dir)
+	const args = "sim explore --guard off --nodes 5 --clients 2 --seeds 1-2000 --jobs 1 --out "
+	want(t, exitUnsound, "VIOLATED by seed", append(strings.Fields(args), dir)...)
 	for _, path := range assert.Got(filepath.Glob(filepath.Join(dir, "*.plan")))(t) {
 		p := assert.Got(faults.Parse(textOf(t, path)))(t)
 		assert.That(t, p.Nodes == 5 && p.Clients == 2, "%d nodes, %d clients:\n%s", p.Nodes, p.Clients, p)

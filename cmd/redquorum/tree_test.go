@@ -141,8 +141,8 @@ func TestRunAsksTheBackground(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)
 	waits := filepath.Join(t.TempDir(), "waits")
-	start(t, runOn(urls, "", "sh", "-c",
-		`sh -c 'trap "echo tidies up; exit" TERM; : >"$0"; while :; do sleep 0.05; done' "$0" & until [ -e "$0" ]; do sleep 0.02; done`, waits)...).
+	const background = `trap "echo tidies up; exit" TERM; : >"$0"; while :; do sleep 0.05; done`
+	start(t, runOn(urls, "", "sh", "-c", `sh -c '`+background+`' "$0" & until [ -e "$0" ]; do sleep 0.02; done`, waits)...).
 		exits(0, "tidies up\n", "asked to stop", "!does not stop")
 }
 

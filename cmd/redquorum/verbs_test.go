@@ -173,8 +173,8 @@ func TestHelp(t *testing.T) {
 		page := want(t, exitOK, "Examples:\n  "+cmd.CommandPath(), append(words, "--help")...)
 		usage, rest, _ := strings.Cut(page, "\nExamples:\n")
 		begin, _, _ := strings.Cut(cmd.Long, "\n")
-		assert.That(t, strings.HasPrefix(usage, "Usage:\n") && strings.Count(rest, begin) == 1 && strings.Index(rest, begin) < 600,
-			"%q: usage, examples and what it does do not come first:\n%s", words, page)
+		first := strings.HasPrefix(usage, "Usage:\n") && strings.Count(rest, begin) == 1 && strings.Index(rest, begin) < 600
+		assert.That(t, first, "%q: usage, examples and what it does do not come first:\n%s", words, page)
 		assert.Equal(t, want(t, exitOK, "Examples:", append([]string{"help"}, words...)...), page, words)
 		tests.Narrow(t, page, terminal.Page)
 		for line := range strings.Lines(page) {
@@ -183,14 +183,16 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// An example does not raise MaxLease: services that use the same nodes would report that their settings differ. And cron
-// sends a mail for each line that is printed, so a host that skips the job prints none.
+// An example does not raise MaxLease: services that use the same nodes would report that
+// their settings differ. And cron sends a mail for each line that is printed, so a host
+// that skips the job prints none.
 func TestExamplesOfMinHold(t *testing.T) {
 	pages := []string{runManual}
 	for _, path := range assert.Got(filepath.Glob("../../docs/*.md"))(t) {
 		pages = append(pages, string(assert.Got(os.ReadFile(path))(t)))
 	}
-	holds, skips := regexp.MustCompile(`--min-hold,? (\d\w*)`), regexp.MustCompile(`(?m)^[0-9*]+( [0-9*]+){4} .*redquorum run.*`)
+	holds := regexp.MustCompile(`--min-hold,? (\d\w*)`)
+	skips := regexp.MustCompile(`(?m)^[0-9*]+( [0-9*]+){4} .*redquorum run.*`)
 	all := strings.Join(pages, "\n")
 	examples, lines := holds.FindAllStringSubmatch(all, -1), skips.FindAllString(all, -1)
 	assert.Must(t, len(examples) >= 5 && len(lines) > 0, "%d examples, %q", len(examples), lines)
@@ -460,7 +462,8 @@ func TestCompletion(t *testing.T) {
 
 func TestManPage(t *testing.T) {
 	text, file := outputOf(t, "man")
-	tests.Says(t, text, "\n.SH REDQUORUM SIM SCENARIO\n", "\n.SH SYNOPSIS\n.nf\nredquorum run NAME... [flags] \\-\\- COMMAND [ARG...]\n")
+	tests.Says(t, text, "\n.SH REDQUORUM SIM SCENARIO\n",
+		"\n.SH SYNOPSIS\n.nf\nredquorum run NAME... [flags] \\-\\- COMMAND [ARG...]\n")
 	assert.That(t, roff(`.x \n`) == `\&.x \en` && roff("'x") == `\&'x`, "a line is taken for a command of roff")
 	t.Run("man", func(t *testing.T) {
 		cmd := exec.Command(tool(t, "man"), "-P", "cat", "--warnings", "-l", file)

@@ -40,7 +40,8 @@ func TestLinks(t *testing.T) {
 	assert.Succeed(t, err)
 }
 
-// A token may be Timeout behind its clock: every page and comment says so where it says how far clocks may differ.
+// A token may be Timeout behind its clock: every page and comment says so where it says
+// how far clocks may differ.
 func TestClocksOfTokens(t *testing.T) {
 	plain, found := strings.NewReplacer("`", "", "[", "", "//", ""), 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -51,7 +52,8 @@ func TestClocksOfTokens(t *testing.T) {
 		parts := strings.Split(strings.Join(strings.Fields(plain.Replace(string(text))), " "), "agree to within "+"MaxLease")
 		for _, after := range parts[1:] {
 			found++
-			assert.That(t, strings.HasPrefix(after, " less Timeout"), "%s: how far clocks may differ is MaxLease%.20s", path, after)
+			right := strings.HasPrefix(after, " less Timeout")
+			assert.That(t, right, "%s: how far clocks may differ is MaxLease%.20s", path, after)
 		}
 		return err
 	})
