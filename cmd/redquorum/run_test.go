@@ -73,7 +73,7 @@ func (p *program) exits(want int, says ...string) string {
 	p.t.Helper()
 	_ = p.cmd.Wait()
 	if got := p.cmd.ProcessState.ExitCode(); got != want {
-		p.t.Errorf("%q: exit status %d, want %d:\n%s", p.cmd.Args[1:], got, want, p.out.String())
+		p.t.Errorf("%v %q: exit status %d, want %d:\n%s", p.cmd.ProcessState, p.cmd.Args[1:], got, want, p.out.String())
 	}
 	tests.Says(p.t, p.out.String(), says...)
 	return p.out.String()
