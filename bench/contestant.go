@@ -43,8 +43,8 @@
 //     model nodes in the process. It is measured only if it is named.
 //
 // Commands are counted at the proxies, as the client sends them: the servers'
-// own statistics count those inside scripts as well. After each measurement, and
-// 100 ms for whatever is under way, keys that are left are orphans.
+// own statistics count those inside scripts as well. After each measurement, keys that are
+// still there after 3 s, or a third of the lease, are orphans.
 package bench
 
 import (

@@ -58,7 +58,7 @@ func (c *Config) extent() (n int, about time.Duration) {
 	weights := c.weights(groups)
 	for _, g := range groups {
 		n += len(g.cells) * c.Rounds
-		about += time.Duration(len(g.cells)*c.Rounds) * (c.window(g.workload, weights)*5/4 + settle)
+		about += time.Duration(len(g.cells)*c.Rounds) * c.window(g.workload, weights) * 5 / 4
 	}
 	return n, about.Round(time.Second)
 }
@@ -313,9 +313,9 @@ func (c *Cell) String() string {
 // slowest client known waits 5 s for each answer of a hung node.
 const patience = 60 * time.Second
 
-// settle is how long a contestant has after its last unlock until every key must
-// be gone.
-const settle = 100 * time.Millisecond
+// settle is how long a contestant has at most after its last unlock until every key must be gone. On a
+// busy machine that takes seconds. A key that nobody releases lasts for the rest of its lease.
+func (s *setting) settle() time.Duration { return min(3*time.Second, s.lease/3) + s.rtt }
 
 // measure measures a cell once. The error is not the contestant's.
 func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Contestant, w *workload, cell *Cell,
@@ -337,7 +337,7 @@ func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Con
 		// An error of another process comes as text.
 		cell.unsupported = errors.Is(err, errors.ErrUnsupported) || strings.Contains(cell.Error, errors.ErrUnsupported.Error())
 	}
-	orphans, err := f.clear(ctx, cell.Nodes, prefix, settle+cell.RTT)
+	orphans, err := f.clear(ctx, cell.Nodes, prefix, s.settle())
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,9 @@ var contestants = []bench.Contestant{
 		return f.first.Set(context.Background(), name+"-left", 1, 0).Err()
 	})},
 	{Name: "open", Note: "lets everybody in", Open: openFake(func(*fake, string) error { return nil })},
+	{Name: "tardy", Note: "releases late, as on a busy machine", Open: openFake(func(f *fake, name string) error {
+		return f.first.Set(context.Background(), name+"-late", 1, 500*time.Millisecond).Err()
+	})},
 	{Name: "broken", Note: "fails", Open: openFake(func(*fake, string) error { return errors.New("out of order") })},
 }
 
@@ -253,6 +256,10 @@ func TestRunFindsWhatIsWrong(t *testing.T) {
 					complain("%s: nobody held at the same time: %v", cell, m)
 				}
 				assert.That(t, m["orphans/1000"] == 0, "%s: the orphans of another", cell)
+			case "tardy":
+				if m["orphans/1000"] != 0 {
+					complain("%s: what is released late is no orphan", cell)
+				}
 			case "broken":
 				assert.That(t, len(m) == 0 && strings.Contains(cell.Error, "out of order"), "%s: %v, %s", cell, m, cell.Error)
 			}

@@ -147,7 +147,7 @@ func (f *field) cpu(ctx context.Context, n int) (total time.Duration) {
 
 // clear removes every key with prefix in it from the first n servers, and returns
 // how many of these belonged to locks, not counting the fences of package quorum,
-// which are to stay. Locks have a while to go by themselves. One server that
+// which are to stay. Locks have at most a while to go by themselves. One server that
 // cannot be cleared does not keep it from the others.
 func (f *field) clear(ctx context.Context, n int, prefix string, while time.Duration) (orphans int64, err error) {
 	var total atomic.Int64
@@ -186,15 +186,14 @@ func clearOne(ctx context.Context, c *redis.Client, prefix string, while time.Du
 			break
 		}
 	}
-	if len(locks) > 0 {
-		time.Sleep(while)
-	}
-	for some := range slices.Chunk(locks, 1000) {
-		found, err := c.Exists(ctx, some...).Result()
-		if err != nil {
+	for end := time.Now().Add(while); len(locks) > 0; time.Sleep(20 * time.Millisecond) {
+		over := !time.Now().Before(end)
+		if orphans, err = existing(ctx, c, locks); err != nil {
 			return 0, err
 		}
-		orphans += found
+		if orphans == 0 || over {
+			break
+		}
 	}
 	for some := range slices.Chunk(keys, 1000) {
 		if err := c.Unlink(ctx, some...).Err(); err != nil {
@@ -202,6 +201,18 @@ func clearOne(ctx context.Context, c *redis.Client, prefix string, while time.Du
 		}
 	}
 	return orphans, nil
+}
+
+// existing returns how many of the keys are there.
+func existing(ctx context.Context, c *redis.Client, keys []string) (n int64, err error) {
+	for some := range slices.Chunk(keys, 1000) {
+		found, err := c.Exists(ctx, some...).Result()
+		if err != nil {
+			return 0, err
+		}
+		n += found
+	}
+	return n, nil
 }
 
 // fences is what is before the name in the keys that outlive locks.

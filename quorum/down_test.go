@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -141,6 +142,25 @@ func TestMaxDown(t *testing.T) {
 		took, err := call(time.Minute)
 		ensure(t, err == nil && took <= time.Millisecond, "after %v: %v", took, err)
 		unlock(t, held)
+	})
+}
+
+// A refusing node is one whose server does not run.
+type refusing struct{ node.Node }
+
+func (refusing) Submit(_ node.Command, reply func(node.Reply)) {
+	reply(node.Reply{Err: fmt.Errorf("%w: connection refused", node.ErrUnreachable), Unsent: true})
+}
+
+// The error of such a call has the reason of each node.
+func TestMaxDownSaysWhy(t *testing.T) {
+	inWorld(t, 3, func(w *world) {
+		l := w.behind(quorum.Options{MaxDown: 5 * time.Second}, func(_ int, n node.Node) node.Node { return refusing{n} })
+		for range 2 { // one that waited, and one that does not even ask
+			_, err := l.Lock(background, "x")
+			ensure(t, strings.Contains(err.Error(), "too few nodes have answered for 5.") &&
+				strings.Contains(err.Error(), ": n1, n2, n3: unreachable: connection refused; "), "%v", err)
+		}
 	})
 }
 

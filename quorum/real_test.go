@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -55,6 +56,32 @@ func connect(t testing.TB, all []*redisserver.Server, o quorum.Options) *quorum.
 	l := must[*quorum.Locker](t)(quorum.New(nodes, o))
 	t.Cleanup(func() { _ = l.Close() })
 	return l
+}
+
+// A lock and its release make few objects, on the whole production stack. docs/evidence/benchmarks.md has the figures.
+func TestAllocationsOfAPair(t *testing.T) {
+	if tests.Race {
+		t.Skip("the race detector allocates, too")
+	}
+	all := servers(t, 5)
+	for _, c := range []struct {
+		o    quorum.Options
+		most float64
+	}{
+		{quorum.Options{}, 10},
+		{quorum.Options{Observe: func(quorum.Event) {}}, 14},
+	} {
+		l := connect(t, all, c.o)
+		pair := func() { succeed(t, lock(t, l, "pair").Unlock(background)) }
+		for range 100 {
+			pair()
+		}
+		least := math.Inf(1) // on a busy machine some attempts are made again
+		for try := 0; try < 30 && least > c.most; try++ {
+			least = min(least, testing.AllocsPerRun(200, pair))
+		}
+		assert.That(t, least <= c.most, "%v allocations, want at most %v", least, c.most)
+	}
 }
 
 // keys counts the lock keys on all servers that answer.

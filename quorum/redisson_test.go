@@ -100,6 +100,23 @@ func TestRedissonOddKeys(t *testing.T) {
 	unlock(t, lease)
 }
 
+// A writer of Redisson overlooks a plain lock. The lease goes on, and after Unlock nobody
+// has the name, until it expires.
+func TestRedissonWriterOverlooksAPlainLock(t *testing.T) {
+	t.Parallel()
+	l, j := shop(t)
+	lease := lock(t, l, "foo")
+	writer := j.owner + node.WriteSuffix
+	succeed(t, j.client.HSet(background, "foo", "mode", "write", writer, 1).Err())
+	succeed(t, j.client.HDel(background, "foo", writer).Err()) // it leaves, and takes the others for readers
+	succeed(t, j.client.HSet(background, "foo", "mode", "read").Err())
+	succeed(t, lease.Extend(background, 20*time.Second))
+	goesOn(t, lease)
+	unlock(t, lease)
+	equal(t, len(j.fields("foo")), 1, "fields: the mode alone")
+	expect(t, errorOf(l.TryLock(background, "foo")), quorum.ErrHeld, "a name that nobody has")
+}
+
 // A reply that is lost after the command was executed, of an acquire and of a release.
 func TestRedissonLostReply(t *testing.T) {
 	t.Parallel()

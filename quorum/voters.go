@@ -18,7 +18,7 @@ type voters struct {
 	*config
 	*moment
 	known     []voter // by node
-	twins     bool    // two nodes are one server
+	twins     bool    // two nodes are one server: found when the life of one changes, not with each answer
 	tell      func(Event)
 	log       func(slog.Level, string, ...any)
 	recovered func(i int)   // called when node i answers again
@@ -33,6 +33,7 @@ type voter struct {
 	born    clock.Instant // of the latest life that was reported as too young
 	heard   hearing
 	refuses uint32        // a set of the kinds of commands that it has refused to execute last
+	why     error         // what came instead of an answer last
 	silence bool          // it was reported as silent
 	calm    clock.Instant // until then no failure is reported: it has just recovered
 }
@@ -150,9 +151,6 @@ func (v *voters) meet(i int, life *node.Life) error {
 	if v.known[i].life != life {
 		v.learn(i, life)
 	}
-	if !v.twins {
-		return nil
-	}
 	return v.duplicate(i)
 }
 
@@ -160,7 +158,7 @@ func (v *voters) meet(i int, life *node.Life) error {
 // one server have the same.
 func (v *voters) duplicate(i int) error {
 	life := v.known[i].life
-	if life == nil {
+	if !v.twins || life == nil {
 		return nil
 	}
 	same := make([]string, 0, 1) // without an allocation
@@ -197,10 +195,12 @@ func (v *voters) someUnheard() bool {
 func (v *voters) learn(i int, life *node.Life) {
 	was, name := v.known[i].life, v.nodes[i].Name()
 	v.known[i].life = life
-	v.twins = false
+	v.twins = true // so that duplicate compares them
+	some := false
 	for j := range v.known {
-		v.twins = v.twins || v.duplicate(j) != nil
+		some = some || v.duplicate(j) != nil
 	}
+	v.twins = some
 	if err := v.duplicate(i); err != nil && (was == nil || was.ID != life.ID) {
 		v.log(slog.LevelWarn, "two nodes are one server, and are ignored", "node", name, "error", err)
 	}
@@ -239,6 +239,7 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 		return
 	case errors.Is(err, node.ErrTimeout), errors.Is(err, node.ErrUnreachable):
 		v.hear(i, silent)
+		n.why = err
 		if n.silence || v.now < n.calm {
 			return
 		}
@@ -335,7 +336,7 @@ func (v *voters) silence(title string, why error) error {
 	ballots := make([]ballot, len(v.nodes))
 	for i := range ballots {
 		if v.known[i].heard == silent {
-			ballots[i] = ballot{vote: voteUnknown, err: errSilent}
+			ballots[i] = ballot{vote: voteUnknown, err: v.known[i].why}
 		}
 	}
 	if why == nil {
@@ -343,8 +344,6 @@ func (v *voters) silence(title string, why error) error {
 	}
 	return v.fail("acquire", title, ballots, ErrNoQuorum, why)
 }
-
-var errSilent = fmt.Errorf("%w: it does not answer", node.ErrUnreachable)
 
 // due reports whether something is due at now, and puts it off.
 func due(at *clock.Instant, now clock.Instant, every time.Duration) bool {

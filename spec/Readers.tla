@@ -26,11 +26,11 @@ ReadAcquire(n, c) ==
     /\ votes' = IF Votes(n, c) THEN [votes EXCEPT ![c] = @ \cup {n}] ELSE votes
     /\ UNCHANGED <<nodes, state, age, lease, hold, rounds, mode>>
 
-\* The client stops writing before it tells the nodes. Renewals of the writer count no more.
+\* The client stops writing before it tells the nodes. A renewal of the writer that is under way goes on.
 Downgrade(c) ==
     /\ Valid(c) /\ mode[c] = "write"
     /\ mode' = [mode EXCEPT ![c] = "read"]
-    /\ NoRounds(c) /\ UNCHANGED <<nodes, claims, reads>>
+    /\ UNCHANGED <<nodes, claims, rounds, reads>>
 
 \* On the node: the writer is a reader for the rest of its life.
 ReadFrom(n, c) ==
@@ -40,10 +40,8 @@ ReadFrom(n, c) ==
     /\ reads' = [reads EXCEPT ![n][c] = IF On("a downgrade leaves a reader") THEN left[n] ELSE 0]
     /\ UNCHANGED <<life, crashes, claims, rounds, mode>>
 
-\* A renewal that was sent as a writer's is not counted after the downgrade.
-WriteExtend(n, c) ==
-    /\ c \notin Reading /\ Extend(n, c) /\ (mode[c] = "read" => kept' = kept)
-    /\ UNCHANGED <<reads, mode>>
+\* A renewal that was sent as a writer's counts also after the downgrade: the reader has the rest of the writer's life.
+WriteExtend(n, c) == c \notin Reading /\ Extend(n, c) /\ UNCHANGED <<reads, mode>>
 
 ReadExtend(n, c) ==
     /\ state[c] \in {"held", "detached", "kept", "over"} /\ mode[c] = "read"

@@ -34,10 +34,10 @@ replica or replicated, dropping keys when memory is short, failing to save,
 restarted a moment ago, a clock that is off, listed twice, missing rights,
 programs of an older version next to new ones, programs with different
 settings; of a URL with ?replicas=2 also whether its replicas follow it, for how
-long, and confirm writes. It says which row of docs/managed.md this is, and
-which one is better. For each finding it says what it means for a lock, and what
-to do. To test its rights it makes and removes keys under a name of its own, in
-one step. It changes nothing else.
+long, and confirm writes. It says which row of the project's page about servers
+this is, and which one is better. For each finding it says what it means for a
+lock, and what to do. To test its rights it makes and removes keys under a name
+of its own, in one step. It changes nothing else.
 
 A server is not ready until it has run for the longest lease: programs ignore it
 until then, as it may have lost locks when it restarted. Wait, and run doctor
@@ -101,6 +101,7 @@ type patient struct {
 	Followers []replica         `json:"followers,omitempty"`   // as it says
 	Error     string            `json:"error,omitempty"`       // why nothing else is known
 	Abstains  int64             `json:"abstains_ms,omitempty"` // for how long programs ignore it, after a restart
+	user      string            // who asks
 	info      map[string]string // what it says to INFO; nil if it refuses that
 	findings  []finding         // in the order in which they were made
 	mute      bool              // it is not usable
@@ -184,7 +185,7 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 	primary := noteAddress(o.Options)
 	client := redis.NewClient(o.Options)
 	defer client.Close()
-	p := &patient{Node: address(o), Replicas: o.Replicas}
+	p := &patient{Node: address(o), Replicas: o.Replicas, user: cmp.Or(o.Username, "default")}
 	connecting, cancel := context.WithTimeout(ctx, o.DialTimeout)
 	defer cancel()
 	began := time.Now()
@@ -357,7 +358,7 @@ func (p *patient) pulse(ctx context.Context, c *redis.Client) error {
 	p.RTT = new(millis(rtt))
 	if rtt > quorum.Defaults().Timeout/2 {
 		p.add(warning, fmt.Sprintf("a round trip takes %v", rtt.Round(time.Millisecond)),
-			"requests may time out before it answers", "raise Timeout, and keep leases much longer than it")
+			"requests may time out before it answers", "raise Timeout (--timeout), and keep leases much longer than it")
 	}
 	return nil
 }
@@ -370,7 +371,7 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	const unnoticed = "a restart would go unnoticed, so programs do not use it"
 	var err error
 	if p.info, err = cli.Info(ctx, c); err != nil {
-		p.unfit("INFO fails: "+neterr.Text(err), unnoticed, advice(err, "allow the user INFO"))
+		p.unfit("INFO fails: "+neterr.Text(err), unnoticed, p.allow(err, "+info"))
 		return
 	}
 	p.RunID = p.info["run_id"]
@@ -499,7 +500,7 @@ func (p *patient) clock(ctx context.Context, c *redis.Client) {
 		start := time.Now()
 		theirs, err := c.Time(ctx).Result()
 		if err != nil {
-			p.add(fine, "cannot check its clock: "+neterr.Text(err), "", advice(err, "allow the user TIME, for this alone"))
+			p.add(fine, "cannot check its clock: "+neterr.Text(err), "", p.allow(err, "+time"))
 			return
 		}
 		if took := time.Since(start); took < rtt {
@@ -519,6 +520,8 @@ func (p *patient) clock(ctx context.Context, c *redis.Client) {
 //go:embed trial.lua
 var trial string
 
+const withoutCommand = "restore the command there, which rename-command has taken away, or use another server"
+
 // remedy is what to do where a server refuses everybody, in these words; "" if it may be
 // about the user.
 func remedy(text string) string {
@@ -533,6 +536,8 @@ func remedy(text string) string {
 		{"BUSY ", "end the script that it runs"},
 		{"MASTERDOWN ", "list its master, or make it one"},
 		{"max number of clients ", "close idle connections to it, or raise its maxclients"},
+		{"nknown command", withoutCommand},
+		{"nknown Redis command", withoutCommand}, // in a script
 	} {
 		if strings.Contains(text, r.word) { // Redis 6 says before it where in the script that was
 			return r.do
@@ -552,12 +557,13 @@ func advice(err error, rights string) string {
 	return rights
 }
 
-// allow says what a user needs where a server refuses a command: the command itself, or else what it is about.
-func allow(err error, what string) string {
+// allow is what to do where a server refuses a command to the user: the rule that is
+// missing, unless the error names a command.
+func (p *patient) allow(err error, rules string) string {
 	if before, _, command := strings.Cut(err.Error(), "' command"); command {
-		what = "the command: +" + before[strings.LastIndex(before, "'")+1:]
+		rules = "+" + before[strings.LastIndex(before, "'")+1:]
 	}
-	return advice(err, "allow the user "+what)
+	return advice(err, "ACL SETUSER "+p.user+" "+rules)
 }
 
 // refusals are errors in a server's words.
@@ -581,9 +587,18 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 	if err == nil {
 		err = script.EvalSha(ctx, c, keys, channels[0], channels[1], channels[2]).Err()
 	}
+	slices.Sort(refused) // a command is tried with several keys
+	refused = slices.Compact(refused)
+	var publish error
+	refused = slices.DeleteFunc(refused, func(words string) bool {
+		words, is := strings.CutPrefix(words, "PUBLISH: ")
+		if is {
+			publish = refusals{errors.New(words)}
+		}
+		return is
+	})
 	if err == nil && len(refused) > 0 {
-		slices.Sort(refused) // a command is tried with several keys
-		err = refusals{errors.New(strings.Join(slices.Compact(refused), "; "))}
+		err = refusals{errors.New(strings.Join(refused, "; "))}
 	}
 	if err != nil {
 		means, do := "it cannot grant a lock", cmp.Or(remedyFor(err.Error(), o.Replicas), advice(err, ""))
@@ -594,12 +609,29 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 		p.unfit("fails at what a lock does: "+neterr.Text(err), means, do)
 		return
 	}
+	p.wakes(ctx, c, channels, publish)
+}
+
+// wakes notes what keeps releases from waking waiters. Locks are granted and released nevertheless.
+func (p *patient) wakes(ctx context.Context, c *redis.Client, channels []string, publish error) {
+	const every = "&redisson_lock__channel:* &redisson_rwlock:* &" + node.WaiterPrefix + "*"
+	rules := func(err error, command string) string {
+		if strings.Contains(err.Error(), "channel") {
+			return every
+		}
+		return command
+	}
+	if publish != nil {
+		p.add(warning, "PUBLISH fails: "+neterr.Text(publish),
+			"locks are granted and released, but Unlock returns an error, and waiters poll",
+			p.allow(publish, rules(publish, "+publish")))
+	}
 	sub := c.Subscribe(ctx, channels...)
 	defer sub.Close()
 	for range channels {
 		if _, err := sub.Receive(ctx); err != nil {
-			p.add(warning, "SUBSCRIBE fails: "+neterr.Text(err), "waiters are not woken by releases, and poll",
-				allow(err, "the channels redisson_lock__channel:*, redisson_rwlock:* and redquorum_turn:*"))
+			p.add(warning, "SUBSCRIBE fails: "+neterr.Text(err),
+				"waiters are not woken by releases, and poll", p.allow(err, rules(err, "+subscribe")))
 			return
 		}
 	}
@@ -616,7 +648,7 @@ func (p *patient) versions(ctx context.Context, c *redis.Client) {
 	now = slices.DeleteFunc(now, func(of string) bool { return of == node.WaiterChannel("doctor") }) // see rights
 	switch {
 	case err != nil:
-		p.add(fine, "cannot check for programs of older versions: "+neterr.Text(err), "", advice(err, "allow the user PUBSUB; only the doctor needs it"))
+		p.add(fine, "cannot check for programs of older versions: "+neterr.Text(err), "", p.allow(err, "+pubsub"))
 	case len(old) > 0 && len(now) > 0:
 		p.add(warning, fmt.Sprintf("programs of two versions are connected: %d with the old wait queue, %d with the new one", len(old), len(now)),
 			"they exclude each other, but do not wait in order: each version has its own queue, and wakes only its own waiters",
@@ -646,7 +678,8 @@ func (p *patient) settings(ctx context.Context, c *redis.Client) {
 	living, err := settingsOn(ctx, c, "")
 	switch {
 	case err != nil:
-		p.add(fine, "cannot compare the settings of programs: "+neterr.Text(err), "", allow(err, "the keys redquorum_label:* and {redquorum_label:*"))
+		p.add(fine, "cannot compare the settings of programs: "+neterr.Text(err), "",
+			p.allow(err, "~redquorum_label:* ~{redquorum_label:*"))
 	case len(living) > 1:
 		p.add(warning, "programs use it with different settings: "+strings.Join(living, "; "),
 			"two of them may hold one lock at the same time", "give all programs the same nodes, replicas, MaxLease and Grace")
@@ -716,9 +749,11 @@ func conclude(patients []*patient) diagnosis {
 	return d
 }
 
+const managedPage = "https://github.com/redquorum/redquorum/blob/main/docs/managed.md"
+
 // rowOf says what the nodes are, by the first table of docs/managed.md. A service that loses no write, row 2, looks like one server.
 func rowOf(patients []*patient) finding {
-	const page, alike = " of docs/managed.md", "row 1, three or five independent servers"
+	const page, alike = " of " + managedPage, "row 1, three or five independent servers"
 	n, replicas := len(patients), patients[0].Replicas
 	some := slices.ContainsFunc(patients, func(p *patient) bool { return p.Replicas > 0 })
 	switch {

@@ -25,7 +25,7 @@ type replica struct {
 	Behind int64  `json:"behind_bytes"`
 	Lag    int64  `json:"acknowledged_s"`      // ago
 	Age    *int64 `json:"follows_s,omitempty"` // or for longer, where it is not alone at its address
-	alone  bool
+	oldest int64  // of those at its address, s
 }
 
 // silentFor is for how many seconds a replica may acknowledge nothing before programs do not wait for it.
@@ -158,7 +158,7 @@ func (p *patient) confirmation(ctx context.Context, c *redis.Client, replicas in
 // refuses notes that it does not do what is needed to ask for replicas.
 func (p *patient) refuses(err error) {
 	p.unfit("does not say which replicas have a lock: "+neterr.Text(err), "programs do not use it",
-		advice(err, "allow the user WAIT, MULTI, EXEC, CLIENT|LIST and PUBLISH"))
+		p.allow(err, "+wait +multi +exec +client|list +publish &"+node.WaiterPrefix+"*"))
 }
 
 // ages asks for how long replicas have followed.
@@ -206,19 +206,20 @@ func (r *replica) age(known map[string][]time.Duration) {
 		ages = known[""]
 	}
 	if len(ages) > 0 {
-		r.Age, r.alone = new(int64(ages[0]/time.Second)), len(ages) == 1
+		r.Age, r.oldest = new(int64(ages[0]/time.Second)), int64(ages[len(ages)-1]/time.Second)
 	}
 }
 
 // followed is for how long it has followed, as the end of a sentence; "" if that is not known.
 func (r replica) followed() string {
-	switch {
-	case r.Age == nil:
+	if r.Age == nil {
 		return ""
-	case r.alone:
-		return fmt.Sprintf(", has followed for %v", time.Duration(*r.Age)*time.Second)
 	}
-	return fmt.Sprintf(", has followed for %v or more", time.Duration(*r.Age)*time.Second)
+	text := fmt.Sprintf(", has followed for %v", time.Duration(*r.Age)*time.Second)
+	if r.oldest > *r.Age {
+		text += fmt.Sprintf(" to %v", time.Duration(r.oldest)*time.Second)
+	}
+	return text
 }
 
 // young notes that replicas have not followed for long enough: a grant needs enough that have for the longest lease.

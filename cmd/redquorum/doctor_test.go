@@ -204,6 +204,9 @@ func TestDoctorAdvice(t *testing.T) {
 	tests.Says(t, doctor(t, grownUp, locked.URL(), locked.URL(), locked.URL()).lines(),
 		"warning "+locked.Addr()+": not usable: NOAUTH", "unsafe "+locked.Addr()+": is listed more than once")
 	tests.Says(t, doctor(t, grownUp, "sentinel://127.0.0.1:1/mymaster?replicas=2").advice("no Sentinel knows"), "name of the primary")
+	without := tests.Server(t, "--rename-command", "EVAL", "")
+	do := doctor(t, grownUp, without.URL()).advice("fails at what a lock does: ERR unknown command")
+	tests.Says(t, do, "rename-command", "!right")
 	old := tests.Server(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "") // it repeats what it does not know
 	tests.Says(t, doctor(t, grownUp, strings.Replace(old.URL(), "//", "//u:s3kr1t@", 1)).lines(), "not usable: ERR unknown command", "!s3kr1t")
 }
@@ -304,7 +307,7 @@ func TestDoctorRows(t *testing.T) {
 			patients = append(patients, &patient{Node: fmt.Sprint("h", i), Replicas: n})
 		}
 		d := conclude(patients)
-		tests.Says(t, d.lines(), c.row+" of docs/managed.md")
+		tests.Says(t, d.lines(), c.row+" of https://github.com/redquorum/redquorum/blob/main/docs/managed.md")
 		tests.Says(t, page, c.own)
 		tests.Says(t, d.advice(": row"), c.better...)
 		assert.That(t, c.better != nil || d.Verdict == "sound" && d.advice(": row") == "", "%v: %+v", c.replicas, d)
@@ -318,7 +321,9 @@ func TestDoctorAges(t *testing.T) {
 		"id=5 addr=[::1]:34728 laddr=10.0.0.1:6379 fd=8 name= age=40 idle=0 flags=S\n" +
 		"id=6 addr=10.0.0.3:34729 laddr=10.0.0.1:6379 fd=8 name= age=20 idle=0 flags=S\n"
 	known := agesIn(list)
-	for addr, want := range map[string]string{"10.0.0.2:6379": "5m25s", "10.0.0.3:6380": "12s or more", "[::1]:1": "40s", "replica.example.com:1": "12s or more"} {
+	for addr, want := range map[string]string{
+		"10.0.0.2:6379": "5m25s", "10.0.0.3:6380": "12s to 20s", "[::1]:1": "40s", "replica.example.com:1": "12s to 5m25s",
+	} {
 		r := replica{Addr: addr}
 		r.age(known)
 		assert.Equal(t, r.followed(), ", has followed for "+want, addr)
@@ -502,7 +507,7 @@ func TestDoctorRights(t *testing.T) {
 		{"+zcount", "unsafe", "ZCOUNT: "},
 		{"+zcard", "unsafe", "ZCARD: "},
 		{"+set", "unsafe", "SET: "},
-		{"+publish", "unsafe", "PUBLISH: "},
+		{"+publish", "warning", "PUBLISH fails"},
 		{"+subscribe", "warning", "SUBSCRIBE fails"},
 		{"+ping", "warning", "not usable: NOPERM"},
 	} {
@@ -510,9 +515,30 @@ func TestDoctorRights(t *testing.T) {
 		r := doctor(t, grownUp+"--name nightly", user)
 		assert.That(t, r.has(s.Addr(), c.severity, c.finding), "without %s: %+v", c.without, r.Findings)
 	}
+	// Without channels, as a new user of Redis 7, or without PUBLISH, one gets locks.
+	for without, line := range map[string]string{
+		"&":         "ACL SETUSER less &redisson_lock__channel:* &redisson_rwlock:* &redquorum_turn:*",
+		"+publish ": "ACL SETUSER less +publish",
+	} {
+		if without == "&" && before62 {
+			continue
+		}
+		rules := strings.ReplaceAll(keys+commands, without, "")
+		if without == "&" {
+			rules = keys[:strings.Index(keys, "&")] + commands
+		}
+		user := allow("less", rules)
+		r := doctor(t, grownUp+"--name nightly", user)
+		tests.Says(t, r.lines(), "warning "+s.Addr()+": PUBLISH fails", "-> "+line+"\n", "verdict: warnings")
+		start(t, "run", "nightly", "--no-guard", "--nodes", user, "--", "true").exits(exitOK, `release "nightly": no quorum`)
+		assert.Succeed(t, client.Del(t.Context(), node.FenceKey("nightly")).Err())
+	}
+	user := allow("less", keys+strings.NewReplacer("+publish ", "", "+zadd ", "").Replace(commands))
+	tests.Says(t, doctor(t, grownUp+"--name nightly", user).lines(),
+		"unsafe "+s.Addr()+": fails at what a lock does: ZADD: ")
 	const labels = "~redquorum_label:* ~{redquorum_label:* "
 	for rules, advice := range map[string]string{
-		keys + commands:          "allow the user the keys redquorum_label:* and",
+		keys + commands:          "ACL SETUSER settings ~redquorum_label:* ~{redquorum_label:*",
 		keys + labels + commands: "",
 	} {
 		given := ""

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,16 +94,21 @@ func TestAsk(t *testing.T) {
 	p = start(t, runOn(urls, "--no-guard", "sh", "-c", "trap 'echo told' TERM; echo works; read x; echo done")...)
 	p.says("works")
 	asks(exitOK, "job") // of one that does not listen
-	q := start(t, "run", "other", "--nodes", urls, "--no-guard", "--on-ask", "SIGUSR1", "--", "sh", "-c", "trap 'echo told' USR1; echo works; while read x; do echo $x; done")
+	done := filepath.Join(t.TempDir(), "done")
+	q := start(t, "run", "other", "--nodes", urls, "--no-guard", "--on-ask", "SIGUSR1", "--", "sh", "-c",
+		`trap 'echo told' USR1; echo works; until [ -e "$0" ]; do sleep 0.02; done`, done)
 	q.says("works")
 	asks(exitOK, "other")
 	q.says("told")
-	for _, each := range []*program{p, q} {
-		_, _ = each.in.Write([]byte("on\n"))
-		_ = each.in.Close()
+	for range 3 { // its command has the signal
+		asks(exitOK, "other")
 	}
+	_, _ = p.in.Write([]byte("on\n"))
+	assert.Succeed(t, os.WriteFile(done, nil, 0o600))
 	p.exits(exitOK, "!told", "done")
-	q.exits(exitOK)
+	out := q.exits(exitOK)
+	signals, said := strings.Count(out, "told\n"), strings.Count(out, "somebody asks")
+	assert.That(t, signals == 1 && said == 1, "want one signal:\n%s", out)
 }
 
 // A command under run finds out that it still has the lock, and others that an owner does not; on real servers.

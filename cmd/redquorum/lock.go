@@ -32,6 +32,7 @@ type lockFlags struct {
 	write    bool
 	quorum   int // of the nodes; 0: a majority
 	lease    time.Duration
+	timeout  time.Duration // 0: the default
 	wait     time.Duration // negative: until it is free
 	try      bool
 	maxHold  time.Duration
@@ -107,6 +108,8 @@ func (f *lockFlags) register(fs *pflag.FlagSet) {
 		return nil
 	})
 	fs.DurationVar(&f.lease, "lease", 0, "how long the lock lasts without renewal, if this process dies; at most --max-lease (default 30s)")
+	fs.DurationVar(&f.timeout, "timeout", 0,
+		"how long nodes have to answer; raise it for nodes that are far away (default 500ms)")
 	fs.DurationVar(&f.wait, "wait", 0, "how long to wait for the lock (default: until it is free)")
 	fs.BoolVar(&f.try, "try", false, "do not wait for the lock")
 	fs.DurationVar(&f.maxHold, "max-hold", 0, "how long to hold the lock at most")
@@ -177,7 +180,7 @@ func (f *lockFlags) locker(c *command, observe func(quorum.Event)) (l *quorum.Lo
 	if err != nil {
 		return nil, nil, err
 	}
-	needed := f.minHold + time.Duration(float64(f.minHold)*quorum.Defaults().Drift) + 2*time.Millisecond
+	needed := leaseOf(f.minHold)
 	switch {
 	case f.minHold == 0:
 	case longest == 0: // all programs that run the job have the same flags
@@ -191,7 +194,13 @@ func (f *lockFlags) locker(c *command, observe func(quorum.Event)) (l *quorum.Lo
 		usual = max(min(usual, f.minHold), shortestLease) // this process ends with its command: the rest of the lease comes on top
 	}
 	f.lease = cmp.Or(f.lease, usual)
-	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, MaxHold: f.maxHold, Quorum: f.quorum, Label: f.label, Observe: f.observe(c, observe)})
+	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, Timeout: f.timeout, MaxHold: f.maxHold, Quorum: f.quorum,
+		Label: f.label, Observe: f.observe(c, observe)})
+}
+
+// leaseOf is the least --max-lease with a minimum hold.
+func leaseOf(minHold time.Duration) time.Duration {
+	return minHold + time.Duration(float64(minHold)*quorum.Defaults().Drift) + 2*time.Millisecond
 }
 
 // inFlags is the text of an error of the lock, which names flags where to read on.

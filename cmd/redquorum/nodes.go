@@ -143,7 +143,8 @@ const (
 )
 
 // asFlags writes options as the flags that set them.
-var asFlags = strings.NewReplacer("Options.Quorum", "--quorum", "Options.Lease", "--lease", "Options.MaxHold", "--max-hold",
+var asFlags = strings.NewReplacer("Options.Quorum", "--quorum", "Options.Lease", "--lease",
+	"Options.MaxHold", "--max-hold", "Options.Timeout", "--timeout",
 	"Options.MaxLease", "--max-lease", "Options.Prefix", "--prefix", "MaxLease", "--max-lease")
 
 // A flagged error of a lock names flags where to read on.

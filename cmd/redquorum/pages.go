@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -57,12 +58,17 @@ func manVerb() *cobra.Command {
 func manPage(root *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH REDQUORUM 1 \"\" %q \"User Commands\"\n.SH NAME\nredquorum \\- %s\n", "redquorum "+version(), root.Short)
-	for _, cmd := range cli.All(root) {
-		if cmd.Name() == "help" {
-			continue
+	all := slices.DeleteFunc(cli.All(root), func(cmd *cobra.Command) bool { return cmd.Name() == "help" })
+	b.WriteString(".SH SYNOPSIS\n.nf\n")
+	for _, cmd := range all {
+		if cmd.Runnable() {
+			b.WriteString(roff(cmd.UseLine() + "\n"))
 		}
+	}
+	b.WriteString(".fi\n")
+	for _, cmd := range all {
 		fmt.Fprintf(&b, ".SH %s\n.in 0\n.nf\n", strings.ToUpper(cmd.CommandPath()))
-		for line := range strings.Lines(cmd.Long + "\n\n" + cmd.UsageString()) {
+		for line := range strings.Lines(cmd.UsageString()) {
 			b.WriteString(roff(line))
 		}
 		b.WriteString(".fi\n")

@@ -112,7 +112,7 @@ Exit status: that of COMMAND (128 + the signal if one killed it), or
 example:
   redquorum run nightly --wait 10s -- ./report.sh
   redquorum run nightly --try -c 'dump | gzip >dump.gz'
-  redquorum run job --min-hold 45s --try -- ./job
+  redquorum run job --min-hold 25s --wait 5s -- ./job
   redquorum run import --on-ask TERM -- ./import`
 
 const (
@@ -297,6 +297,7 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 	if outer := outerOwners(); len(outer) > 0 {
 		env = append(env, "REDQUORUM_OUTER="+strings.Join(outer, ","))
 	}
+	env, path, command := asMainProcess(env, path, f.command)
 	hideEnvironment()
 	terminal := openConsole()
 	in, ignored := commandPlace(terminal)
@@ -304,7 +305,7 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 		signal.Ignore(s) // as the command then does, too
 	}
 	var err error
-	s.warden, err = startWarden(path, f.command, env, in, f.grace, s.leaseEnd(), s.kill)
+	s.warden, err = startWarden(path, command, env, in, f.grace, s.leaseEnd(), s.kill)
 	if err != nil {
 		say(c.stderr, "the command was not started: %v", err)
 		return exitOS
@@ -454,6 +455,21 @@ func withoutLock(env []string) []string {
 		name, _, _ := strings.Cut(v, "=")
 		return slices.Contains([]string{"REDQUORUM_NODES", "REDQUORUM_NAME", "REDQUORUM_TOKEN", "REDQUORUM_OWNER", "REDQUORUM_OUTER"}, name)
 	})
+}
+
+// asMainProcess has the command be the process that systemd has started, for
+// sd_listen_fds and sd_watchdog_enabled. Without WATCHDOG_PID any process of the
+// service is; but LISTEN_PID has to be the command's own, which a shell knows.
+func asMainProcess(env []string, path string, command []string) ([]string, string, []string) {
+	own := fmt.Sprint(os.Getpid())
+	env = slices.DeleteFunc(env, func(v string) bool {
+		return v == "WATCHDOG_PID="+own || strings.HasPrefix(v, "LISTEN_PIDFDID=")
+	})
+	if !slices.Contains(env, "LISTEN_PID="+own) {
+		return env, path, command
+	}
+	const script = `LISTEN_PID=$$; export LISTEN_PID; exec "$0" "$@"`
+	return env, "/bin/sh", append([]string{"sh", "-c", script, path}, command[1:]...)
 }
 
 // trouble remembers why the lease was not renewed.

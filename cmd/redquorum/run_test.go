@@ -73,7 +73,7 @@ func (p *program) exits(want int, says ...string) string {
 	p.t.Helper()
 	_ = p.cmd.Wait()
 	if got := p.cmd.ProcessState.ExitCode(); got != want {
-		p.t.Errorf("%q: exit status %d, want %d:\n%s", p.cmd.Args[1:], got, want, p.out.String())
+		p.t.Errorf("%v %q: exit status %d, want %d:\n%s", p.cmd.ProcessState, p.cmd.Args[1:], got, want, p.out.String())
 	}
 	tests.Says(p.t, p.out.String(), says...)
 	return p.out.String()
@@ -140,6 +140,17 @@ func TestRunEnvironmentAndStreams(t *testing.T) {
 	token, err := strconv.ParseInt(number, 10, 64)
 	assert.That(t, err == nil && token >= before && token <= time.Now().UnixMicro(), "token %q: not of this time", number)
 	assert.That(t, aside == "aside\n", "standard error: %q", aside)
+}
+
+// For systemd's sockets and watchdog the command is what it has started.
+func TestRunUnderSystemd(t *testing.T) {
+	const command = `echo "listens $((LISTEN_PID == $$)), watchdog ${WATCHDOG_PID-of all}, $1"; exit 3`
+	args := []string{"-c", `export LISTEN_PID=$$ WATCHDOG_PID=$$; exec "$0" "$@"`, os.Args[0]}
+	args = append(args, runIn("", "sh", "-c", command, "sh", "a b")...)
+	startProgram(t, "/bin/sh", args...).exits(3, "listens 1, watchdog of all, a b")
+	t.Setenv("LISTEN_PID", "1")
+	t.Setenv("WATCHDOG_PID", "1")
+	start(t, runIn("", "sh", "-c", command, "sh", "c")...).exits(3, "listens 0, watchdog 1, c")
 }
 
 // The command does not learn the nodes' passwords.
@@ -455,6 +466,14 @@ func TestRunLosesLease(t *testing.T) {
 	}
 	p.exits(exitLost, "the command is asked to stop", "leader got TERM", "killed", servers[0].Addr())
 	still(t, ticks)
+}
+
+// The helper learns of each renewal: a command may run for longer than the lease lasts
+// without one.
+func TestRunRenewsForItsHelper(t *testing.T) {
+	tests.NeedSeconds(t)
+	urls := parallelNodes(t, 3)
+	tests.Says(t, ends(t, 0, runOn(urls, "--lease 4s", "sh", "-c", "sleep 5; echo finished")...), "finished\n")
 }
 
 // When the lock is broken it may be somebody else's at once.

@@ -344,7 +344,7 @@ func simExplore(use, short, manual string) *cobra.Command {
 		bar.Clear()
 		var found []string
 		for _, f := range report.Found {
-			path, err := savePlan(ctx, *dir, f, runs)
+			path, err := savePlan(ctx, *dir, f, plans.profile, runs)
 			if err != nil {
 				return err
 			}
@@ -376,16 +376,22 @@ const enough = 20_000
 // shrinkTime bounds the search for a smaller plan.
 const shrinkTime = 10 * time.Second
 
-// savePlan shrinks a plan that fails, for as long as ctx lasts, and writes it to a file.
-func savePlan(ctx context.Context, dir string, f sim.Found, runs simFlags) (path string, err error) {
+// savePlan shrinks a plan that fails, for as long as ctx lasts, and writes it to a
+// file. It keeps as many nodes and clients as were asked for.
+func savePlan(ctx context.Context, dir string, f sim.Found, asked faults.Profile, runs simFlags) (string, error) {
 	p, err := faults.Parse(f.Plan)
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, shrinkTime)
 	defer cancel()
-	small := sim.Shrink(ctx, p, runs.options...)
-	path = fmt.Sprintf("%s%credquorum-seed-%d.plan", strings.TrimRight(dir, "/"), os.PathSeparator, f.Seed)
+	small := sim.ShrinkBy(ctx, p, func(q *faults.Plan) *sim.Result {
+		if asked.Nodes != 0 && q.Nodes != p.Nodes || asked.Clients != 0 && q.Clients != p.Clients {
+			return new(sim.Result) // it is not looked at
+		}
+		return sim.Run(q, nil, runs.options...)
+	})
+	path := fmt.Sprintf("%s%credquorum-seed-%d.plan", strings.TrimRight(dir, "/"), os.PathSeparator, f.Seed)
 	what := f.What
 	if v := sim.Run(small, nil, runs.options...).Worst(); v != nil {
 		what = v.What // which may be about other clients and names

@@ -14,8 +14,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-const simScenarioManual = `Sixty-nine ways in which a lock on several nodes can fail: the story in words,
-the run, its result, and what protects.
+const simScenarioManual = `Ways in which a lock on several nodes can fail: the story in words, the run, its
+result, and what protects.
 
 Exit status: 0 sound or outside of what a lock can stand, 1 safety broken, 3
 liveness broken, 2 usage, 5 the result could not be written.

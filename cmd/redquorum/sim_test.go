@@ -243,9 +243,20 @@ func TestSimIsInterrupted(t *testing.T) {
 		assert.Equal(t, run(ctx, strings.Fields(args), io.Discard, io.Discard), exitInterrupted, args)
 	}
 	found := sim.Explore(t.Context(), sim.Campaign{To: 2000, Adjust: func(p *faults.Plan) { p.Lock.Guard = false }}).Found[0]
-	path := assert.Got(savePlan(ctx, t.TempDir(), found, simFlags{}))(t)
+	path := assert.Got(savePlan(ctx, t.TempDir(), found, faults.Profile{}, simFlags{}))(t)
 	text := textOf(t, path)
 	assert.That(t, strings.HasSuffix(text, "\n"+found.Plan), "it goes on to shrink, to\n%s", text)
+}
+
+// The plan that is left has as many nodes as were asked for.
+func TestSimKeepsTheNodes(t *testing.T) {
+	dir := t.TempDir()
+	const args = "sim explore --guard off --nodes 5 --clients 2 --seeds 1-2000 --jobs 1 --out "
+	want(t, exitUnsound, "VIOLATED by seed", append(strings.Fields(args), dir)...)
+	for _, path := range assert.Got(filepath.Glob(filepath.Join(dir, "*.plan")))(t) {
+		p := assert.Got(faults.Parse(textOf(t, path)))(t)
+		assert.That(t, p.Nodes == 5 && p.Clients == 2, "%d nodes, %d clients:\n%s", p.Nodes, p.Clients, p)
+	}
 }
 
 type full struct{}

@@ -136,6 +136,16 @@ func TestRunEndsABackgroundOfOrphans(t *testing.T) {
 	assert.That(t, err == nil, "it has waited until there were no orphans any more")
 }
 
+// Processes in the background are asked to stop before they are killed.
+func TestRunAsksTheBackground(t *testing.T) {
+	tests.NeedSeconds(t)
+	urls := parallelNodes(t, 3)
+	waits := filepath.Join(t.TempDir(), "waits")
+	const background = `trap "echo tidies up; exit" TERM; : >"$0"; while :; do sleep 0.05; done`
+	start(t, runOn(urls, "", "sh", "-c", `sh -c '`+background+`' "$0" & until [ -e "$0" ]; do sleep 0.02; done`, waits)...).
+		exits(0, "tidies up\n", "asked to stop", "!does not stop")
+}
+
 // slowScript is a script that the system does not load before the file is closed.
 func slowScript(t *testing.T) (path string, file *os.File) {
 	path = filepath.Join(t.TempDir(), "script")

@@ -41,12 +41,12 @@ try('ZREM', KEYS[6], 'doctor')
 try('PEXPIRE', KEYS[1], 1000)
 try('DEL', (table.unpack or unpack)(KEYS))
 try('UNLINK', KEYS[1])
-for _, channel in ipairs(ARGV) do
-  try('PUBLISH', channel, '0')
-end
 if #refused == 0 then
   try('HSET', KEYS[1], 'doctor', '1')
   try('ZADD', KEYS[6], 1, 'doctor')
   redis.call('DEL', KEYS[1], KEYS[6])
+end
+for _, channel in ipairs(ARGV) do
+  try('PUBLISH', channel, '0')
 end
 return refused

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,7 @@ import (
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
+	"github.com/redquorum/redquorum/quorum"
 )
 
 func TestUsageErrors(t *testing.T) {
@@ -85,6 +87,7 @@ func TestUsageErrors(t *testing.T) {
 		{"status x y", `unexpected argument "y"`},
 		{"status x --nodes h@h:6379", "not a URL, such as redis://host:6379"},
 		{"run --name x --embedded 1 --lease 10ms -- true", "--lease is 10ms; it must be at least 100ms"},
+		{"run --name x --embedded 1 --timeout 1us -- true", "--timeout is 1µs"},
 		{"run --name x --embedded 1 --max-hold 1ms -- true", "--max-hold is 1ms; it must be at least 100ms"},
 		{"status x --max-lease -1s --nodes redis://h", "--max-lease is -1s"},
 		{"status x --nodes redis://h:1,redis://h:1,redis://h:2", "listed twice"},
@@ -168,11 +171,37 @@ func TestHelp(t *testing.T) {
 	for _, cmd := range cli.All(root) {
 		words := strings.Fields(cmd.CommandPath())[1:]
 		page := want(t, exitOK, "Examples:\n  "+cmd.CommandPath(), append(words, "--help")...)
+		usage, rest, _ := strings.Cut(page, "\nExamples:\n")
+		begin, _, _ := strings.Cut(cmd.Long, "\n")
+		first := strings.HasPrefix(usage, "Usage:\n") && strings.Count(rest, begin) == 1 && strings.Index(rest, begin) < 600
+		assert.That(t, first, "%q: usage, examples and what it does do not come first:\n%s", words, page)
 		assert.Equal(t, want(t, exitOK, "Examples:", append([]string{"help"}, words...)...), page, words)
 		tests.Narrow(t, page, terminal.Page)
 		for line := range strings.Lines(page) {
 			assert.That(t, !strings.Contains(line, "\t") && strings.Count(line, "(default") <= 1, "%q: %s", words, line)
 		}
+	}
+}
+
+// An example does not raise MaxLease: services that use the same nodes would report that
+// their settings differ. And cron sends a mail for each line that is printed, so a host
+// that skips the job prints none.
+func TestExamplesOfMinHold(t *testing.T) {
+	pages := []string{runManual}
+	for _, path := range assert.Got(filepath.Glob("../../docs/*.md"))(t) {
+		pages = append(pages, string(assert.Got(os.ReadFile(path))(t)))
+	}
+	holds := regexp.MustCompile(`--min-hold,? (\d\w*)`)
+	skips := regexp.MustCompile(`(?m)^[0-9*]+( [0-9*]+){4} .*redquorum run.*`)
+	all := strings.Join(pages, "\n")
+	examples, lines := holds.FindAllStringSubmatch(all, -1), skips.FindAllString(all, -1)
+	assert.Must(t, len(examples) >= 5 && len(lines) > 0, "%d examples, %q", len(examples), lines)
+	for _, m := range examples {
+		d := assert.Got(time.ParseDuration(m[1]))(t)
+		assert.That(t, leaseOf(d) <= quorum.Defaults().MaxLease, "%s raises MaxLease", m[0])
+	}
+	for _, line := range lines {
+		tests.Says(t, line, " --conflict-exit-code 0 ")
 	}
 }
 
@@ -433,7 +462,8 @@ func TestCompletion(t *testing.T) {
 
 func TestManPage(t *testing.T) {
 	text, file := outputOf(t, "man")
-	tests.Says(t, text, "\n.SH REDQUORUM SIM SCENARIO\n")
+	tests.Says(t, text, "\n.SH REDQUORUM SIM SCENARIO\n",
+		"\n.SH SYNOPSIS\n.nf\nredquorum run NAME... [flags] \\-\\- COMMAND [ARG...]\n")
 	assert.That(t, roff(`.x \n`) == `\&.x \en` && roff("'x") == `\&'x`, "a line is taken for a command of roff")
 	t.Run("man", func(t *testing.T) {
 		cmd := exec.Command(tool(t, "man"), "-P", "cat", "--warnings", "-l", file)

@@ -104,9 +104,14 @@ func Lines(c clock.Clock, log *slog.Logger) *Backlog[slog.Record] {
 	})
 }
 
-// Line makes a line of a log, for Lines.
+// Line makes a line of a log, for Lines. Durations are text: a handler for JSON would write nanoseconds.
 func Line(at time.Time, level slog.Level, text string, args ...any) slog.Record {
 	line := slog.NewRecord(at, level, text, 0)
+	for i := range args {
+		if d, is := args[i].(time.Duration); is {
+			args[i] = d.String()
+		}
+	}
 	line.Add(args...)
 	return line
 }

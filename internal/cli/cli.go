@@ -140,7 +140,12 @@ func init() { cobra.EnableCommandSorting = false }
 func prepare(root *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return Usage("%s%s", shown(err), hint(cmd, err)) })
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprint(".FlagUsagesWrapped ", terminal.Page)))
+	// How it is called and examples come first, then what it does, then the flags.
+	const example = "{{.Example}}{{end}}"
+	root.SetUsageTemplate(strings.NewReplacer(
+		example, example+"{{with (or .Long .Short)}}\n\n{{. | trimTrailingWhitespaces}}{{end}}",
+		".FlagUsages", fmt.Sprint(".FlagUsagesWrapped ", terminal.Page)).Replace(root.UsageTemplate()))
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), cmd.UsageString()) })
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	if root.HasSubCommands() {
 		root.InitDefaultHelpCmd()

@@ -40,6 +40,27 @@ func TestLinks(t *testing.T) {
 	assert.Succeed(t, err)
 }
 
+// A token may be Timeout behind its clock: every page and comment says so where it says
+// how far clocks may differ.
+func TestClocksOfTokens(t *testing.T) {
+	plain, found := strings.NewReplacer("`", "", "[", "", "//", ""), 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" && filepath.Ext(path) != ".go" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		parts := strings.Split(strings.Join(strings.Fields(plain.Replace(string(text))), " "), "agree to within "+"MaxLease")
+		for _, after := range parts[1:] {
+			found++
+			right := strings.HasPrefix(after, " less Timeout")
+			assert.That(t, right, "%s: how far clocks may differ is MaxLease%.20s", path, after)
+		}
+		return err
+	})
+	assert.Succeed(t, err)
+	assert.That(t, found >= 5, "%d places", found)
+}
+
 var (
 	rowToRead = regexp.MustCompile(`(?m)^\| (.*) \| ([0-9,]+) \| [^|]*\|$`)
 	quoted    = regexp.MustCompile("`([^`]*)`")
