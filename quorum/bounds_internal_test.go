@@ -142,7 +142,7 @@ func TestReservationOfTheLongestWait(t *testing.T) {
 	}
 }
 
-// Each row is what becomes of a message that a lock was handed over, whoever has sent it.
+// Each row is what becomes of a message that a lock was handed over. Others may have sent it.
 func TestTake(t *testing.T) {
 	e := bare(t)
 	w := &waiter{e: e}

@@ -296,9 +296,18 @@ func (o *listener) there() bool {
 	return o.half != nil || (o.conn == o.link.conn || o.conn == o.link.ear) && !o.link.closed && !o.link.c.dead
 }
 
-// publish sends a notice, or a turn, to all listeners of a topic, and to the replicas. It forgets closed connections.
+// publish sends a notice, or a turn, to all listeners of a topic, and to the replicas. A
+// stranger may hear it.
 func (s *server) publish(topic string, t *node.Turn) {
 	s.relay(topic, t)
+	s.says(topic, t)
+	if t != nil && t.Owner != "" {
+		s.overheard(topic, *t)
+	}
+}
+
+// says sends it to the listeners on this server alone. It forgets closed connections.
+func (s *server) says(topic string, t *node.Turn) {
 	kept := s.listeners[:0]
 	for _, o := range s.listeners {
 		if !o.there() {

@@ -1163,4 +1163,15 @@ var mutants = []*Mutant{
 	{ID: "M464", Bug: "a released lease is handed over to its own offer", Expect: Tests, Tests: "./quorum -run TestOwnOfferIsNotServed", Reason: "no plan is known that heals, detaches and resumes it while its place is kept",
 		Edits: join(edit("node/model.Server.handTo", " || owner == h.by", ""),
 			edit(notifyNextScript, " and owner ~= released", ""))},
+
+	// The messages of strangers.
+	{ID: "M490", Bug: "a lock counts as handed over without a proof",
+		Edits: edit("quorum.offer.proves", " && t.Proof == node.ProofOf(secret, t.Token, t.Server)", "")},
+	{ID: "M491", Bug: "the proof of a hand-over is for any server",
+		Edits: edit("node.ProofOf", "secret, token, server, secret", "secret, token, \"server\", secret")},
+	{ID: "M492", Bug: "the proof of a hand-over is for any token",
+		Edits: edit("node.ProofOf", "secret, token, server, secret", "secret, 0, server, secret")},
+	{ID: "M493", Bug: "a hand-over counts that a node has taken back, and a stranger repeats",
+		Expect: Tests, Tests: replicated, Reason: noReplicas,
+		Edits: edit("quorum.handovers.take", "case o.start < f.since[i]:", "case false:")},
 }
