@@ -215,5 +215,5 @@ var forLibrary = map[Verb]bool{DoDowngrade: true, DoDetach: true, DoResume: true
 // lasts are the verbs that may have a "for", after which they end by themselves.
 var lasts = map[Verb]bool{
 	Cut: true, Delay: true, Loss: true, Duplicate: true, Reorder: true, Hold: true, Deafen: true, HalfOpen: true, Crash: true, Demote: true, Slow: true,
-	Block: true, Full: true, Sever: true, Starve: true, Pause: true, Suspend: true, Strobe: true, Kill: true, Step: true,
+	Block: true, Full: true, Forge: true, Sever: true, Starve: true, Pause: true, Suspend: true, Strobe: true, Kill: true, Step: true,
 }

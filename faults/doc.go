@@ -96,6 +96,9 @@
 //	                              the latter. There, demote NODES NODE lets them follow
 //	                              NODE: they get a copy, which begins with nothing, and then
 //	                              all that it executes
+//	forge NODES                   a user who has no right to the locks hears what NODES hand
+//	                              over, and says so on each of them, as it is or changed, at
+//	                              once and later (not on real servers)
 //	slow NODES RANGE              each command takes that long
 //	block NODES for TIME          a script runs, and nothing else
 //	full NODES disk|memory        no more is left: all writes are refused, or those that

@@ -97,6 +97,8 @@ at 17ms block n1 for 6s
 at 17ms full n1,n2 disk
 at 17ms full n3 memory for 1s
 at 17ms starve n5 5% for 1s
+at 17ms forge n1,n2 for 1s
+at 17ms forge n*
 at 18ms evict n*
 at 19ms flush n1
 at 20ms scriptflush n1
@@ -174,7 +176,7 @@ func TestEveryKind(t *testing.T) {
 func TestEveryVerb(t *testing.T) {
 	p := parsed(t, every)
 	roundTrip(t, p)
-	if len(p.Events) != 55 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
+	if len(p.Events) != 57 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
 		t.Errorf("read as:\n%s", p)
 	}
 	if e := p.Events[11]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 || e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {
@@ -322,7 +324,7 @@ func TestGenerate(t *testing.T) {
 	}
 	assert.That(t, len(seen) == 500, "500 seeds give %d plans", len(seen))
 	for _, v := range []faults.Verb{faults.Cut, faults.Delay, faults.Loss, faults.Duplicate, faults.Reorder, faults.Hold, faults.Deafen,
-		faults.Crash, faults.Demote, faults.Slow, faults.Block, faults.Evict, faults.Flush, faults.ScriptFlush, faults.Pause, faults.Suspend,
+		faults.Crash, faults.Demote, faults.Slow, faults.Block, faults.Evict, faults.Flush, faults.ScriptFlush, faults.Forge, faults.Pause, faults.Suspend,
 		faults.Skew, faults.Step, faults.Rate, faults.Strobe, faults.Kill} {
 		assert.That(t, verbs[v] != 0, "%s is never drawn", v)
 	}

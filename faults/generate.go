@@ -48,6 +48,7 @@ func Generate(seed uint64, profile Profile) *Plan {
 	stream(^seed).kinds(p)
 	stream(seed ^ 1<<63).verbs(p)
 	stream(seed ^ 1<<60).options(p)
+	stream(seed ^ 1<<56).strangers(p)
 	if profile.Machines {
 		stream(seed ^ 1<<62).machines(p)
 	}
@@ -667,6 +668,20 @@ func (g *generator) options(p *Plan) {
 		w.Odd = pick(g, Percent(30), Percent(60))
 		w.Step = min(w.Step, 7*l.Timeout/time.Duration(100*max(7, p.Sites()))) // theirs is half as long
 	}
+}
+
+// strangers draws for one plan in eight somebody who repeats and forges hand-overs.
+func (g *generator) strangers(p *Plan) {
+	if g.below(8) > 0 {
+		return
+	}
+	e := Event{At: g.when(p), Verb: Forge, Procs: Procs{Nodes: All}}
+	if g.half() {
+		e.At = 0
+	} else {
+		e.For = g.span(p)
+	}
+	p.Events = append(p.Events, e)
 }
 
 // lists draws a change of the list of nodes: some clients lack one. The nodes of a lease that clients hand on are those of

@@ -373,6 +373,7 @@ const (
 	ScriptFlush Verb = "scriptflush" // the scripts are gone
 	Alias       Verb = "alias"       // they are one server, each a database of it; at 0s
 	Sever       Verb = "sever"       // nothing passes between them and other servers of their node
+	Forge       Verb = "forge"       // a stranger repeats and forges their hand-overs, on all of them
 )
 
 // Verbs about nodes and clients.
@@ -427,7 +428,7 @@ const (
 var groups = map[Verb]group{
 	Cut: onLinks, Delay: onLinks, Loss: onLinks, Duplicate: onLinks, Reorder: onLinks, Hold: onLinks,
 	Release: onLinks, Deafen: onLinks, HalfOpen: onLinks, Heal: onLinks, Reset: onLinks,
-	Crash: onNodes, Restart: onNodes, Demote: onNodes, Promote: onNodes, Slow: onNodes, Block: onNodes, Full: onNodes, Starve: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes, Alias: onNodes, Sever: onNodes,
+	Crash: onNodes, Restart: onNodes, Demote: onNodes, Promote: onNodes, Slow: onNodes, Block: onNodes, Full: onNodes, Starve: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes, Alias: onNodes, Sever: onNodes, Forge: onNodes,
 	Pause: onProcs, Suspend: onProcs, Skew: onProcs, Step: onProcs, Rate: onProcs, Strobe: onProcs,
 	Kill: onClients, Start: onClients, View: onClients, Clone: onClients, Lead: onClients,
 	DoLock: isStep, DoTry: isStep, DoUnlock: isStep, DoExtend: isStep, DoWrite: isStep, DoCheck: isStep, DoCancel: isStep,

@@ -22,6 +22,7 @@ const (
 	OfOrder
 	OfHealing
 	OfClocks
+	OfStrangers
 )
 
 // Stream returns the stream of one concern of one thing.

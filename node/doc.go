@@ -135,6 +135,10 @@
 // name's channel, as Redisson's waiters do: they would never find the lock free. Nor does a node
 // hand over that cannot tell its Life.
 //
+// Other users may listen and publish on a WaiterChannel. So a waiter believes only a Turn with the
+// right Proof. It is [ProofOf] the offer's Secret, which is kept in the PlaceKey and is never
+// published.
+//
 // Readers leave in another order on each node. So that all nodes hand over with one token, a
 // reader that leaves others raises NextKey to its HandOver if somebody waits, and the last one
 // hands over with the higher of NextKey and its own.

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"crypto/sha1"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -89,6 +91,25 @@ func Offer(owner string) string { return owner + OfferSuffix }
 // IsOffer reports whether an owner is what Offer returns for some other.
 func IsOffer(owner string) bool { return strings.HasSuffix(owner, OfferSuffix) }
 
+// PlaceOf is the value of a PlaceKey with the offer of owner. The secret is behind it, so
+// that a release of an older version, which knows no secrets, sees no offer.
+func PlaceOf(owner, secret string) string { return Offer(owner) + " " + secret }
+
+// CutOffer returns the owner of the offer in the value of a PlaceKey, if there is one, and its
+// secret.
+func CutOffer(place string) (owner, secret string, ok bool) {
+	owner, secret, ok = strings.Cut(place, " ")
+	return owner, secret, ok && IsOffer(owner)
+}
+
+// ProofOf is the proof of a hand-over with this token by the server with this run_id. It uses
+// SHA-1, as Lua scripts have no other hash. A proof does not help to make another one:
+// that takes the secret.
+func ProofOf(secret string, token Token, server string) string {
+	sum := sha1.Sum(fmt.Appendf(nil, "%s %d %s %s", secret, token, server, secret))
+	return hex.EncodeToString(sum[:])
+}
+
 // In the hash of readers and writers.
 const (
 	ModeField   = "mode"   // the field that is no owner's
@@ -112,7 +133,7 @@ func WaiterMode(waiter string) Mode {
 	return Exclusive
 }
 
-// The values of a PlaceKey, other than the owner of an offer.
+// The values of a PlaceKey, other than PlaceOf.
 const (
 	PlaceWaits    = "1"        // the waiter was not notified since it asked
 	PlaceTold     = "told"     // it was

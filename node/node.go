@@ -82,7 +82,11 @@ type Turn struct {
 	Owner string
 	Token Token
 
-	// Life is that of the server that handed the lock over, as in a Reply.
+	// Server is the ID of the Life in which the lock was handed over. Proof is ProofOf the
+	// offer's Secret, Token and Server. Without it anybody may have sent the Turn.
+	Server, Proof string
+
+	// Life is that of Server; nil if the node leads to another one, or cannot tell.
 	Life *Life
 }
 
@@ -178,6 +182,10 @@ type Wait struct {
 	// Granted and Offer is above the fence. A Release may then hand the lock over to
 	// [Offer] of the owner, while the place is kept. 0: it leaves none.
 	Offer Token
+
+	// Secret is kept with the offer, and is never published. It proves that a Turn is the
+	// node's. It has letters and digits, and cannot be guessed.
+	Secret string
 
 	// Reserve lets a Refused Acquire of several names keep places for its free names,
 	// too, up to the first name in its way. Such a place refuses the waiters behind it

@@ -142,23 +142,70 @@ func TestReservationOfTheLongestWait(t *testing.T) {
 	}
 }
 
-// Each row is what becomes of a lock that a node has handed over.
+// Each row is what becomes of a message that a lock was handed over. Others may have sent it.
 func TestTake(t *testing.T) {
-	w := &waiter{e: new(engine)}
-	valid, revoked := &offer{to: w}, &offer{}
-	f := &handovers{byOwner: map[string]*offer{"valid": valid, "revoked": revoked}}
+	e := bare(t)
+	w := &waiter{e: e}
+	f := e.handovers
+	f.since[1] = 3
+	e.voters.known[2].life = &node.Life{ID: "server"}
+	stands := func(owner, secret string, to *waiter) *offer {
+		c := claim{Claim: node.Claim{Name: "x", Owner: owner}, wait: node.Wait{Secret: secret}}
+		o := &offer{claim: c, start: 2, to: to}
+		f.byOwner[owner] = o
+		return o
+	}
+	stands("valid", "secret", w)
+	stands("resumed", "", nil)
+	revoked := stands("revoked", "secret", nil)
+	life := e.voters.known[2].life
+	turn := func(owner string) node.Turn {
+		proof := node.ProofOf("secret", 7, "server")
+		return node.Turn{Name: "x", Owner: owner, Token: 7, Server: "server", Proof: proof, Life: life}
+	}
+	with := func(change func(*node.Turn)) node.Turn {
+		t := turn("valid")
+		change(&t)
+		return t
+	}
 	for _, row := range []struct {
-		says, owner string
-		want        *offer // to be released
-		handed      int
+		says    string
+		by      int
+		turn    node.Turn
+		again   bool
+		want    *offer // to be released
+		handed  int
+		counted bool
 	}{
-		{says: "the waiter that stands by gets it", owner: "valid", handed: 1},
-		{says: "one that waits no longer does not, and it is released", owner: "revoked", want: revoked},
-		{says: "that of an owner unknown here is left alone: a copy of this process may have it", owner: "other"},
+		{says: "the waiter that stands by gets it", by: 2, turn: turn("valid"), handed: 1, counted: true},
+		{says: "once, however often it is said", by: 2, turn: turn("valid"), again: true, handed: 1, counted: true},
+		{says: "one that waits no longer does not, and it is released", turn: turn("revoked"), want: revoked},
+		{says: "that of an owner unknown here is left alone: a copy of this process may have it", turn: turn("other")},
+		{says: "it is for this name", turn: with(func(t *node.Turn) { t.Name = "y" })},
+		{says: "it is with this token", turn: with(func(t *node.Turn) { t.Token++ })},
+		{says: "it is by this server", turn: with(func(t *node.Turn) {
+			t.Server, t.Life = "another", &node.Life{ID: "another"}
+		})},
+		{says: "this node has said it, and not another", by: 1, turn: with(func(t *node.Turn) { t.Life = nil })},
+		{says: "it does not count if the node leads to this server no longer", by: 2,
+			turn: with(func(t *node.Turn) { t.Life = nil }), handed: 1},
+		{says: "it has a proof", turn: with(func(t *node.Turn) { t.Proof = "" })},
+		{says: "the proof is by the secret", turn: with(func(t *node.Turn) {
+			t.Proof = node.ProofOf("another", 7, "server")
+		})},
+		{says: "there is a secret", turn: with(func(t *node.Turn) {
+			t.Owner, t.Proof = "resumed", node.ProofOf("", 7, "server")
+		})},
+		{says: "it does not count if the waiter may not have listened when it was said", by: 1,
+			turn: turn("valid"), handed: 1},
 	} {
-		w.handed = nil
-		if got := f.take(2, node.Turn{Owner: row.owner}); got != row.want || len(w.handed) != row.handed {
-			t.Errorf("%s: %v is to be released, %d are handed over", row.says, got, len(w.handed))
+		if !row.again {
+			w.handed = nil
+		}
+		got := f.take(row.by, row.turn)
+		counted := len(w.handed) > 0 && w.handed[0].Life != nil
+		if got != row.want || len(w.handed) != row.handed || counted != row.counted {
+			t.Errorf("%s: %v is to be released, and %+v is handed over", row.says, got, w.handed)
 		}
 	}
 }

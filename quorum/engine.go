@@ -81,7 +81,8 @@ func newEngine(c *config) *engine {
 	e.tokens = &tokens{config: c, moment: &e.moment}
 	e.voters = &voters{config: c, moment: &e.moment, known: make([]voter, len(c.nodes)), tell: e.tell, log: e.log}
 	e.queues = &queues{engine: e, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}
-	e.handovers = &handovers{engine: e, waiters: make(map[string]*waiter), byOwner: make(map[string]*offer)}
+	e.handovers = &handovers{engine: e, waiters: make(map[string]*waiter), byOwner: make(map[string]*offer),
+		since: make([]clock.Instant, len(c.nodes))}
 	e.releases = &releases{engine: e, reached: make([]clock.Instant, len(c.nodes)), again: make([]int, len(c.nodes)), later: make([][]*sweep, len(c.nodes))}
 	e.voters.recovered = e.releases.reach
 	e.labels = &labels{engine: e, own: record{of: c.uuid, text: c.opts.Label}, known: map[string]string{c.uuid: c.opts.Label}, differing: make(map[string]bool)}

@@ -48,6 +48,7 @@ type handovers struct {
 	listening bool
 	turns     subscriptions
 	hears     nodeSet            // nodes that have said that they would tell
+	since     []clock.Instant    // by node: when it said so last
 	waiters   map[string]*waiter // that listen, by their names on the nodes
 	inOrder   line               // the same, in the order in which they began
 	byOwner   map[string]*offer
@@ -143,9 +144,7 @@ func (f *handovers) listen(w *waiter) {
 	f.subscribe(&f.turns, func(i int, n node.Node) (stop func()) {
 		return n.Listen(f.uuid, func(t node.Turn) {
 			f.enter()
-			if f.opts.Steps != nil {
-				f.heard(i, "tells of a turn %+v", t)
-			}
+			f.told(i, t)
 			f.hear(i, t)
 			f.leave()
 		})
@@ -181,6 +180,7 @@ func (f *handovers) hear(i int, t node.Turn) {
 // may have missed one.
 func (f *handovers) connected(i int) {
 	f.hears.add(i)
+	f.since[i] = f.now
 	for s := f.inOrder.first; s != nil; s = s.next {
 		s.w.released.add(i)
 		s.w.stir()
@@ -202,17 +202,32 @@ func (f *handovers) tellFirst(i int, t node.Turn) {
 
 // take gives what node i has handed over to the waiter that it is for. It returns the offer if that
 // was revoked.
+//
+// Anybody who may use a waiter's channel can say there that a lock was handed over, and repeat
+// what a node has said. So only what proves itself is taken, once, and by the node that has said
+// it. It does not count for an offer that is older than the subscription: perhaps nobody
+// listened when it was said, and then the node has taken the lock back.
 func (f *handovers) take(i int, t node.Turn) (revoked *offer) {
 	o := f.byOwner[t.Owner]
 	switch {
-	case o == nil:
+	case o == nil, !o.proves(&t), t.Life == nil && f.voters.another(i, t.Server):
 		return nil
 	case o.to == nil:
 		return o
+	case slices.ContainsFunc(o.to.handed, func(h handover) bool { return h.by == i && h.Proof == t.Proof }):
+		return nil
+	case o.start < f.since[i]:
+		t.Life = nil
 	}
 	o.to.handed = append(o.to.handed, handover{i, t})
 	o.to.stir()
 	return nil
+}
+
+// proves reports whether a node that has o has said that it handed the lock over to it.
+func (o *offer) proves(t *node.Turn) bool {
+	secret := o.wait.Secret
+	return secret != "" && t.Name == o.Name && t.Proof == node.ProofOf(secret, t.Token, t.Server)
 }
 
 // handedBy returns the nodes that have handed the lock over to w.

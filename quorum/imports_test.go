@@ -76,7 +76,8 @@ func TestImportsRunOneWay(t *testing.T) {
 // no file and no connection and starts no program. From the other packages that are listed it may use everything: they only compute,
 // or draw random bits.
 func TestMayDo(t *testing.T) {
-	computes := strings.Fields(`bytes cmp container/heap context crypto/rand encoding/base64 encoding/binary encoding/json errors fmt
+	computes := strings.Fields(`bytes cmp container/heap context crypto/rand crypto/sha1 encoding/base64 encoding/binary
+		encoding/hex encoding/json errors fmt
 		iter log/slog maps math math/bits slices strconv strings sync sync/atomic time unicode unicode/utf8
 		` + module + "/clock " + module + "/internal/backlog " + module + "/node")
 	uses := map[string][]string{

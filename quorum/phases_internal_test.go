@@ -99,10 +99,11 @@ func TestPhases(t *testing.T) {
 			}
 		}},
 		{"all nodes hand over to it", func(d *drive) {
-			d.handovers.offer(d.w, claim{Claim: node.Claim{Name: "x", Owner: "o"}}, d.now)
+			d.handovers.offer(d.w, claim{Claim: node.Claim{Name: "x", Owner: "o"}, wait: node.Wait{Secret: "s"}}, d.now)
 			for i := range 3 {
-				d.handovers.hear(i, node.Turn{Name: "x", Owner: node.Offer("o"), Token: 7,
-					Life: &node.Life{ID: string(rune('a' + i)), Born: d.now.Add(-time.Hour)}})
+				server := string(rune('a' + i))
+				d.handovers.hear(i, node.Turn{Name: "x", Owner: node.Offer("o"), Token: 7, Server: server,
+					Proof: node.ProofOf("s", 7, server), Life: &node.Life{ID: server, Born: d.now.Add(-time.Hour)}})
 			}
 		}},
 		{"its own time passes", func(d *drive) {

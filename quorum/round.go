@@ -94,7 +94,7 @@ func (e *engine) round(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 	if (kind == node.Acquire || kind == node.Release) && c.wait.Queued() {
 		r.wait = c.wait
 		if kind == node.Release {
-			r.wait.Barge, r.wait.Offer, r.wait.Reserve = false, 0, false
+			r.wait.Barge, r.wait.Offer, r.wait.Secret, r.wait.Reserve = false, 0, "", false
 		}
 		r.command.Wait = &r.wait
 	}

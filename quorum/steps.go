@@ -37,6 +37,19 @@ func (e *engine) heard(i int, format string, args ...any) {
 	e.input = fmt.Sprintf("n%d %s", i+1, fmt.Sprintf(format, args...))
 }
 
+// told notes what came in: a turn from node i.
+func (e *engine) told(i int, t node.Turn) {
+	switch {
+	case e.opts.Steps == nil:
+	case t.Name == "":
+		e.heard(i, "begins to tell of turns")
+	case t.Owner == "":
+		e.heard(i, "tells %s that it is first for %s", t.Waiter, t.Name)
+	default:
+		e.heard(i, "hands %s over to %s with %d", t.Name, t.Owner, t.Token)
+	}
+}
+
 // write has a line written of what the step has brought about since it began, or since it was last
 // interrupted. Steps in which nothing happens are left out.
 func (e *engine) write() {

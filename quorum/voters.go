@@ -173,6 +173,16 @@ func (v *voters) duplicate(i int) error {
 	return fmt.Errorf("%w: list one of %s (run_id %s)", ErrSameServer, strings.Join(same, ", "), life.ID)
 }
 
+// another reports whether another node than i has this server.
+func (v *voters) another(i int, server string) bool {
+	for j := range v.known {
+		if life := v.known[j].life; j != i && life != nil && life.ID == server {
+			return true
+		}
+	}
+	return false
+}
+
 // shareServer reports whether two lives, by their IDs, have a server in common.
 func shareServer(a, b string) bool {
 	if a == b || !strings.Contains(a+b, node.LivesTogether) {

@@ -3,6 +3,7 @@ package quorum
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"slices"
 	"time"
@@ -516,7 +517,7 @@ func (w *waiter) nextClaim() (c claim, ok bool) {
 	c = s.claim
 	c.Owner, c.Token, c.wait = e.ownerName(), token, w.wait
 	if c.wait.Stays() && w.mayOffer() {
-		c.wait.Offer = e.offerToken(token)
+		c.wait.Offer, c.wait.Secret = e.offerToken(token), rand.Text()
 	}
 	c.wait.Reserve = s.names != nil && c.wait.Stays() && w.mayReserve()
 	if c.wait.Reserve { // nobody passes it as long as it has the places

@@ -140,7 +140,7 @@ func (p *paced) command(args []string) error {
 	case "PUBLISH":
 		for _, o := range s.listeners {
 			if args[1] == node.Channel(o.name) {
-				s.publish(o.name, nil, s.runID)
+				s.publish(o.name, nil)
 				break
 			}
 		}

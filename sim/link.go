@@ -145,7 +145,6 @@ type turn struct {
 
 	link  *link
 	topic string
-	runID string // of the server that told it
 }
 
 // A channel is the topic of the waiters of one process.
@@ -631,7 +630,7 @@ func (l *link) subscribe(names []string) {
 func (l *link) hear(t *turn) {
 	if t.Owner == "" {
 		l.w.sometimes(FreedByNotice)
-	} else if life := l.lives.Life(); life != nil && life.ID == t.runID && !l.demoted {
+	} else if life := l.lives.Life(); life != nil && life.ID == t.Server && !l.demoted {
 		t.Life = life
 	}
 	l.w.check.isTold(l, t)

@@ -202,6 +202,7 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 	w := &world{p: p, program: program, seen: newSometimes(), memory: func(e model.Ears) memory { return &model.Server{Ears: e} }}
 	w.order = p.Stream(faults.OfOrder, 0)
 	w.healing = p.Stream(faults.OfHealing, 0)
+	w.strange = p.Stream(faults.OfStrangers, 0)
 	w.check = newChecker(w)
 	if p.Lock.Replicas > 0 {
 		w.judgedBy = ofReplicas

@@ -255,11 +255,12 @@ func (s *server) tell(published []model.Notice) {
 	for i := range published {
 		n := &published[i]
 		if n.To == "" {
-			s.publish(topic(n.Name, n.Mode), nil, s.runID)
+			s.publish(topic(n.Name, n.Mode), nil)
 			continue
 		}
+		t := n.From(s.runID)
 		if n.Vain {
-			s.relay(s.w.channel(n.To), &n.Turn, s.runID)
+			s.relay(s.w.channel(n.To), &t)
 			continue
 		}
 		if n.Turn.Owner != "" {
@@ -269,7 +270,7 @@ func (s *server) tell(published []model.Notice) {
 				readers++
 			}
 		}
-		s.publish(s.w.channel(n.To), &n.Turn, s.runID)
+		s.publish(s.w.channel(n.To), &t)
 	}
 	if readers > 1 {
 		s.w.sometimes(ReadersHanded)
@@ -295,10 +296,18 @@ func (o *listener) there() bool {
 	return o.half != nil || (o.conn == o.link.conn || o.conn == o.link.ear) && !o.link.closed && !o.link.c.dead
 }
 
-// publish sends a notice, or a turn, to all listeners of a topic, and to the replicas. It forgets closed connections. runID is that of the
-// server that has executed the command.
-func (s *server) publish(topic string, t *node.Turn, runID string) {
-	s.relay(topic, t, runID)
+// publish sends a notice, or a turn, to all listeners of a topic, and to the replicas. A
+// stranger may hear it.
+func (s *server) publish(topic string, t *node.Turn) {
+	s.relay(topic, t)
+	s.says(topic, t)
+	if t != nil && t.Owner != "" {
+		s.overheard(topic, *t)
+	}
+}
+
+// says sends it to the listeners on this server alone. It forgets closed connections.
+func (s *server) says(topic string, t *node.Turn) {
 	kept := s.listeners[:0]
 	for _, o := range s.listeners {
 		if !o.there() {
@@ -314,7 +323,7 @@ func (s *server) publish(topic string, t *node.Turn, runID string) {
 		}
 		at := s.w.now + int64(o.link.random.Within(s.w.p.Network.Delay))
 		if t != nil {
-			s.w.plan(at, evTurn, &turn{*t, o.link, topic, runID}, 0)
+			s.w.plan(at, evTurn, &turn{*t, o.link, topic}, 0)
 			continue
 		}
 		s.w.plan(at, evNotice, o.link, s.w.number(topic))
@@ -323,11 +332,11 @@ func (s *server) publish(topic string, t *node.Turn, runID string) {
 }
 
 // relay sends the replicas what the server publishes, which they publish as well.
-func (s *server) relay(topic string, t *node.Turn, runID string) {
+func (s *server) relay(topic string, t *node.Turn) {
 	for _, f := range s.followers {
 		s.sends(f.by, func() {
 			if r := f.by; r.follows == s && r.copies == f.number {
-				r.publish(topic, t, runID)
+				r.publish(topic, t)
 			}
 		})
 	}

@@ -68,6 +68,7 @@ var (
 	HealedLate        = mark("a key was restored on a node after its release")
 	Lapsed            = mark("an extension was answered when the lease had ended in a pause")
 	FarAhead          = mark("a fence was further ahead than clocks may differ")
+	Forged            = mark("a stranger said that a lock was handed over")
 	HeldLongest       = mark("a lease ended at its longest hold")
 	SharedRead        = mark("two clients read at the same time")
 	WriterWaits       = mark("a writer waited for readers")

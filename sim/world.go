@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 )
 
@@ -22,10 +23,12 @@ type world struct {
 	runnable []*task
 	watching []*task
 
-	unseen  bool // since the last look, a wait has ended or code has run that can end a context
-	current *task
-	order   faults.Random // of tasks that could run at the same time
-	healing faults.Random
+	unseen    bool // since the last look, a wait has ended or code has run that can end a context
+	current   *task
+	order     faults.Random // of tasks that could run at the same time
+	healing   faults.Random
+	strange   faults.Random
+	lastToken node.Token // that strangers have heard
 
 	clients  []*Client
 	dead     []*Client        // those that others have taken the place of
@@ -65,6 +68,7 @@ type world struct {
 	striking int // faults that have not ended
 
 	severed   []*faults.Event // that let nothing pass between servers
+	strangers []*faults.Event // that forge hand-overs
 	histories int             // how often a server's replication began again
 	troubled  int64           // when a fault began or ended last
 }
@@ -375,9 +379,10 @@ func (w *world) strikeLinks(e *faults.Event, end bool) {
 }
 
 func (w *world) strikeNodes(e *faults.Event, end bool) {
-	if e.Verb == faults.Sever {
-		if w.severed = slices.DeleteFunc(w.severed, func(o *faults.Event) bool { return o == e }); !end {
-			w.severed = append(w.severed, e)
+	last := map[faults.Verb]*[]*faults.Event{faults.Sever: &w.severed, faults.Forge: &w.strangers}[e.Verb]
+	if last != nil {
+		if *last = slices.DeleteFunc(*last, func(o *faults.Event) bool { return o == e }); !end {
+			*last = append(*last, e)
 		}
 		return
 	}

@@ -316,7 +316,7 @@ func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Tok
 	says := node.PlaceWaits
 	switch {
 	case wait.Offer > fence:
-		says = node.Offer(cmd.Claims[0].Owner)
+		says = node.PlaceOf(cmd.Claims[0].Owner, wait.Secret)
 	case reserve:
 		says = node.PlaceReserves
 	}
@@ -413,8 +413,9 @@ func (s *Server) tellTo(n *names, p *place) bool {
 
 // handTo hands the lock over to the offer of a place, and reports whether it could.
 func (s *Server) handTo(now Time, n *names, p *place, h handover) bool {
-	owner, mode := p.kept.text, node.WaiterMode(p.waiter)
-	if h.token == 0 || !node.IsOffer(owner) || owner == h.by || p.kept.expires <= now {
+	owner, secret, offers := node.CutOffer(p.kept.text)
+	mode := node.WaiterMode(p.waiter)
+	if h.token == 0 || !offers || owner == h.by || p.kept.expires <= now {
 		return false
 	}
 	above := mode
@@ -429,7 +430,7 @@ func (s *Server) handTo(now Time, n *names, p *place, h handover) bool {
 			return true // it reads already, and a late command has left the place
 		}
 	}
-	notice := Notice{Name: n.name, To: p.waiter, Turn: node.Turn{Name: n.name, Owner: owner, Token: h.token}}
+	notice := Notice{Name: n.name, To: p.waiter, Turn: node.Turn{Name: n.name, Owner: owner, Token: h.token}, Secret: secret}
 	if notice.Vain = !s.listens(p.waiter); notice.Vain {
 		s.notices = append(s.notices, notice)
 		return false

@@ -75,8 +75,19 @@ type Notice struct {
 	Name string
 	Mode node.Mode // on the name's channel: Exclusive, or Write for that of readers and writers
 	To   string    // the waiter; "": it is on the name's channel
-	Turn node.Turn // what the waiter hears, without a Life
+	Turn node.Turn // what the waiter hears, without a Life and a Proof: see From
 	Vain bool      // nobody has heard of the hand-over here, and it was taken back; but replicas pass the message on
+
+	Secret string // of the offer that the lock was handed over to
+}
+
+// From returns what the waiter hears if the server has this run_id.
+func (n *Notice) From(server string) node.Turn {
+	t := n.Turn
+	if t.Owner != "" {
+		t.Server, t.Proof = server, node.ProofOf(n.Secret, t.Token, server)
+	}
+	return t
 }
 
 // names are the keys of one name, without those of single owners and waiters.

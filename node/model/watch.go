@@ -124,6 +124,7 @@ func (n *Node) woken(published []Notice) (all []call) {
 		}
 		turn := p.Turn
 		if turn.Owner != "" {
+			turn = p.From(n.life.ID)
 			turn.Life = n.life
 		}
 		for _, c := range n.listeners(node.WaiterChannel(p.To)) {

@@ -356,7 +356,9 @@ func (about subject) command(t *rapid.T, kind node.Kind, unit time.Duration) nod
 		c.Claims = append(c.Claims, more)
 		c.Wait.Reserve = kind == node.Acquire && c.Wait.Stays() && rapid.Bool().Draw(t, "reserve")
 	} else if kind == node.Acquire && c.Wait.Stays() {
-		c.Wait.Offer = above(t, c.Claims[0].Token, "stands")
+		if c.Wait.Offer = above(t, c.Claims[0].Token, "stands"); c.Wait.Offer != 0 {
+			c.Wait.Secret = secret
+		}
 	}
 	return c
 }

@@ -285,6 +285,8 @@ func (p *player) hear(want int) (got []heard, err error) {
 			handed := turn.Owner != ""
 			if handed != (turn.Life != nil) || handed && (p.life == nil || *turn.Life != *p.life) {
 				err = fmt.Errorf("%+v has the life %+v, and the last reply %+v", turn, turn.Life, p.life)
+			} else if handed && (turn.Server != p.life.ID || turn.Proof != node.ProofOf(secret, turn.Token, p.life.ID)) {
+				err = fmt.Errorf("%+v has not the server %s, or not its proof", turn, p.life.ID)
 			}
 		case <-time.After(limit):
 			return got, err

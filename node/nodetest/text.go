@@ -21,6 +21,9 @@ const (
 	retention = 1000 * time.Second
 )
 
+// secret is that of all offers.
+const secret = "secret"
+
 var (
 	kinds = map[string]node.Kind{
 		"acquire": node.Acquire, "release": node.Release, "extend": node.Extend, "inspect": node.Inspect, "break": node.Break,
@@ -149,6 +152,9 @@ func parse(words []string, mode node.Mode) (c *command, err error) {
 		c.wait.Waiter += suffixes[c.Mode]
 		if c.leaves {
 			c.wait.PlaceTTL = 0
+		}
+		if c.wait.Offer != 0 {
+			c.wait.Secret = secret
 		}
 		c.Wait = &c.wait
 	}

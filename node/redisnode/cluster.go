@@ -265,7 +265,9 @@ func (p pubSub) Receive() (channel, message string, err error) {
 	msg, err := p.redis.ReceiveTimeout(context.Background(), courier.QuietLimit)
 	switch msg := msg.(type) {
 	case *redis.Message:
-		return msg.Channel, msg.Payload, nil
+		if msg.Payload != "" {
+			return msg.Channel, msg.Payload, nil
+		}
 	case *redis.Subscription:
 		if msg.Kind == "subscribe" {
 			return msg.Channel, "", nil

@@ -151,7 +151,8 @@
 // here: a pattern like ~redquorum_*:{nightly*
 // also matches redquorum_fence::other:{nightly, the fence of a lock with the name other:{nightly.
 // The channels redquorum_turn:UUID do not contain the name of a lock, so all users share them.
-// To wake another user's waiters one needs the UUID of their process.
+// There a user can hear which names others wait for, and can wake waiters for nothing. It cannot
+// hand a lock over: that takes a secret, which is kept at ~redquorum_waitplace alone.
 //
 // If PUBLISH is not allowed, or renamed, locks are granted and released, but Unlock returns an
 // error that matches quorum.ErrNoQuorum and wakes no waiter. The doctor reports that.

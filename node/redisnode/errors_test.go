@@ -304,7 +304,7 @@ func hasNothing(t *testing.T, n node.Node, user *redis.Client, name string) {
 		name, node.FenceKey(name), node.ReadersKey(name), node.NextKey(name), node.QueueKey(name),
 		node.PlaceKey(name, "w"), node.HoldKey(name, "o"),
 	} {
-		errs = append(errs, user.Set(t.Context(), key, "1", time.Second).Err())
+		errs = append(errs, user.Set(t.Context(), key, "1", time.Second).Err(), user.Get(t.Context(), key).Err())
 	}
 	for _, channel := range []string{node.Channel(name), node.ReadWriteChannel(name)} {
 		errs = append(errs, user.Publish(t.Context(), channel, "0").Err())

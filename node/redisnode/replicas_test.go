@@ -182,7 +182,7 @@ func TestAHandOverCountsWhereItIsHeard(t *testing.T) {
 		token := node.Token(tokens.Add(10))
 		owner := fmt.Sprintf("you:%d", token)
 		waits, frees := acquire("a", owner, token+1), release("a", "me:1", token)
-		waits.Wait = &node.Wait{Waiter: node.NewWaiter(process, uint64(token), node.Exclusive), PlaceTTL: 5 * time.Second, Ticket: token + 1, Offer: token + 2}
+		waits.Wait = &node.Wait{Waiter: node.NewWaiter(process, uint64(token), node.Exclusive), PlaceTTL: 5 * time.Second, Ticket: token + 1, Offer: token + 2, Secret: "secret"}
 		frees.HandOver = token + 3
 		for _, cmd := range []node.Command{acquire("a", "me:1", token), waits, frees} {
 			r := ask(t, n, within(5*time.Second, cmd))

@@ -69,6 +69,8 @@ func Able(p *faults.Plan, config Config) error {
 // unable says why what a verb says cannot be done here, or is "".
 func unable(verb faults.Verb) string {
 	switch verb {
+	case faults.Forge:
+		return string(verb) + ": there is nobody else on its servers"
 	case faults.DoDetach, faults.DoResume, faults.DoBreak:
 		return string(verb) + ": its clients do not do that"
 	case faults.Pause, faults.Suspend:

@@ -34,7 +34,10 @@ func stretch(p *faults.Plan, times int) *faults.Plan {
 }
 
 // Reduce leaves out of a plan's work what the clients here do not do.
-func Reduce(p *faults.Plan) { live.Reduce(&p.Work) }
+func Reduce(p *faults.Plan) {
+	live.Reduce(&p.Work)
+	p.Events = slices.DeleteFunc(p.Events, func(e faults.Event) bool { return e.Verb == faults.Forge })
+}
 
 // Lasts is about how long it takes to carry out a plan.
 func Lasts(p *faults.Plan, config Config) time.Duration {

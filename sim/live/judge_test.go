@@ -263,7 +263,7 @@ func run(t *testing.T, record *live.Record, text string) (entries []sim.Entry) {
 			until, _ := strconv.Atoi(f[6])
 			entries = append(entries, sim.Entry{At: at, Kind: sim.KindBelief, Client: int(f[1][1] - '1'), Node: -1, Name: "x", Owner: f[4], Until: time.Duration(until) * time.Millisecond})
 		case f[2] == "handed":
-			record.Notifies(at, born, int(f[1][1]-'1'), []string{"message", "channel", "grant " + f[3] + ":offer 8 life x"})
+			record.Notifies(at, born, int(f[1][1]-'1'), []string{"message", "channel", "grant " + f[3] + ":offer 8 life proof x"})
 		default:
 			if f[len(f)-1] == "young" {
 				born = at - time.Second

@@ -65,7 +65,7 @@ func (r *Record) Answers(at, born time.Duration, cmd *Command, words []string) {
 // Notifies notes a notice of a node: it may have handed a lock over.
 func (r *Record) Notifies(at, born time.Duration, node int, words []string) {
 	if len(words) == 3 && strings.HasPrefix(words[2], "grant ") {
-		words = strings.SplitN(words[2], " ", 5)
+		words = strings.SplitN(words[2], " ", 6)
 		words[len(words)-1] = strings.TrimPrefix(words[len(words)-1], r.Prefix)
 		r.add(sight{at: at, node: node, words: words, born: born, notice: true})
 	}
@@ -137,7 +137,7 @@ func (r *replay) sees(seen []sight, until time.Duration) []sight {
 	for len(seen) > 0 && seen[0].at < until {
 		s := &seen[0]
 		switch r.at = s.at; {
-		case s.notice && len(s.words) == 5:
+		case s.notice && len(s.words) == 6:
 			r.handsOver(s)
 		case s.words == nil:
 			r.sends(s.cmd)
@@ -270,7 +270,7 @@ func (a *account) lives(s *sight) {
 
 // handsOver is called when a node has told a waiter that it has a lock now: at some time before that.
 func (r *replay) handsOver(s *sight) {
-	owner, name := s.words[1], s.words[4]
+	owner, name := s.words[1], s.words[5]
 	a := r.of(name)
 	if a == nil || s.node >= len(a.Nodes) || a.By(owner) == nil {
 		return

@@ -455,7 +455,7 @@ var mutants = []*Mutant{
 			edit("node/model.Server.handTo", "h.token <= seen {", "h.token < seen {"))},
 	{ID: "M158", Bug: "a node hands a lock over past a waiter that was notified, and has not asked since", Expect: Tests, Tests: "./node/nodetest -run TestModel$|TestEmbedded$",
 		Edits: join(edit("node/model.Server.serve", "case kept && !v.passed && s.handTo", "case kept && s.handTo"),
-			edit(notifyNextScript, "and token and not passed and", "and token and")),
+			edit(notifyNextScript, "and token and not passed then", "and token then")),
 		Reason: "a rule of one command on one node; in a run the first is served a little later"},
 	{ID: "M159", Bug: "a waiter that the lock was handed over to relies on the whole lease, before it was renewed",
 		Edits: edit("quorum.waiter.offerLasts", "return min(w.request.lease, w.e.placeTTL()-w.e.opts.Grace)", "return w.request.lease")},
@@ -1097,8 +1097,8 @@ var mutants = []*Mutant{
 	{ID: "M450", Bug: "a lock that is handed over waits for no replica", Mimics: "S70", Expect: Tests, Tests: replicated, Reason: noReplicas,
 		Edits: edit("sim.site.Listen", "t.Life == nil || t.Life != s.at.lives.Life() {\n\t\t\ttell(node.Reply{})", "true {\n\t\t\ttell(node.Reply{Life: t.Life})")},
 	{ID: "M455", Bug: "a hand-over counts that is heard at a former primary", Expect: Tests, Tests: replicated, Reason: noReplicas,
-		Edits: edit("sim.link.hear", "life := l.lives.Life(); life != nil && life.ID == t.runID && !l.demoted {",
-			"life := l.lives.Life(); l.site != nil || life != nil && life.ID == t.runID && !l.demoted {\n\t\tif l.site != nil {\n\t\t\tlife = l.site.at.lives.Life()\n\t\t}")},
+		Edits: edit("sim.link.hear", "life := l.lives.Life(); life != nil && life.ID == t.Server && !l.demoted {",
+			"life := l.lives.Life(); l.site != nil || life != nil && life.ID == t.Server && !l.demoted {\n\t\tif l.site != nil {\n\t\t\tlife = l.site.at.lives.Life()\n\t\t}")},
 
 	// The same in the connections of production.
 	{ID: "M430", Bug: "a connection takes an extension for good that no replica has", Mimics: "S70", Expect: Tests, Tests: "./node/internal/courier -run TestAYesNeedsAMajority", Reason: atConnections,
@@ -1170,5 +1170,16 @@ var mutants = []*Mutant{
 		r.ask(allNodes(len(l.nodes)))`)},
 	{ID: "M464", Bug: "a released lease is handed over to its own offer", Expect: Tests, Tests: "./quorum -run TestOwnOfferIsNotServed", Reason: "no plan is known that heals, detaches and resumes it while its place is kept",
 		Edits: join(edit("node/model.Server.handTo", " || owner == h.by", ""),
-			edit("node/internal/courier/scripts/notify_next.lua", " and says ~= released", ""))},
+			edit(notifyNextScript, " and owner ~= released", ""))},
+
+	// The messages of strangers.
+	{ID: "M490", Bug: "a lock counts as handed over without a proof",
+		Edits: edit("quorum.offer.proves", " && t.Proof == node.ProofOf(secret, t.Token, t.Server)", "")},
+	{ID: "M491", Bug: "the proof of a hand-over is for any server",
+		Edits: edit("node.ProofOf", "secret, token, server, secret", "secret, token, \"server\", secret")},
+	{ID: "M492", Bug: "the proof of a hand-over is for any token",
+		Edits: edit("node.ProofOf", "secret, token, server, secret", "secret, 0, server, secret")},
+	{ID: "M493", Bug: "a hand-over counts that a node has taken back, and a stranger repeats",
+		Expect: Tests, Tests: replicated, Reason: noReplicas,
+		Edits: edit("quorum.handovers.take", "case o.start < f.since[i]:", "case false:")},
 }

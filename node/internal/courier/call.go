@@ -69,6 +69,8 @@ func check(cmd *node.Command) (*row, error) {
 		return nil, bad("with a place of %v", wait.PlaceTTL)
 	case wait.Offer != 0 && !(wait.Stays() && r.takes(offerArg)):
 		return nil, bad("with an offer, and a place of %v", wait.PlaceTTL)
+	case wait.Offer != 0 && wait.Secret == "":
+		return nil, bad("with an offer without a secret")
 	case wait.Reserve && !(wait.Stays() && r.takes(reserveArg)):
 		return nil, bad("with a reservation, and a place of %v", wait.PlaceTTL)
 	}

@@ -330,7 +330,7 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 		client.FlushAll(t.Context())
 		do("", command(node.Acquire, node.Exclusive, "me", 1))
 		wait := command(node.Acquire, node.Exclusive, "you", 2)
-		wait.Wait = &node.Wait{Ticket: 1, Waiter: "you:1", PlaceTTL: time.Minute, Offer: 2}
+		wait.Wait = &node.Wait{Ticket: 1, Waiter: "you:1", PlaceTTL: time.Minute, Offer: 2, Secret: "secret"}
 		r := do("", wait)
 		assert.Must(t, r.Status == node.Refused, "%s: the offer is answered %+v", tt.what, r)
 		tt.meddle()

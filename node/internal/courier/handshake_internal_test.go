@@ -260,7 +260,7 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 			return life
 		}
 		handsOver := func() bool {
-			turn, ok := s.turn("grant me 7 a name")
+			turn, ok := s.turn("grant me 7 a proof name")
 			return ok && turn.Life != nil
 		}
 		life := meet()
@@ -288,7 +288,7 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
 	s := gatherer(&standing{now: clock.Instant(time.Hour)})
 	told := func() *node.Life {
-		turn, ok := s.turn("grant me 7 old name")
+		turn, ok := s.turn("grant me 7 old proof name")
 		assert.Must(t, ok && turn.Owner == "me" && turn.Token == 7 && turn.Name == "name", "heard %+v, %v", turn, ok)
 		return turn.Life
 	}
@@ -309,13 +309,14 @@ func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
 func TestImpossibleTurns(t *testing.T) {
 	s := gatherer(&standing{})
 	for _, message := range []string{
-		"grant me 0 life name", "grant me -1 life name", "grant me 9007199254740992 life name", "grant me 99999999999999999999 life name",
-		"grant  5 life name", "grant me 5 life ", "grant me 5 life", "grant me x life name", "turn  name", "turn waiter ", "turn", "other 1 2 3 4",
+		"grant me 0 life proof name", "grant me -1 life proof name", "grant me 9007199254740992 life proof name",
+		"grant me 99999999999999999999 life proof name", "grant  5 life proof name", "grant me 5 life proof ", "grant me 5 life proof",
+		"grant me 5 life name", "grant me x life proof name", "turn  name", "turn waiter ", "turn", "other 1 2 3 4",
 	} {
 		turn, ok := s.turn(message)
 		assert.That(t, !ok, "%q: %+v", message, turn)
 	}
-	for _, message := range []string{"grant me 1 life a name", "grant me 9007199254740991 life a name", "turn waiter a name", ""} {
+	for _, message := range []string{"grant me 1 life proof a name", "grant me 9007199254740991 life proof a name", "turn waiter a name", ""} {
 		turn, ok := s.turn(message)
 		assert.That(t, ok && (message == "" || turn.Name == "a name"), "%q: %+v, %v", message, turn, ok)
 	}

@@ -282,7 +282,7 @@ func FuzzSubscription(f *testing.F) {
 		return fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(channel), channel, len(text), text)
 	}
 	for _, text := range append(bombs, usual("subscribe", []string{"", node.WaiterChannel("p")}), usual("ping", nil),
-		message(node.WaiterChannel("p"), "grant me 5 life name"), message(node.WaiterChannel("p"), "turn me name"), message(node.WaiterChannel("p"), ""),
+		message(node.WaiterChannel("p"), "grant me 5 life proof name"), message(node.WaiterChannel("p"), "turn me name"), message(node.WaiterChannel("p"), ""),
 		"*4\r\n$8\r\npmessage\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n", "-NOPERM channel\r\n", "*3\r\n$7\r\nmessage\r\n:1\r\n:1\r\n", "*1\r\n$7\r\nmessage\r\n") {
 		f.Add([]byte(text))
 	}

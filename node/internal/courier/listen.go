@@ -14,7 +14,7 @@ type Subscription interface {
 
 	// Receive waits for what comes next, for QuietLimit at most: a message, "" when the
 	// subscription to the channel has begun, or an error of the server's, after which the
-	// subscription goes on. Without a channel it is of no interest.
+	// subscription goes on. Without a channel it is of no interest: so is an empty message.
 	Receive() (channel, message string, err error)
 
 	Close() error // ends Receive
@@ -75,8 +75,10 @@ func notice(val any) (channel, message string, err error) {
 	channel, named := list[1].(string)
 	message, text := list[2].(string)
 	switch {
-	case list[0] == "message" && named && text:
+	case list[0] == "message" && named && message != "":
 		return channel, message, nil
+	case list[0] == "message" && named && text:
+		return "", "", nil
 	case list[0] == "subscribe" && named:
 		return channel, "", nil
 	}

@@ -499,7 +499,7 @@ func TestAHandOverNeedsReplicas(t *testing.T) {
 		message := node.WaiterChannel("me")
 		for _, stays := range []bool{false, true} {
 			p.change(func() { p.followers[0].stays, p.followers[1].stays = stays, stays; p.offset += 10 })
-			s.watch.wake(message, "grant me:1 7 abc name")
+			s.watch.wake(message, "grant me:1 7 abc proof name")
 			turn := <-turns
 			assert.That(t, turn.Owner == "me:1" && turn.Token == 7 && (turn.Life == nil) == stays, "replicas are silent: %v; %+v", stays, turn)
 		}
@@ -523,7 +523,7 @@ func TestARoundCoversOnlyWhatWasBefore(t *testing.T) {
 					p.followers[0].stays, p.followers[1].stays = true, true
 					p.late.Store(int64(5 * time.Millisecond))
 					p.offset += 10 // the server hands a lock over
-					p.n.(*server).watch.wake(node.WaiterChannel("me"), "grant me:1 7 abc name")
+					p.n.(*server).watch.wake(node.WaiterChannel("me"), "grant me:1 7 abc proof name")
 					go func() { second <- p.asks(node.Acquire) }()
 				}
 			})

@@ -51,7 +51,7 @@ var rows = [...]row{
 	{kind: node.Acquire, modes: readWrite, names: one, script: acquireAllScript,
 		keys: queueKeys, args: acquireArgs},
 	{kind: node.Acquire, queued: true, names: one, script: acquireAllScript,
-		keys: queueKeys, args: append(waitArgs[:len(waitArgs):len(waitArgs)], offerArg)},
+		keys: queueKeys, args: append(waitArgs[:len(waitArgs):len(waitArgs)], offerArg, secretArg)},
 	{kind: node.Acquire, modes: exclusive, queued: true, names: several, script: acquireAllScript,
 		keys: queueKeys, args: append(waitArgs[:len(waitArgs):len(waitArgs)], reserveArg)},
 
@@ -132,6 +132,7 @@ const (
 	modeArg // "" for Exclusive
 	bargeArg
 	offerArg
+	secretArg
 	reserveArg
 	channelArg // of the command's mode
 	plainChannelArg
@@ -179,6 +180,8 @@ func (c *call) write(w *words, what word, of *node.Claim) {
 		w.flag(c.wait.Barge)
 	case offerArg:
 		w.number(int64(c.wait.Offer))
+	case secretArg:
+		w.text(c.wait.Secret)
 	case reserveArg:
 		w.flag(c.wait.Reserve)
 	case channelArg:

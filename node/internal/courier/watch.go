@@ -135,6 +135,7 @@ func (s *server) holdTurn(turn node.Turn, hear func(*node.Life), to *watch) {
 // turn reads a message to a process. A hand-over has a Life only if its run_id is the one that
 // INFO has reported, also over the connection that it comes from: a replica passes on what its primary
 // publishes, and that takes a hand-over back which none of its own connections has heard of.
+// Anybody may have sent it: its proof is for the waiter to check.
 func (s *server) turn(message string) (t node.Turn, ok bool) {
 	what, rest, _ := strings.Cut(message, " ")
 	switch what {
@@ -144,16 +145,16 @@ func (s *server) turn(message string) (t node.Turn, ok bool) {
 		waiter, name, _ := strings.Cut(rest, " ")
 		return node.Turn{Name: name, Waiter: waiter}, name != "" && waiter != ""
 	}
-	parts := strings.SplitN(rest, " ", 4)
-	if what != "grant" || len(parts) < 4 || parts[3] == "" {
+	parts := strings.SplitN(rest, " ", 5)
+	if what != "grant" || len(parts) < 5 || parts[4] == "" {
 		return t, false
 	}
 	token, err := strconv.ParseInt(parts[1], 10, 64)
 	if err != nil || token < 1 || token > int64(node.MaxToken) || parts[0] == "" {
 		return t, false
 	}
-	t = node.Turn{Name: parts[3], Owner: parts[0], Token: node.Token(token)}
-	if life := s.life.Load(); life != nil && life.ID == parts[2] && !s.watch.elsewhere(life) {
+	t = node.Turn{Name: parts[4], Owner: parts[0], Token: node.Token(token), Server: parts[2], Proof: parts[3]}
+	if life := s.life.Load(); life != nil && life.ID == t.Server && !s.watch.elsewhere(life) {
 		t.Life = life
 	}
 	return t, true

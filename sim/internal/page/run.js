@@ -232,6 +232,7 @@ const verbs = {
   demote: ['the server becomes a replica, and refuses what writes', 'other', 'replica'],
   promote: ['the server is a master again, with what it has'],
   slow: ['each command takes longer'], block: ['the server is busy with one script'], evict: ['the server drops the locks'],
+  forge: ['a stranger repeats and forges what the server says of hand-overs'],
   starve: ['the server has a processor for that share of each 100 ms', 'other', 'starved'], full: ['the server'],
   flush: ['the server drops all its keys'], scriptflush: ['the server forgets its scripts'],
   skew: ['the time of day is set wrong'], step: ['the time of day jumps'], rate: ['the clocks run at another rate'],

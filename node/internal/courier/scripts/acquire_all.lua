@@ -19,6 +19,7 @@
 --          and a release may hand the lock over to it
 --          with several: 1: places are kept for all locks up to the first in the way,
 --          0: for those in the way
+-- ARGV[11] with one lock: the secret of the offer
 --
 -- Returns
 --   1, or {1, last}          granted, the latter with a ticket if others are in the queues

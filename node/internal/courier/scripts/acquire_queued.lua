@@ -19,7 +19,7 @@ for _, i in ipairs(wanted) do
   if ARGV[8] ~= '0' and (way[i] or turn or reserves) then
     local stands = #KEYS == 4 and tonumber(ARGV[10]) > fence
     local failed = keep_place(KEYS[i + 2], KEYS[i + 3], ARGV[6], ARGV[7], ARGV[8],
-      stands and ARGV[1] .. OFFER or reserves and RESERVES or WAITS)
+      stands and ARGV[1] .. OFFER .. ' ' .. ARGV[11] or reserves and RESERVES or WAITS)
     if failed then
       return failed
     end

@@ -21,9 +21,9 @@ local function notify_next(queue, name, fence, shared, token, retention, life, r
     return not token and 0 or type(token) == 'string' and tonumber(token) or nil
   end
 
-  -- hand makes the owner of an offer the owner, for as long as its place was kept, and tells its waiter.
-  -- It reports whether it did.
-  local function hand(mode, owner, left, channel)
+  -- hand makes the owner of an offer the owner, for as long as its place was kept, and tells
+  -- its waiter, with a proof by the secret of the offer. It reports whether it did.
+  local function hand(mode, owner, secret, left, channel)
     local seen, read = token_at(fence), token_at(readers)
     if not seen or not read or left <= 0 or tonumber(token) <= seen or mode ~= 'read' and tonumber(token) <= read then
       return false
@@ -36,7 +36,9 @@ local function notify_next(queue, name, fence, shared, token, retention, life, r
     local created, failed = pcall(create, mode, name, hold, owner, left, before)
     local heard
     if created and not failed then
-      heard = redis.pcall('PUBLISH', channel, 'grant ' .. owner .. ' ' .. token .. ' ' .. life .. ' ' .. name)
+      local proof = redis.sha1hex(secret .. ' ' .. token .. ' ' .. life .. ' ' .. secret)
+      local message = table.concat({'grant', owner, token, life, proof, name}, ' ')
+      heard = redis.pcall('PUBLISH', channel, message)
     end
     if type(heard) == 'number' and heard > 0 then
       if mode ~= 'read' then
@@ -72,9 +74,11 @@ local function notify_next(queue, name, fence, shared, token, retention, life, r
       end
       local place = PLACE .. suffix .. ':' .. waiter
       local says, channel = redis.pcall('GET', place), WAITER .. string.match(waiter, '^[^:]*')
-      local next = false
-      if type(says) == 'string' and token and not passed and string.sub(says, -#OFFER) == OFFER and says ~= released and
-        hand(mode, says, redis.call('PTTL', place), channel) then
+      local next, owner, secret = false, nil, nil
+      if type(says) == 'string' and token and not passed then
+        owner, secret = string.match(says, '^(%S*' .. OFFER .. ') (%w+)$')
+      end
+      if owner and owner ~= released and hand(mode, owner, secret, redis.call('PTTL', place), channel) then
         redis.call('ZREM', queue, waiter)
         redis.call('DEL', place)
         next = true
