@@ -102,7 +102,7 @@ func (l trial) waiter() *waiter {
 	return l.engine.waiter(l.t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: -1, lease: time.Second})
 }
 
-// attempts makes n of them that all begin now, each of which takes so long.
+// attempts makes n of them that all begin now and take the same time.
 func (l trial) attempts(n int, took time.Duration, answered bool) {
 	start := l.now
 	l.attempt(n)
@@ -144,6 +144,11 @@ func TestLimiterLearns(t *testing.T) {
 		{"it rises slowly while there is a short queue", func(l trial) { l.rounds(1, quick); l.rounds(4, quick+standing/3) }, 12},
 		{"and not while it is longer", func(l trial) { l.rounds(1, quick); l.rounds(20, quick+standing*2/3) }, 11},
 		{"one slow attempt says nothing", func(l trial) { l.rounds(6, quick); l.rounds(1, time.Second) }, 53},
+		{"nor does a pause of all nodes", func(l trial) {
+			l.rounds(12, quick)
+			l.rounds(1, 420*time.Millisecond)
+			l.rounds(20, quick)
+		}, maxAttempts},
 		{"all that are slow for a while do", func(l trial) { l.rounds(12, quick); l.rounds(4, queue) }, 151},
 		{"if they began after the bound was lowered", func(l trial) {
 			l.rounds(12, quick)
@@ -189,7 +194,8 @@ func TestLimiterLearns(t *testing.T) {
 	}
 }
 
-// Outside it is first come, first served. When one has given up there it is the last, and each eighth time still the first.
+// Outside it is first come, first served. When one has given up there the last is next, and
+// each eighth time still the first.
 func TestOrderOutside(t *testing.T) {
 	for gaveUp, want := range map[bool]string{false: "0 1 2 3 4 5 6 7 8 9", true: "11 10 9 8 7 6 5 0 4 3"} {
 		l := trial{bare(t), t}
@@ -288,8 +294,8 @@ func TestContentionIsForgotten(t *testing.T) {
 	}
 }
 
-// An attempt whose caller has given up is under way until the nodes have decided it, as they execute it all the same. That teaches
-// as much as any other.
+// An attempt whose caller has given up is under way until the nodes have decided it, as they
+// execute it all the same. That teaches as much as any other.
 func TestAbandonedAttemptsAreUnderWay(t *testing.T) {
 	l := trial{bare(t), t}
 	w := l.waiter()

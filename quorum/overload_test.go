@@ -57,7 +57,8 @@ func (w *world) busy(o quorum.Options, servers []*busy) *quorum.Locker {
 	})
 }
 
-// An overload is what programs ask of servers for a while, between two in which they ask for little.
+// An overload is much that programs ask of servers for a while. Before and after they ask
+// for little.
 type overload struct {
 	programs, few, many int // callers of each
 	timeouts            []time.Duration
@@ -94,7 +95,8 @@ func alike(n int, one func() *busy) (all []*busy) {
 
 const calm, load = 3, 8 // seconds
 
-// run returns how many locks there were in each second, and how many of the leases that each program holds were lost.
+// run returns how many locks there were in each second, and how many of the leases that each
+// program holds were lost.
 func (o overload) run(w *world) (locks [2*calm + load]int, lost int) {
 	var mu sync.Mutex
 	began := time.Now()
@@ -140,8 +142,8 @@ func (o overload) run(w *world) (locks [2*calm + load]int, lost int) {
 	return locks, lost
 }
 
-// While programs ask for much more than the nodes can do, these do what is still in time, in each second. No lease is lost. When it
-// is over, so are its effects.
+// While programs ask for much more than the nodes can do, these do as much as before in each
+// second, and no lease is lost. When the overload is over, so are its effects.
 func TestOverload(t *testing.T) {
 	slow := func() *busy { return &busy{each: time.Millisecond} }
 	quick := func() *busy { return &busy{each: time.Millisecond / 5} }
@@ -185,7 +187,8 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// What a node has not confirmed is repeated a few at a time, so that the repeats are no load of their own.
+// Releases that a node has not confirmed are repeated a few at a time, and are no load of
+// their own.
 func TestFewRepeatsAtATime(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var mu sync.Mutex
