@@ -3,6 +3,7 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,36 +58,33 @@ func TestRevokedOffersAreBounded(t *testing.T) {
 
 // Each row is what a limiter that is full, or not, does with a waiter.
 func TestLimiter(t *testing.T) {
+	const full = firstAttempts
 	for _, row := range []struct {
 		says          string
 		underWay      int
-		fewer         int           // than maxAttempts may be
 		wait          time.Duration // of the caller
 		closed, leave bool          // what happens while it waits
-		passed        bool
+		passed        time.Duration
 		want          phase
 		left          int // attempts under way afterwards
 	}{
-		{says: "an attempt may begin below the bound", underWay: maxAttempts - 1, wait: -1, want: phaseAsking, left: maxAttempts},
-		{says: "one above the bound waits", underWay: maxAttempts, wait: -1, want: phaseOutside, left: maxAttempts},
-		{says: "until another ends, and takes its room", underWay: maxAttempts, wait: -1, leave: true, want: phaseAsking, left: maxAttempts},
-		{says: "it waits for no longer than its caller", underWay: maxAttempts, wait: time.Second, passed: true, want: phaseOver, left: maxAttempts},
-		{says: "it waits no longer than the Locker is open", underWay: maxAttempts, wait: -1, closed: true, want: phaseOver, left: maxAttempts},
-		{says: "TryLock comes in on top", underWay: maxAttempts, want: phaseAsking, left: maxAttempts + 1},
-		{says: "but not where attempts are late", underWay: 16, fewer: maxAttempts - 16, want: phaseOutside, left: 16},
-		{says: "and then waits for a quarter of Timeout", underWay: 16, fewer: maxAttempts - 16, passed: true, want: phaseOver, left: 16},
-		{says: "the end of an attempt above the bound makes no room", underWay: maxAttempts + 1, wait: time.Second, leave: true, want: phaseOutside, left: maxAttempts},
+		{says: "an attempt may begin below the bound", underWay: full - 1, wait: -1, want: phaseAsking, left: full},
+		{says: "one above the bound waits", underWay: full, wait: -1, want: phaseOutside, left: full},
+		{says: "until another ends, and takes its room", underWay: full, wait: -1, leave: true, want: phaseAsking, left: full},
+		{says: "it waits for no longer than its caller", underWay: full, wait: time.Second, passed: time.Second, want: phaseOver, left: full},
+		{says: "it waits no longer than the Locker is open", underWay: full, wait: -1, closed: true, want: phaseOver, left: full},
+		{says: "TryLock waits", underWay: full, passed: 400 * time.Millisecond, want: phaseOutside, left: full},
+		{says: "but leaves an attempt its time", underWay: full, passed: 430 * time.Millisecond, want: phaseOver, left: full},
+		{says: "the end of an attempt above the bound makes no room", underWay: full + 1, wait: time.Second, leave: true, want: phaseOutside, left: full},
 	} {
 		e := bare(t)
-		e.attempts.underWay, e.attempts.fewer = row.underWay, row.fewer
-		w := e.waiter(t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: row.wait, lease: time.Second})
+		e.attempts.underWay, e.attempts.quickest = row.underWay, 10*time.Millisecond
+		w := e.waiter(t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: row.wait, lease: 2 * time.Second})
 		w.run()
 		if row.leave {
-			e.attempts.leave()
+			e.attempts.leave(e.now)
 		}
-		if row.passed {
-			e.now = e.now.Add(max(row.wait, e.opts.Timeout/4))
-		}
+		e.now = e.now.Add(row.passed)
 		e.closed = row.closed
 		w.run()
 		assert.That(t, w.phase == row.want && e.attempts.underWay == row.left && (e.attempts.outside.first != nil) == (row.want == phaseOutside),
@@ -94,25 +92,138 @@ func TestLimiter(t *testing.T) {
 	}
 }
 
-// One attempt that is late lowers the bound, others under way then do not, and those in time raise it.
-func TestLimiterLearns(t *testing.T) {
-	var m limiter
-	after := func(start, took time.Duration, times, want int) {
-		t.Helper()
-		for range times {
-			m.learn(clock.Instant(time.Hour+start), clock.Instant(time.Hour+start+took), 750*time.Millisecond)
-		}
-		assert.Equal(t, m.most(), want, "attempts at once, after ", start)
+// A trial is a limiter with the time, and an attempt that it lets.
+type trial struct {
+	*engine
+	t *testing.T
+}
+
+func (l trial) waiter() *waiter {
+	return l.engine.waiter(l.t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: -1, lease: time.Second})
+}
+
+// attempts makes n of them that all begin now and take the same time.
+func (l trial) attempts(n int, took time.Duration, answered bool) {
+	start := l.now
+	l.attempt(n)
+	l.now = l.now.Add(took)
+	for range n {
+		l.engine.attempts.ends(start, l.now, answered)
 	}
-	const inTime, late = 740 * time.Millisecond, 750 * time.Millisecond
-	after(0, inTime, 5000, maxAttempts)
-	after(0, late, 1, leastAttempts)
-	after(0, inTime, leastAttempts, leastAttempts+2)
-	after(749*time.Millisecond, late, 10, leastAttempts+2)
-	after(late, late, 1, leastAttempts)
-	after(2*time.Second, inTime, 20000, maxAttempts)
-	after(3*time.Second, late, 1, leastAttempts)
-	after(14*time.Second, inTime, 1, maxAttempts)
+}
+
+func (l trial) attempt(n int) {
+	for range n {
+		l.engine.attempts.enter(l.waiter(), l.now)
+	}
+}
+
+// rounds makes as many attempts at a time as there may be, n times.
+func (l trial) rounds(n int, took time.Duration) {
+	for range n {
+		l.attempts(l.engine.attempts.most(), took, true)
+	}
+}
+
+// Each row is what the bound is after attempts.
+func TestLimiterLearns(t *testing.T) {
+	const quick, queue = 10 * time.Millisecond, 50 * time.Millisecond
+	for _, row := range []struct {
+		says string
+		do   func(l trial)
+		want int
+	}{
+		{"it begins with few", func(trial) {}, firstAttempts},
+		{"and with more in each round without a queue", func(l trial) { l.rounds(1, quick) }, 11}, // until so many are left
+		{"up to a bound", func(l trial) { l.rounds(40, quick) }, maxAttempts},
+		{"but not unused", func(l trial) {
+			for range 1000 {
+				l.attempts(2, quick, true)
+			}
+		}, firstAttempts},
+		{"it rises slowly while there is a short queue", func(l trial) { l.rounds(1, quick); l.rounds(4, quick+standing/3) }, 12},
+		{"and not while it is longer", func(l trial) { l.rounds(1, quick); l.rounds(20, quick+standing*2/3) }, 11},
+		{"one slow attempt says nothing", func(l trial) { l.rounds(6, quick); l.rounds(1, time.Second) }, 53},
+		{"nor does a pause of all nodes", func(l trial) {
+			l.rounds(12, quick)
+			l.rounds(1, 420*time.Millisecond)
+			l.rounds(20, quick)
+		}, maxAttempts},
+		{"all that are slow for a while do", func(l trial) { l.rounds(12, quick); l.rounds(4, queue) }, 151},
+		{"if they began after the bound was lowered", func(l trial) {
+			l.rounds(12, quick)
+			l.rounds(4, queue)
+			for range 1000 {
+				l.now = l.now.Add(time.Millisecond)
+				l.engine.attempts.learn(0, l.now, true)
+			}
+		}, 151},
+		{"but not if one of them was quick", func(l trial) {
+			l.rounds(12, quick)
+			l.rounds(2, queue)
+			l.attempts(1, quick, true)
+			l.rounds(1, queue)
+		}, 303},
+		{"nor if the nodes are far away", func(l trial) { l.rounds(40, 10*queue) }, maxAttempts},
+		{"a queue leaves some", func(l trial) { l.rounds(12, quick); l.rounds(40, queue) }, firstAttempts},
+		{"a long one fewer", func(l trial) { l.rounds(12, quick); l.rounds(40, 4*queue) }, leastAttempts},
+		{"where the nodes are further than they were it is the least for a moment", func(l trial) {
+			l.rounds(12, quick)
+			for i := 0; l.engine.attempts.probing == 0 && i < 300; i++ {
+				l.rounds(1, queue)
+			}
+		}, leastAttempts},
+		{"and rises then", func(l trial) { l.rounds(12, quick); l.rounds(250, queue) }, maxAttempts},
+		{"nodes that are down say nothing", func(l trial) {
+			for range 10 {
+				l.attempts(8, 0, false)
+			}
+			l.rounds(40, queue)
+		}, maxAttempts},
+		{"nodes that do not answer do", func(l trial) {
+			l.rounds(12, quick)
+			for range 2 {
+				l.attempts(500, time.Second, false)
+			}
+		}, 151},
+		{"what was long ago does not", func(l trial) { l.rounds(20, quick); l.now = l.now.Add(knownFor); l.attempt(1) }, firstAttempts},
+	} {
+		l := trial{bare(t), t}
+		row.do(l)
+		assert.Equal(t, l.engine.attempts.most(), row.want, row.says)
+	}
+}
+
+// Outside it is first come, first served. When one has given up there the last is next, and
+// each eighth time still the first.
+func TestOrderOutside(t *testing.T) {
+	for gaveUp, want := range map[bool]string{false: "0 1 2 3 4 5 6 7 8 9", true: "11 10 9 8 7 6 5 0 4 3"} {
+		l := trial{bare(t), t}
+		l.attempt(firstAttempts)
+		numbers := make(map[*waiter]int)
+		for i := range 12 {
+			w := l.waiter()
+			numbers[w] = i
+			l.engine.attempts.enter(w, l.now)
+		}
+		if gaveUp {
+			w := l.waiter()
+			l.engine.attempts.enter(w, l.now)
+			l.engine.attempts.forget(w, l.now)
+		}
+		var order []string
+		for range 10 {
+			l.engine.attempts.leave(l.now)
+		}
+		for _, w := range l.ready {
+			order = append(order, fmt.Sprint(numbers[w]))
+		}
+		assert.Equal(t, strings.Join(order, " "), want, "the order if one gave up: ", gaveUp)
+		first := l.engine.attempts.outside.first.w
+		l.ready = nil
+		l.engine.attempts.leave(l.now.Add(knownFor))
+		assert.That(t, l.ready[0] == first, "later the first is not the next")
+	}
 }
 
 // bare is an engine whose effects nobody carries out.
@@ -228,4 +339,22 @@ func TestContentionIsForgotten(t *testing.T) {
 		q.noteContention(&claim{Claim: node.Claim{Name: fmt.Sprint(i)}}, true)
 		assert.Must(t, len(q.contended) <= maxContended, "%d names", len(q.contended))
 	}
+}
+
+// An attempt whose caller has given up is under way until the nodes have decided it, as they
+// execute it all the same. That teaches as much as any other.
+func TestAbandonedAttemptsAreUnderWay(t *testing.T) {
+	l := trial{bare(t), t}
+	w := l.waiter()
+	w.run()
+	r, m := w.round, &l.engine.attempts
+	l.now = l.now.Add(time.Millisecond)
+	w.stopped = context.Canceled
+	w.run()
+	assert.That(t, w.phase == phaseOver && m.underWay == 1, "when its caller gives up: phase %d, %d attempts", w.phase, m.underWay)
+	l.now = l.now.Add(time.Second)
+	for i := range 2 {
+		r.receive(i, node.Reply{Status: node.Granted})
+	}
+	assert.That(t, m.underWay == 0 && m.quickest > time.Second, "when it is decided: %d attempts, and one takes %v", m.underWay, m.quickest)
 }

@@ -77,7 +77,7 @@ type effect struct {
 }
 
 func newEngine(c *config) *engine {
-	e := &engine{config: c, idle: c.clock.NewSignal(), alarm: c.clock.NewSignal(), serving: true}
+	e := &engine{config: c, idle: c.clock.NewSignal(), alarm: c.clock.NewSignal(), serving: true, attempts: limiter{bound: firstAttempts}}
 	e.tokens = &tokens{config: c, moment: &e.moment}
 	e.voters = &voters{config: c, moment: &e.moment, known: make([]voter, len(c.nodes)), tell: e.tell, log: e.log}
 	e.queues = &queues{engine: e, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}

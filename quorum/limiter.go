@@ -1,77 +1,178 @@
 package quorum
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
 )
 
-// How many attempts are under way at the same time, at most. With more the queues to the nodes fill unevenly, and none of them
-// reaches a majority. With fewer than the least, callers would only wait.
+// These are the numbers of a limiter. An attempt takes from its first command to the
+// answer that decides it.
 const (
-	maxAttempts   = 1024
-	leastAttempts = 16
+	// With more the queues to the nodes fill unevenly, and none of them reaches a
+	// majority.
+	maxAttempts = 1024
 
-	lateFor = 10 * time.Second // for how long one that was late tells of the others
+	// A Locker begins with so many. If a hundred do at the same time, a server has 800
+	// commands, 10 ms of its time. A queue that holds up nothing but TryLock with a short
+	// context does not lower the bound further.
+	firstAttempts = 8
+
+	// With one, a single slow attempt would keep the Locker from learning more.
+	leastAttempts = 2
+
+	// standing is what a queue may add to each attempt. A scheduler or a garbage
+	// collection adds less, and it is little for renewals, and for a caller with a
+	// context of 100 ms.
+	standing = 30 * time.Millisecond
+
+	// longStanding endangers a lease of a second: its renewals have a third of that.
+	longStanding = 4 * standing
+
+	// A queue stands if each attempt of this time was slow. CoDel takes the same time.
+	judgeEvery = 100 * time.Millisecond
+
+	// If no attempt was about as quick as the quickest for 10 s, the way to the nodes
+	// may be another one. BBR takes the same time.
+	quickestFor = 10 * time.Second
+
+	// A bound that was not used for a second says nothing of the nodes as they are now, nor
+	// does a caller that gave up. TCP, too, begins with few again: it costs some round trips.
+	knownFor = time.Second
 )
 
-// A limiter bounds the attempts under way at the same time. The others wait. Where attempts are late, all programs together may ask
-// for more than the nodes can execute in time. All of it would be for nothing then, so the bound is lower.
+// A limiter bounds the attempts under way at the same time. The others wait outside, in
+// the program. So the queue on the nodes stays short, where renewals and releases have to
+// wait as well, and an attempt is decided before its caller gives up.
+//
+// The bound follows how much longer than the quickest attempts take, as in TCP Vegas and
+// LEDBAT. It rises if it is used: with no queue it doubles in each round trip, with a
+// short one it grows slowly. It is halved when a queue stands. As in CoDel the quickest
+// attempt of a while says that, since networks and schedulers delay single ones. As in
+// BBR the bound is the least for a moment where no attempt has been quick for long, to
+// see how long one takes without a queue. The programs that make the queue do so at about
+// the same time, as it began for all of them at once.
 type limiter struct {
 	underWay int
 	outside  line          // those that wait to make one
-	fewer    int           // than maxAttempts: the bound
-	inTime   int           // attempts since the bound was moved
-	lowered  clock.Instant // when the bound was, last
-	let      int           // that came in from outside
+	let      int           // that came in from there
+	gaveUp   clock.Instant // when one outside did, or 0
+
+	bound   float64
+	used    clock.Instant // when it mattered
+	lowered clock.Instant
+	probing float64 // the bound before it became the least for a moment; 0: it has not
+
+	quickest time.Duration // 0: unknown
+	met      clock.Instant // when an attempt was about as quick
+	least    time.Duration // the quickest since then; 0: there is none
+	since    clock.Instant
 }
 
-func (m *limiter) most() int { return maxAttempts - m.fewer }
+func (m *limiter) most() int { return int(max(m.bound, leastAttempts)) }
 
-// learn moves the bound by what came of an attempt, which is late after most of its timeout: that is meant to be several times as long
-// as it takes. One that was late lowers the bound to the least, once for all that were under way. The bound rises by an eighth whenever
-// as many were in time, and by the rest if none was late for long.
-func (m *limiter) learn(start, now clock.Instant, late time.Duration) {
-	most, isLate := m.most(), now.Sub(start) >= late
-	switch {
-	case isLate && start >= m.lowered:
-		m.lowered, most = now, leastAttempts
-	case isLate || m.fewer == 0:
-		return
-	case now.Sub(m.lowered) >= lateFor:
-		most = maxAttempts
-	default:
-		if m.inTime++; m.inTime < most {
-			return
-		}
-		most = min(most+most/8, maxAttempts)
+// learn moves the bound by what came of an attempt. answered says that enough nodes have
+// answered to decide it.
+func (m *limiter) learn(start, now clock.Instant, answered bool) {
+	took := max(1, now.Sub(start))
+	if !answered && took < standing {
+		return // nodes that are down are quick
 	}
-	m.inTime, m.fewer = 0, maxAttempts-most
+	m.quickest = cmp.Or(m.quickest, took)
+	if 2*m.underWay >= m.most() {
+		m.used = now
+		m.rise(took)
+	}
+	if start < m.lowered {
+		return // it says what was before that
+	}
+	if m.least == 0 {
+		m.since, m.least = now, took
+	}
+	if m.least = min(m.least, took); now.Sub(m.since) >= judgeEvery {
+		m.judge(m.least, now)
+		m.least = 0
+	}
 }
 
-// enter reports whether w may make its attempt. If not it waits outside. TryLock comes in on top of the highest bound.
-func (m *limiter) enter(w *waiter) bool {
-	if m.underWay < m.most() || w.request.wait == 0 && m.fewer == 0 {
+// rise raises the bound after an attempt that was not slow.
+func (m *limiter) rise(took time.Duration) {
+	switch slow := took - m.quickest; {
+	case m.probing > 0 || slow > standing/2:
+		return
+	case slow > standing/4:
+		m.bound += 1. / 16
+	default:
+		m.bound++
+	}
+	m.bound = min(m.bound, maxAttempts)
+}
+
+// judge looks at the quickest attempt of judgeEvery.
+func (m *limiter) judge(least time.Duration, now clock.Instant) {
+	if m.probing > 0 {
+		m.quickest, m.met, m.bound, m.probing = least, now, max(m.probing/2, firstAttempts), 0
+		return
+	}
+	m.quickest = min(m.quickest, least)
+	slow, lower := least-m.quickest, m.bound
+	switch {
+	case slow <= standing/8:
+		m.met = now
+	case now.Sub(m.met) >= quickestFor:
+		m.probing, lower = m.bound, leastAttempts
+	case slow > longStanding:
+		lower = max(m.bound/2, leastAttempts)
+	case slow > standing:
+		lower = min(m.bound, max(m.bound/2, firstAttempts))
+	}
+	if lower < m.bound {
+		m.bound, m.lowered = lower, now
+	}
+}
+
+// patience is how long an attempt may wait outside that has so much time in all: it needs
+// the rest.
+func (m *limiter) patience(timeout time.Duration) time.Duration {
+	return max(timeout/4, timeout-m.quickest-2*standing)
+}
+
+// enter reports whether w may make its attempt. If not it waits outside.
+func (m *limiter) enter(w *waiter, now clock.Instant) bool {
+	if now.Sub(m.used) >= knownFor {
+		m.bound, m.probing = firstAttempts, 0
+	}
+	if m.underWay < m.most() {
 		m.underWay++
 		return true
 	}
+	m.used = now
 	w.outside = spot{w: w}
 	m.outside.add(&w.outside)
 	return false
 }
 
-// ends is called when an attempt was decided, or is not worth while any more.
-func (m *limiter) ends(start, now clock.Instant, late time.Duration) {
-	m.learn(start, now, late)
-	m.leave()
+// forget is called when w waits outside no longer, as its caller has no more time.
+func (m *limiter) forget(w *waiter, now clock.Instant) {
+	m.outside.remove(&w.outside)
+	m.gaveUp = now
 }
 
-// leave makes room for another attempt, and lets the first of those outside begin. Where attempts are late it mostly lets the last
-// one: that has the most time left, and the first may be about to give up.
-func (m *limiter) leave() {
+// ends is called when an attempt is decided, or its commands are.
+func (m *limiter) ends(start, now clock.Instant, answered bool) {
+	m.learn(start, now, answered)
+	m.leave(now)
+}
+
+// leave makes room for another attempt, and lets the first of those outside begin. If
+// callers give up there it mostly lets the last one: that has the most time left, and the
+// first may be about to give up. Each eighth time it is the first, which may wait without
+// end.
+func (m *limiter) leave(now clock.Instant) {
 	for m.underWay--; m.underWay < m.most() && m.outside.first != nil; m.underWay++ {
 		next := m.outside.last
-		if m.let++; m.fewer == 0 || m.let%8 == 0 {
+		if m.let++; m.gaveUp == 0 || now.Sub(m.gaveUp) >= knownFor || m.let%8 == 0 {
 			next = m.outside.first
 		}
 		m.outside.remove(next)

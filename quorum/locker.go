@@ -104,8 +104,8 @@ func (l *Locker) refused(name string, err error) error {
 }
 
 // TryLock acquires name in one attempt, without waiting for another owner. It lasts at
-// most Options.Timeout. Where attempts of this Locker were late, it waits for up to a quarter of that until fewer are under way;
-// if too many still are, the error matches ErrNoQuorum. Errors are those of Lock. Under contention the lock is handed
+// most Options.Timeout. If callers ask for more than the nodes answer, it first waits until fewer attempts of this Locker are
+// under way; if too many still are when there is little time left, the error matches ErrNoQuorum. Errors are those of Lock. Under contention the lock is handed
 // directly from holder to waiter, so TryLock rarely succeeds. If several programs call it at
 // the same instant, each may get some of the nodes and none enough: one of them gets the lock
 // if they call Lock with a short [WithWait].

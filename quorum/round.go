@@ -27,11 +27,11 @@ type round struct {
 	ballots []ballot
 	tally   tally
 	asked   nodeSet
-	resumes bool          // nodes count as for an attempt: the lease may have ended before
-	lease   *hold         // made, extended or downgraded by the round, and told which nodes have it
-	waiter  *waiter       // whose attempt it is
-	late    time.Duration // after this its attempt is, which its caller left before it was decided
-	signal  clock.Signal  // of a call that waits: set when the verdict falls, and at each answer if eager
+	resumes bool         // nodes count as for an attempt: the lease may have ended before
+	lease   *hold        // made, extended or downgraded by the round, and told which nodes have it
+	waiter  *waiter      // whose attempt it is
+	limited bool         // it is an attempt that the limiter counts
+	signal  clock.Signal // of a call that waits: set when the verdict falls, and at each answer if eager
 	eager   bool
 }
 
@@ -106,7 +106,7 @@ func (e *engine) round(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 	if kind == node.Inspect || kind == node.Break {
 		r.tally.need = majority(len(e.nodes)) // nobody holds a name that so many do not have
 	}
-	r.asked, r.removal, r.lease, r.waiter, r.late, r.eager, r.resumes = 0, removal{}, nil, nil, 0, false, false
+	r.asked, r.removal, r.lease, r.waiter, r.limited, r.eager, r.resumes = 0, removal{}, nil, nil, false, false, false
 	return r
 }
 
@@ -143,9 +143,8 @@ func (r *round) receive(i int, reply node.Reply) {
 	if r.lease != nil && b.granted() {
 		r.lease.grantedBy(i, r.command.Kind)
 	}
-	if r.late != 0 && r.tally.verdict() != undecided {
-		e.attempts.ends(r.start, e.now, r.late)
-		r.late = 0
+	if r.tally.verdict() != undecided {
+		r.decided()
 	}
 	if r.waiter != nil {
 		r.waiter.stir()
@@ -153,6 +152,14 @@ func (r *round) receive(i int, reply node.Reply) {
 		e.set(r.signal)
 	}
 	r.done()
+}
+
+// decided tells the limiter of an attempt, once. It may come long after the caller has given up.
+func (r *round) decided() {
+	if r.limited {
+		r.limited = false
+		r.e.attempts.ends(r.start, r.e.now, r.tally.answered())
+	}
 }
 
 // noteLine keeps what a node has said about its queue.

@@ -42,6 +42,11 @@ type tally struct {
 
 func (t *tally) add(v vote) { t.votes[v]++ }
 
+// answered reports whether a majority has answered, each for or against.
+func (t *tally) answered() bool {
+	return t.votes[voteGranted]+t.votes[voteAbstaining]+t.votes[voteRefused] >= majority(t.nodes)
+}
+
 // verdict decides at the quorum (Redlock's step 3, "the majority of the instances", unless the
 // Locker needs more): won as soon as need nodes have granted, lost as soon as that is impossible.
 func (t *tally) verdict() verdict {

@@ -214,7 +214,7 @@ func (w *waiter) yielding() phase {
 	if g, ok := w.handedOver(); ok {
 		return w.granted(g)
 	}
-	if !e.attempts.enter(w) {
+	if !e.attempts.enter(w, e.now) {
 		return phaseOutside
 	}
 	return w.ask()
@@ -225,14 +225,14 @@ func (w *waiter) waitOutside() phase {
 	e := w.e
 	w.until = w.deadline
 	if w.request.wait == 0 { // the attempt needs the rest
-		w.until = w.began.Add(e.timeout(w.request.lease) / 4)
+		w.until = w.began.Add(e.attempts.patience(e.timeout(w.request.lease)))
 	}
 	switch {
 	case w.let:
 		w.let = false
 		return w.ask()
 	case w.stopped != nil || e.closed || e.now >= w.until:
-		e.attempts.outside.remove(&w.outside)
+		e.attempts.forget(w, e.now)
 		w.found.crowded = true
 		return w.end(nil, w.failed())
 	}
@@ -248,12 +248,12 @@ func (w *waiter) ask() phase {
 	c, ok := w.nextClaim()
 	w.found.late, w.found.spent = false, !ok
 	if !ok {
-		e.attempts.leave()
+		e.attempts.leave(e.now)
 		return w.goOn()
 	}
 	w.last = c
 	r := e.round(node.Acquire, c, w.request.life()+e.opts.Grace, w.timeout())
-	r.waiter, w.round, w.splitUntil = w, r, 0
+	r.waiter, r.limited, w.round, w.splitUntil = w, true, r, 0
 	if c.wait.Offer != 0 {
 		e.handovers.offer(w, c, r.start)
 	}
@@ -332,13 +332,10 @@ func (w *waiter) lingering() phase {
 
 // attemptEnds puts the round of the attempt down. One whose caller gives up is under way until it is decided.
 func (w *waiter) attemptEnds() {
-	e, r := w.e, w.round
+	r := w.round
 	w.placed |= r.reached()
-	late := e.timeout(w.request.lease) * 3 / 4
-	if w.stopped != nil && r.tally.verdict() == undecided {
-		r.late = late
-	} else {
-		e.attempts.ends(r.start, e.now, late)
+	if w.stopped == nil {
+		r.decided() // or it is split
 	}
 	r.waiter, w.round = nil, nil
 	r.done()

@@ -26,8 +26,12 @@
 // 131 commands. With work of 0.1 s, it was 0.4 s and 31 commands against 1.2 s and 18.
 //
 // Each caller that waits has a goroutine and a place in the queue of every slot. It may be granted
-// two slots at once, and gives one back: for a round trip, TryAcquire then finds it taken. So use
-// it for few permits, up to some tens.
+// two slots at once, and gives one back: for a round trip, TryAcquire then finds it taken.
+//
+// So use it for few permits. What a turn costs grows with their number as soon as callers wait: with half
+// as many callers more than permits, and work of 0.1 s, three programs on a busy machine of two processors
+// did 93 % of the turns that were possible with 3 permits, 67 % with 10, and 28 % with 25. A turn took 400,
+// 900 and 2,000 commands to three servers, with those in scripts.
 //
 // # What it is not
 //

@@ -100,6 +100,14 @@ func (c *call) size() int { return max(1, c.together) }
 // sentBefore reports whether the server has received the call and not executed it.
 func (c *call) sentBefore() bool { return c.asText || c.apart || c.moved }
 
+// yields reports whether a renewal of those names goes before c.
+func (c *call) yields(names map[string]struct{}) bool {
+	return c.kind == node.Acquire && !c.sentBefore() && !slices.ContainsFunc(c.claims, func(one node.Claim) bool {
+		_, same := names[one.Name]
+		return same
+	})
+}
+
 // goesAgain reports whether c, which was answered with err, is sent once more: it was not
 // executed, or can be executed twice. apart says that it was refused together with others,
 // moved that it was refused by a server that does not have its name.

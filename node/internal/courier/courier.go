@@ -182,9 +182,28 @@ func (s *server) enqueue(cmd node.Command, reply func(node.Reply)) error {
 	c := s.newCall()
 	c.fill(r, cmd, reply)
 	s.queue.push(c)
+	if c.kind == node.Extend {
+		s.hasten()
+	}
 	s.arm(c.deadline)
 	s.rouse()
 	return nil
+}
+
+// hasten moves the last call before acquires: what keeps leases goes before what asks for new
+// ones. Only calls of different names change places, as these are independent. s.mu is held.
+func (s *server) hasten() {
+	calls := s.queue.calls()
+	last, at := calls[len(calls)-1], len(calls)-1
+	clear(s.names)
+	for _, c := range last.claims {
+		s.names[c.Name] = struct{}{}
+	}
+	for at > 0 && calls[at-1].yields(s.names) {
+		at--
+	}
+	copy(calls[at+1:], calls[at:])
+	calls[at] = last
 }
 
 // open is how many calls have no answer yet. s.mu is held.

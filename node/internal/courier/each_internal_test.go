@@ -45,6 +45,30 @@ func three(owner string, token node.Token) (cmds []node.Command) {
 	return cmds
 }
 
+// Renewals go before acquires of other names, and before nothing else.
+func TestRenewalsGoFirst(t *testing.T) {
+	for _, tt := range []struct{ in, want string }{
+		{"a1 a2 e3", "e3 a1 a2"},
+		{"a1 r2 a3 e4", "a1 r2 e4 a3"},
+		{"a1 a2 a3 e2", "a1 a2 e2 a3"},
+		{"a1 e2 a3 e4", "e2 e4 a1 a3"},
+		{"a1 r2 a3", "a1 r2 a3"},
+	} {
+		s := gatherer(clock.Runtime())
+		kinds := map[byte]node.Kind{'a': node.Acquire, 'r': node.Release, 'e': node.Extend}
+		for _, one := range strings.Fields(tt.in) {
+			cmd := plain(kinds[one[0]], "o", 1)
+			cmd.Claims[0].Name = one[1:]
+			submits(t, s, cmd)
+		}
+		var got []string
+		for _, c := range s.queue.calls() {
+			got = append(got, map[node.Kind]string{node.Acquire: "a", node.Release: "r", node.Extend: "e"}[c.kind]+c.claims[0].Name)
+		}
+		assert.Equal(t, strings.Join(got, " "), tt.want, tt.in)
+	}
+}
+
 // refuses is an answer of a server that refuses something.
 func refuses(text string) result { return result{err: refusal{error: errors.New(text)}} }
 
