@@ -398,7 +398,11 @@ func (e *engine) admit(ctx context.Context, g grant, s *settings) *Lease {
 	h := e.newHold(ctx, g, s)
 	e.labels.keepRecord(&h.note)
 	if r := g.round; r != nil {
-		if h.mode == node.Read && !r.resumes { // or another process may be under way with a command that creates it
+		switch {
+		case h.mode != node.Read:
+		case r.resumes: // it may have been the writer, and these nodes may not know of the downgrade yet
+			h.stillWriter = allNodes(len(e.nodes)) &^ r.those((*ballot).granted)
+		default:
 			h.settled |= r.granted(h)
 		}
 		r.done()
