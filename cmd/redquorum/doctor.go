@@ -569,7 +569,7 @@ func (p *patient) settings(ctx context.Context, c *redis.Client) {
 		p.add(fine, "cannot compare the settings of programs: "+neterr.Text(err), "", allow(err, "the keys redquorum_label:* and {redquorum_label:*"))
 	case len(living) > 1:
 		p.add(warning, "programs use it with different settings: "+strings.Join(living, "; "),
-			"two of them may hold one lock at the same time", "give all programs the same nodes, replicas, MaxLease and Grace")
+			"two of them may hold one lock at the same time", "give all programs the same nodes, quorum, replicas, MaxLease and Grace")
 	}
 }
 
