@@ -512,13 +512,22 @@ func TestLists(t *testing.T) {
 		p := parsed(t, "clients 3\nlength 1s\n"+lists+"\n")
 		assert.That(t, p.MayForget() == forget, "%d may forget, want %d, of %s", p.MayForget(), forget, lists)
 	}
-	some := 0
+	lists, forget := 0, 0
 	for seed := range uint64(1000) {
 		p := faults.Generate(seed, faults.Profile{})
-		assert.That(t, p.MayForget() >= 0, "seed %d: two quorums share no node", seed)
-		if slices.ContainsFunc(p.Events, func(e faults.Event) bool { return e.Verb == faults.View }) {
-			some++
+		assert.That(t, p.MayForget() >= 0 && !p.TooForgetful(), "seed %d: two quorums share no node that remembers", seed)
+		for _, e := range p.Events {
+			switch e.Verb {
+			case faults.View:
+				lists++
+			case faults.Evict, faults.Flush:
+				forget++
+			}
 		}
 	}
-	assert.That(t, some > 20, "%d of 1000 plans have two lists", some)
+	assert.That(t, lists > 60 && forget > 60, "1000 plans have %d lists, and nodes forget %d times", lists, forget)
+	p := parsed(t, "nodes 5\nclients 2\nlength 1s\nlock need=4\nat 1ms evict n1\nat 2ms flush n1,n2\n")
+	assert.That(t, !p.TooForgetful(), "two of five may forget")
+	p.Events[0].Procs.Nodes = faults.Of(2)
+	assert.That(t, p.TooForgetful(), "three of five may forget")
 }

@@ -594,7 +594,7 @@ func (g *generator) options(p *Plan) {
 	if g.below(8) == 0 {
 		w.Bound = pick(g, Percent(30), Percent(100))
 	}
-	if g.below(8) == 0 {
+	if rare := g.below(8); rare == 0 || rare < 4 && w.Hand > 0 {
 		w.MinHold = pick(g, Percent(30), Percent(60))
 	}
 	if g.below(8) == 0 {

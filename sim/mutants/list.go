@@ -1001,6 +1001,14 @@ var mutants = []*Mutant{
 	{ID: "M481", Bug: "a process that resumes a reader's lease tells no node of the downgrade before",
 		Edits: edit("quorum.engine.admit", "\t\t\th.stillWriter = allNodes(len(e.nodes)) &^ r.those((*ballot).granted)\n", "")},
 
+	{ID: "M482", Bug: "a resumed lease forgets its minimum hold",
+		Edits: edit("quorum.Locker.Resume", "keptFor(t.KeepLeft)", "keptFor(0)")},
+	{ID: "M483", Bug: "a renewal that a downgrade has overtaken counts nodes that lack the lease",
+		Edits: edit("quorum.hold.missingOn", "\t\treturn ballot{vote: voteUnknown}\n", "\t\treturn ballot{vote: voteGranted}\n")},
+	{ID: "M484", Bug: "a hand-over raises no fence", Expect: Tests, Tests: "./node/nodetest -run TestModel$",
+		Edits:  edit("node/model.Server.handTo", "s.raiseFence(now, n, mode, h.token, h.kept) != nil", "false"),
+		Reason: "a later grant has a higher token all the same, unless clocks differ"},
+
 	// Ends of leases, and crowds.
 	{ID: "M376", Bug: "the observer is called in the goroutine that has something to report", Expect: Tests, Tests: "./quorum -run TestNothingWaitsForForeignCode",
 		Edits:  edit("quorum.config.observe", "\t\tc.events.Add(e)\n", "\t\tc.opts.Observe(e)\n"),
