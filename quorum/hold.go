@@ -47,6 +47,7 @@ type hold struct {
 
 	mode         node.Mode     // what it is now: of a claim to write, Read when that was given up
 	stillWriter  nodeSet       // nodes that have not confirmed the downgrade
+	wrote        bool          // of a reader that was resumed: it may have been the writer in another process
 	leases       int           // not yet unlocked
 	writers      int           // open leases that are not read-only
 	until        clock.Instant // how long the lease can be relied on
@@ -400,8 +401,8 @@ func (e *engine) admit(ctx context.Context, g grant, s *settings) *Lease {
 	if r := g.round; r != nil {
 		switch {
 		case h.mode != node.Read:
-		case r.resumes: // it may have been the writer, and these nodes may not know of the downgrade yet
-			h.stillWriter = allNodes(len(e.nodes)) &^ r.those((*ballot).granted)
+		case r.resumes: // the other nodes may not know of a downgrade yet
+			h.wrote, h.stillWriter = true, allNodes(len(e.nodes))&^r.those((*ballot).granted)
 		default:
 			h.settled |= r.granted(h)
 		}

@@ -999,7 +999,7 @@ var mutants = []*Mutant{
 	{ID: "M480", Bug: "nodes in their guard make up what a renewal needs beyond a majority",
 		Edits: edit("quorum.renewal.receive", addsVote, addsVote+"\t\tif h.ballots[i].vote == voteAbstaining {\n\t\t\th.tally.need = max(majority(h.tally.nodes), h.tally.need-1)\n\t\t}\n")},
 	{ID: "M481", Bug: "a process that resumes a reader's lease tells no node of the downgrade before",
-		Edits: edit("quorum.engine.admit", "\t\t\th.stillWriter = allNodes(len(e.nodes)) &^ r.those((*ballot).granted)\n", "")},
+		Edits: edit("quorum.engine.admit", "\t\t\th.wrote, h.stillWriter = true, allNodes(len(e.nodes))&^r.those((*ballot).granted)\n", "")},
 
 	{ID: "M482", Bug: "a resumed lease forgets its minimum hold",
 		Edits: edit("quorum.Locker.Resume", "keptFor(t.KeepLeft)", "keptFor(0)")},
