@@ -496,23 +496,40 @@ func TestGenerateReplicas(t *testing.T) {
 
 // Lists of nodes may be in use at the same time as docs/operations.md says, and drawn plans have no others.
 func TestLists(t *testing.T) {
-	for lists, overlap := range map[string]bool{
-		"nodes 4\nlock need=3\nat 0s view c1 n1,n2,n3":                         true,
-		"nodes 5\nlock need=3\nat 0s view c1 n1,n2,n3,n4":                      true,
-		"nodes 5\nat 0s view c1 n1,n2,n3":                                      false,
-		"nodes 4\nlock need=3\nat 0s view c1 n1,n2,n3\nat 0s view c2 n2,n3,n4": false,
-		"nodes 3": true,
+	for lists, forget := range map[string]int{
+		"nodes 3":                            0,
+		"nodes 4":                            1,
+		"nodes 5\nlock need=4":               2,
+		"nodes 5\nlock need=5":               4,
+		"nodes 4\nat 0s view c1 n1,n2,n3":    0,
+		"nodes 5\nat 0s view c1 n1,n2,n3,n4": 0,
+		"nodes 5\nat 0s view c1 n1,n2,n3":    -1,
+		"nodes 4\nat 0s view c1 n1,n2,n3\nat 0s view c2,c3 n2,n3,n4":                          -1,
+		"nodes 4\nlock need=3\nat 0s view c1 n1,n2,n3\nat 0s view c2,c3 n2,n3,n4":             1,
+		"nodes 7\nlock need=4\nat 0s view c1,c2 n1,n2,n3,n4,n5\nat 0s view c3 n3,n4,n5,n6,n7": 0,
+		"nodes 7\nlock need=5\nat 0s view c1,c2 n1,n2,n3,n4\nat 0s view c3 n4,n5,n6,n7":       0,
+		"nodes 5\nlock need=5\nwork joint=10%":                                                0,
+		"nodes 6\nlock need=3 replicas=1":                                                     2,
 	} {
 		p := parsed(t, "clients 3\nlength 1s\n"+lists+"\n")
-		assert.That(t, p.Overlap() == overlap, "want %v of %s", overlap, lists)
+		assert.That(t, p.MayForget() == forget, "%d may forget, want %d, of %s", p.MayForget(), forget, lists)
 	}
-	some := 0
+	lists, forget := 0, 0
 	for seed := range uint64(1000) {
 		p := faults.Generate(seed, faults.Profile{})
-		assert.That(t, p.Overlap(), "seed %d: two quorums share no node", seed)
-		if slices.ContainsFunc(p.Events, func(e faults.Event) bool { return e.Verb == faults.View }) {
-			some++
+		assert.That(t, p.MayForget() >= 0 && !p.TooForgetful(), "seed %d: two quorums share no node that remembers", seed)
+		for _, e := range p.Events {
+			switch e.Verb {
+			case faults.View:
+				lists++
+			case faults.Evict, faults.Flush:
+				forget++
+			}
 		}
 	}
-	assert.That(t, some > 20, "%d of 1000 plans have two lists", some)
+	assert.That(t, lists > 60 && forget > 60, "1000 plans have %d lists, and nodes forget %d times", lists, forget)
+	p := parsed(t, "nodes 5\nclients 2\nlength 1s\nlock need=4\nat 1ms evict n1\nat 2ms flush n1,n2\n")
+	assert.That(t, !p.TooForgetful(), "two of five may forget")
+	p.Events[0].Procs.Nodes = faults.Of(2)
+	assert.That(t, p.TooForgetful(), "three of five may forget")
 }

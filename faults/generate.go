@@ -56,6 +56,7 @@ func Generate(seed uint64, profile Profile) *Plan {
 		stream(seed ^ 1<<58).replicas(p)
 	} else {
 		stream(seed ^ 1<<57).lists(p)
+		stream(seed ^ 1<<56).quorums(p)
 	}
 	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.At > p.Length }) // of what rolls on to the end
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })
@@ -515,10 +516,16 @@ func (g *generator) near(p *Plan, profile Profile) (alone bool) {
 	if g.below(8) > 0 || p.Clients < 2 {
 		return false
 	}
-	l, w := &p.Lock, &p.Work
 	if profile.Nodes == 0 && g.half() {
 		p.Nodes = 3
 	}
+	g.forgottenVotes(p, 0)
+	return g.half()
+}
+
+// forgottenVotes draws how a plan comes close to those counterexamples. Some nodes forget locks unnoticed as well.
+func (g *generator) forgottenVotes(p *Plan, unnoticed Set) {
+	l, w := &p.Lock, &p.Work
 	l.Lease = pick(g, time.Second, 2*time.Second, 3*time.Second)
 	l.MaxLease = pick(g, l.Lease, l.Lease, 2*l.Lease)
 	l.Timeout = pick(g, l.MaxLease/3, l.MaxLease/3, l.Lease/4, l.Lease/10)
@@ -530,17 +537,16 @@ func (g *generator) near(p *Plan, profile Profile) (alone bool) {
 	w.Think = pick(g, Range{0, 5 * time.Millisecond}, Range{0, l.Lease / 10})
 	p.Network.Delay = pick(g, Range{100 * time.Microsecond, 300 * time.Microsecond}, Range{time.Millisecond, 4 * time.Millisecond})
 	for at := g.between(0, l.Lease); at < p.Length; at += g.between(l.Lease, 2*l.Lease) {
-		p.Events = append(p.Events, g.forgottenVote(p, at)...)
+		p.Events = append(p.Events, g.forgottenVote(p, at, unnoticed)...)
 	}
-	return g.half()
 }
 
 // forgottenVote lets nodes that the holder lacks forget, in a crash, that they have voted for another
 // client. The holder's renewals restore its lease there, and later it loses its way to other nodes, whose
 // votes come late to that client, which may also be paused.
-func (g *generator) forgottenVote(p *Plan, at time.Duration) (events []Event) {
-	var nodes []int // the least majority, in any order
-	for len(nodes) < p.Nodes/2+1 {
+func (g *generator) forgottenVote(p *Plan, at time.Duration, unnoticed Set) (events []Event) {
+	var nodes []int // the least quorum, in any order
+	for len(nodes) < p.Need() {
 		if n := g.below(p.Nodes); !slices.Contains(nodes, n) {
 			nodes = append(nodes, n)
 		}
@@ -575,7 +581,10 @@ func (g *generator) forgottenVote(p *Plan, at time.Duration) (events []Event) {
 		stop := crash + g.between(0, soon)
 		add(stop, Event{Verb: Pause, Procs: Procs{Clients: other}, For: max(soon, arrive+g.between(0, window/2)-stop)})
 	}
-	link(cut, Cut, holder, late, Both, "", 0, g.between(lease/10, lease))
+	if unnoticed &= late; unnoticed != 0 {
+		add(cut, Event{Verb: pick(g, Evict, Flush), Procs: Procs{Nodes: unnoticed}})
+	}
+	link(cut, Cut, holder, late&^unnoticed, Both, "", 0, g.between(lease/10, lease))
 	return events
 }
 
@@ -651,7 +660,7 @@ func (g *generator) options(p *Plan) {
 	if g.below(8) == 0 {
 		w.Bound = pick(g, Percent(30), Percent(100))
 	}
-	if g.below(8) == 0 {
+	if rare := g.below(8); rare == 0 || rare < 4 && w.Hand > 0 {
 		w.MinHold = pick(g, Percent(30), Percent(60))
 	}
 	if g.below(8) == 0 {
@@ -694,4 +703,40 @@ func (g *generator) lists(p *Plan) {
 		return
 	}
 	p.Events = append(p.Events, Event{Verb: View, Procs: Procs{Clients: some, Nodes: (1<<p.Nodes - 1) &^ Of(lacks)}})
+}
+
+// quorums draws two lists of nodes, or nodes that forget locks unnoticed, and that so many must grant a lock that neither does
+// harm. Half of these plans have votes that a crash takes back as well.
+func (g *generator) quorums(p *Plan) {
+	special := p.Clients < 2 || p.Nodes < 3 || p.Work.Joint > 0
+	if g.below(8) > 0 || special {
+		return
+	}
+	handsOn := p.Work.Hand > 0 || slices.ContainsFunc(p.Events, func(e Event) bool { return e.Verb == View })
+	forget := 1
+	if two := g.half(); two && !handsOn {
+		some := Set(1 + g.below(1<<min(p.Clients, MaxClients)-2)) // neither none nor all
+		for _, clients := range []Set{some, (1<<p.Clients - 1) &^ some} {
+			nodes := Set(1<<p.Nodes - 1)
+			for range g.below(p.Nodes / 2) {
+				nodes &^= Of(g.below(p.Nodes))
+			}
+			p.Events = append(p.Events, Event{Verb: View, Procs: Procs{Clients: clients, Nodes: nodes}})
+		}
+		forget = g.below(2)
+	}
+	for p.Lock.Need = max(p.Lock.Need, p.Need()); p.MayForget() < forget && p.Lock.Need < p.Nodes; p.Lock.Need++ {
+	}
+	var unnoticed Set
+	for unnoticed.Len() < p.MayForget() && forget > 0 {
+		unnoticed |= Of(g.below(p.Nodes))
+	}
+	for n := range p.Nodes {
+		if unnoticed.Has(n) && g.half() {
+			p.Events = append(p.Events, Event{At: g.when(p), Verb: pick(g, Evict, Flush), Procs: Procs{Nodes: Of(n)}})
+		}
+	}
+	if g.half() {
+		g.forgottenVotes(p, unnoticed)
+	}
 }

@@ -562,24 +562,46 @@ func (p *Plan) Lists(client int) Set {
 	return All
 }
 
-// Quorum is how many of its nodes must grant a client a lock, at the least: a majority, if it lists not all.
+// Quorum is how many of its nodes must grant a client a lock, at the least. One that lists fewer nodes needs as many of
+// them, if there are, and a majority at the least.
 func (p *Plan) Quorum(client int) int {
-	if lists := p.Lists(client) & (1<<p.Nodes - 1); lists.Len() < p.Nodes {
-		return lists.Len()/2 + 1
+	if n := p.listed(client).Len(); n < p.Nodes {
+		return max(n/2+1, min(n, p.Lock.Need))
 	}
 	return p.Need()
 }
 
-// Overlap reports whether any two quorums of clients share a node, whichever nodes these list.
-func (p *Plan) Overlap() bool {
+// listed is Lists without what is no node.
+func (p *Plan) listed(client int) Set { return p.Lists(client) & (1<<p.Nodes - 1) }
+
+// MayForget returns how many nodes may forget locks unnoticed, and still any quorums of two clients share a node that has not:
+// two quorums overlap in as many as they are together more than the nodes in both lists. It is negative if they need not
+// share a node at all.
+func (p *Plan) MayForget() int {
+	least := p.Nodes
 	for a := range p.Clients {
-		for b := range a {
-			if all := (p.Lists(a) | p.Lists(b)) & (1<<p.Nodes - 1); p.Quorum(a)+p.Quorum(b) <= all.Len() {
-				return false
+		for b := range a + 1 {
+			least = min(least, p.Quorum(a)+p.Quorum(b)-(p.listed(a)|p.listed(b)).Len()/(1+p.Lock.Replicas)-1)
+		}
+	}
+	if p.Work.Joint > 0 {
+		nodes, need := p.Site(Far)
+		least = min(least, 2*need-nodes-1)
+	}
+	return least
+}
+
+// TooForgetful reports whether more nodes forget locks unnoticed than may. Of a primary with replicas none may.
+func (p *Plan) TooForgetful() bool {
+	var nodes Set
+	for i := range p.Events {
+		for n := range p.Nodes {
+			if e := &p.Events[i]; (e.Verb == Evict || e.Verb == Flush) && e.Procs.Nodes.Has(n) {
+				nodes |= p.Server(n)
 			}
 		}
 	}
-	return true
+	return nodes.Len() > p.MayForget() || nodes != 0 && p.Lock.Replicas > 0
 }
 
 // Core returns the nodes that are healed when the faults are over: as many as must grant a lock. The

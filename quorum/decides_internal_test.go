@@ -18,23 +18,20 @@ import (
 )
 
 // verdictByTrying finds the verdict of votes by trying every way in which the
-// pending nodes may still answer. At an extension abstaining nodes may make up what is needed beyond a
-// majority.
-func verdictByTrying(votes []vote, need int, extends bool) verdict {
-	granted, abstaining, open := 0, 0, 0
+// pending nodes may still answer.
+func verdictByTrying(votes []vote, need int) verdict {
+	granted, open := 0, 0
 	for _, v := range votes {
 		switch v {
 		case voteGranted:
 			granted++
-		case voteAbstaining:
-			abstaining++
 		case votePending:
 			open++
 		}
 	}
 	all, none := true, true
 	for yes := 0; yes <= open; yes++ {
-		if granted+yes >= need || extends && granted+yes >= majority(len(votes)) && granted+abstaining+yes >= need {
+		if granted+yes >= need {
 			none = false
 		} else {
 			all = false
@@ -53,14 +50,14 @@ func TestVerdictFallsWhenNoFurtherAnswerCanChangeIt(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 9).Draw(t, "nodes")
 		votes := rapid.SliceOfN(rapid.SampledFrom([]vote{votePending, voteGranted, voteRefused, voteUnknown, voteAbstaining}), n, n).Draw(t, "votes")
-		need, extends := rapid.IntRange(majority(n), n).Draw(t, "need"), rapid.Bool().Draw(t, "extends")
-		tally := tally{nodes: n, need: need, extends: extends}
+		need := rapid.IntRange(majority(n), n).Draw(t, "need")
+		tally := tally{nodes: n, need: need}
 		for _, v := range votes {
 			if v != votePending {
 				tally.add(v)
 			}
 		}
-		if got, want := tally.verdict(), verdictByTrying(votes, need, extends); got != want && !(extends && got == undecided) {
+		if got, want := tally.verdict(), verdictByTrying(votes, need); got != want {
 			t.Fatalf("verdict of %v, %d needed, is %d, want %d", votes, need, got, want)
 		}
 	})

@@ -245,6 +245,21 @@ func TestHandles(t *testing.T) {
 				t.Errorf("two hold at once: the handle was resumed again, for %v", second.Remaining())
 			}
 		}},
+		{"a node that has not heard of the downgrade before the lease was handed on hears of it from the process that resumes", 3, func(t *testing.T, w *world) {
+			a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
+			outer := lock(t, a, "x", write)
+			inner := nest(t, a, outer, "x", read)
+			w.nodes[2].Down(true)
+			unlock(t, outer)
+			resumed := resume(t, b, detach(t, inner))
+			w.nodes[2].Down(false)
+			time.Sleep(20 * time.Second) // a renewal
+			w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.FlushAll() })
+			time.Sleep(5 * time.Minute)
+			goesOn(t, resumed)
+			unlock(t, tryLock(t, w.locker(quorum.Options{}), "x", read))
+			unlock(t, resumed)
+		}},
 		{"the release of a resumed lease is repeated like any other", 5, func(t *testing.T, w *world) {
 			l := w.locker(quorum.Options{})
 			lease := lock(t, l, "x")

@@ -47,6 +47,7 @@ type hold struct {
 
 	mode         node.Mode     // what it is now: of a claim to write, Read when that was given up
 	stillWriter  nodeSet       // nodes that have not confirmed the downgrade
+	wrote        bool          // of a reader that was resumed: it may have been the writer in another process
 	leases       int           // not yet unlocked
 	writers      int           // open leases that are not read-only
 	until        clock.Instant // how long the lease can be relied on
@@ -400,7 +401,11 @@ func (e *engine) admit(ctx context.Context, g grant, s *settings) *Lease {
 	h := e.newHold(ctx, g, s)
 	e.labels.keepRecord(&h.note)
 	if r := g.round; r != nil {
-		if h.mode == node.Read && !r.resumes { // or another process may be under way with a command that creates it
+		switch {
+		case h.mode != node.Read:
+		case r.resumes: // the other nodes may not know of a downgrade yet
+			h.wrote, h.stillWriter = true, allNodes(len(e.nodes))&^r.those((*ballot).granted)
+		default:
 			h.settled |= r.granted(h)
 		}
 		r.done()

@@ -488,17 +488,18 @@ func (w *world) differs(o quorum.Options, nodes []node.Node) *differing {
 
 // Programs find each other's settings, and report each text that differs once.
 func TestSettingsThatDiffer(t *testing.T) {
-	const usual = "nodes 5, replicas [], MaxLease 30s, Grace 0s"
+	const usual = "nodes 5, quorum 3, replicas [], MaxLease 30s, Grace 0s"
 	for other, c := range map[string]struct {
 		o        quorum.Options
 		nodes    int
 		replicas int
 	}{
 		usual: {nodes: 5},
-		"nodes 3, replicas [], MaxLease 30s, Grace 0s":          {nodes: 3},
-		"nodes 5, replicas [], MaxLease 1m0s, Grace 0s":         {o: quorum.Options{MaxLease: time.Minute}, nodes: 5},
-		"nodes 5, replicas [], MaxLease 30s, Grace 100ms":       {o: quorum.Options{Grace: 100 * time.Millisecond}, nodes: 5},
-		"nodes 5, replicas [2 2 2 2 2], MaxLease 30s, Grace 0s": {nodes: 5, replicas: 2},
+		"nodes 3, quorum 2, replicas [], MaxLease 30s, Grace 0s":          {nodes: 3},
+		"nodes 5, quorum 4, replicas [], MaxLease 30s, Grace 0s":          {o: quorum.Options{Quorum: 4}, nodes: 5},
+		"nodes 5, quorum 3, replicas [], MaxLease 1m0s, Grace 0s":         {o: quorum.Options{MaxLease: time.Minute}, nodes: 5},
+		"nodes 5, quorum 3, replicas [], MaxLease 30s, Grace 100ms":       {o: quorum.Options{Grace: 100 * time.Millisecond}, nodes: 5},
+		"nodes 5, quorum 3, replicas [2 2 2 2 2], MaxLease 30s, Grace 0s": {nodes: 5, replicas: 2},
 	} {
 		for _, prefix := range []string{"", "shop/"} {
 			inWorld(t, 5, func(w *world) {

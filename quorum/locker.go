@@ -55,7 +55,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		return nil, fmt.Errorf("quorum: %d nodes survive the loss of no more nodes than %d would; "+
 			"list an odd number, or set Options.Quorum to %d", n, n-1, majority(n))
 	}
-	same, guarded := settingsOf(nodes, &opts), slices.ContainsFunc(nodes, hasReplicas) // before prefixed hides replicas
+	same, guarded := settingsOf(nodes, need, &opts), slices.ContainsFunc(nodes, hasReplicas) // before prefixed hides replicas
 	l := &Locker{newEngine(&config{
 		nodes: withPrefix(nodes, opts.Prefix),
 		need:  need,

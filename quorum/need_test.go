@@ -81,6 +81,18 @@ func TestNeed(t *testing.T) {
 			ensure(t, healed == 2 && failed == 1, "%d healed, %d renewals failed", healed, failed)
 			unlock(t, lease)
 		}},
+		{"a node that restarted counts for no renewal in the first third of MaxLease, not for what is needed beyond a majority either", 5, func(t *testing.T, w *world) {
+			lease := lock(t, w.locker(quorum.Options{Quorum: 4}), "x")
+			time.Sleep(8 * time.Second)
+			w.nodes[3].Restart(true)
+			time.Sleep(3 * time.Second) // the renewal gives it the key back
+			equal(t, w.holders("x", lease.Owner()), 5, "nodes have the key")
+			w.nodes[4].Down(true)
+			matches(t, lease.Extend(background, 30*time.Second), quorum.ErrNoQuorum, "3 of 5 nodes extended it, 4 needed")
+			time.Sleep(10 * time.Second)
+			succeed(t, lease.Extend(background, 30*time.Second))
+			unlock(t, lease)
+		}},
 		{"a lease that a majority no longer has is lost at the next renewal, although the first of the answers left too few already", 5, func(t *testing.T, w *world) {
 			a, b := w.locker(quorum.Options{Quorum: 5}), w.locker(quorum.Options{})
 			for i, n := range w.nodes {

@@ -97,12 +97,14 @@ type Options struct {
 	// More than a majority guards against nodes that forget a lock unnoticed. If every
 	// program needs k of N nodes, up to 2k-N-1 may forget a lock, and still nobody else
 	// gets it: none with 3 of 5, two with 4 of 5, four with 5 of 5. It costs
-	// availability: if more than N-k nodes are down or slow, nobody gets or keeps a
-	// lease. If a few nodes have lost a lease and a majority still has it, renewal puts
-	// it back on them; the lease ends if that has not worked by the end of its time.
+	// availability: if more than N-k nodes are down, slow or have just restarted, nobody
+	// gets or keeps a lease. If a few nodes have lost a lease and a majority still has it,
+	// renewal puts it back on them; the lease ends if that has not worked by the end of its
+	// time. A node that restarted counts for renewals after a third of MaxLease.
 	//
 	// Programs with different Quorums exclude each other, too; between them k is the
-	// mean of the two.
+	// mean of the two. Programs with different lists of nodes do if the sum of their
+	// Quorums is more than the number of nodes in both lists together.
 	//
 	// An even number of nodes is refused unless Quorum is set: its majority survives no more
 	// failures than that of one node fewer.

@@ -59,7 +59,7 @@ type renewed struct {
 
 func (r *renewal) add(h *hold) {
 	n := len(r.e.nodes)
-	r.holds = append(r.holds, renewed{hold: h, ballots: make([]ballot, n), tally: tally{nodes: n, need: r.e.need, extends: true}})
+	r.holds = append(r.holds, renewed{hold: h, ballots: make([]ballot, n), tally: tally{nodes: n, need: r.e.need}})
 	r.claims = h.claim.appendTo(r.claims)
 }
 

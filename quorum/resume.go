@@ -44,7 +44,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	l.enter()
 	l.because("resume", &c)
 	r := l.round(node.Extend, c, s.life()+l.opts.Grace, l.timeout(s.lease))
-	r.resumes, r.tally.extends = true, false
+	r.resumes = true
 	r.ask(allNodes(len(l.nodes)))
 	l.leave()
 	r.await(ctx)

@@ -102,7 +102,7 @@ func (e *engine) round(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 		r.command.HandOver = c.handover
 	}
 	clear(r.ballots)
-	r.tally = tally{nodes: len(e.nodes), need: e.need, extends: kind == node.Extend}
+	r.tally = tally{nodes: len(e.nodes), need: e.need}
 	if kind == node.Inspect || kind == node.Break {
 		r.tally.need = majority(len(e.nodes)) // nobody holds a name that so many do not have
 	}

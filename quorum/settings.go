@@ -19,8 +19,8 @@ var errSettings = errors.New("another program has other settings")
 // programs with the same settings are one reader, and one inspection finds all that differ, unless there are dozens.
 // Like labels, they are for people: nothing depends on them.
 
-// settingsOf returns the text of settings on these nodes.
-func settingsOf(nodes []node.Node, o *Options) string {
+// settingsOf returns the text of settings on these nodes; need must grant.
+func settingsOf(nodes []node.Node, need int, o *Options) string {
 	var replicas []int
 	for _, n := range nodes {
 		if r, ok := n.(node.Replicated); ok && r.Replicas() > 0 {
@@ -28,7 +28,7 @@ func settingsOf(nodes []node.Node, o *Options) string {
 		}
 	}
 	slices.Sort(replicas)
-	return fmt.Sprintf("nodes %d, replicas %v, MaxLease %v, Grace %v", len(nodes), replicas, o.MaxLease, o.Grace)
+	return fmt.Sprintf("nodes %d, quorum %d, replicas %v, MaxLease %v, Grace %v", len(nodes), need, replicas, o.MaxLease, o.Grace)
 }
 
 // compareSettings keeps the settings on the nodes for a time, and looks whether those of others differ.

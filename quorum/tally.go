@@ -36,7 +36,6 @@ const (
 // A tally counts the votes of one round.
 type tally struct {
 	nodes, need int
-	extends     bool // abstaining nodes make up what is needed beyond a majority
 	votes       [len(voteNames)]int
 }
 
@@ -52,14 +51,10 @@ func (t *tally) answered() bool {
 func (t *tally) verdict() verdict {
 	granted, abstaining := t.votes[voteGranted], t.votes[voteAbstaining]
 	open := t.nodes - granted - abstaining - t.votes[voteRefused] - t.votes[voteUnknown]
-	need := t.need
-	if t.extends {
-		need = max(majority(t.nodes), t.need-abstaining)
-	}
 	switch {
-	case granted >= need:
+	case granted >= t.need:
 		return won
-	case granted+open < need:
+	case granted+open < t.need:
 		return lost
 	}
 	return undecided

@@ -13,32 +13,52 @@ import (
 // expires.
 const i2 = "backing: while a lease is valid, no other client can get a quorum"
 
-// backed checks that so many nodes have h's key, or abstain, that no other owner can get a quorum.
+// backed checks that so many nodes have h's key, or abstain, that no other owner can get a quorum, of the nodes that its client
+// lists.
 func (k *checker) backed(h *holder, moment string) {
 	w := k.w
 	if w.broken != "" {
 		return
 	}
 	for _, name := range h.names {
-		nodes, quorum := w.site(name)
-		need := len(nodes) - quorum + 1
-		have := countNodes(nodes, func(s *server) bool { return s.has(h, name) || s.silent() || s.guarded() || k.isForced(h, s.number) })
-		switch {
-		case have < need:
-			w.fail("I2", "%s holds %q, but at its %s %d of %d nodes protected it; %d needed", h.c.name, name, moment, have, len(nodes), need)
-		case have == need:
-			w.sometimes(BarelyBacked)
+		nodes, _ := w.site(name)
+		for i, c := range w.clients {
+			if i > 0 && c.lists() == w.clients[i-1].lists() {
+				continue
+			}
+			all := countNodes(nodes, func(s *server) bool { return c.lists().Has(s.number) })
+			need := all - w.quorumOf(c, name) + 1
+			have := countNodes(nodes, func(s *server) bool {
+				return c.lists().Has(s.number) && (s.has(h, name) || s.silent() || s.guarded() || k.isForced(h, s.number))
+			})
+			switch {
+			case have < need:
+				w.fail("I2", "%s holds %q, but at its %s %d of %d nodes protected it; %d needed", h.c.name, name, moment, have, all, need)
+			case have == need:
+				w.sometimes(BarelyBacked)
+			}
 		}
 		k.unopposed(h, name, moment)
 	}
 }
 
+// lists are the nodes that the client was configured with.
+func (c *Client) lists() faults.Set { return c.w.p.Lists(c.number) }
+
+// quorumOf is how many nodes must grant a name to a client, at the least: its Locker may need more.
+func (w *world) quorumOf(c *Client, name string) int {
+	if name == faults.Far {
+		return c.needs(name)
+	}
+	return w.p.Quorum(c.number)
+}
+
 // unopposed checks that no attempt under way can still be won from h: not by votes of nodes that have
 // forgotten them either, and may have h's key now.
 func (k *checker) unopposed(h *holder, name, moment string) {
-	nodes, quorum := k.w.site(name)
+	nodes, _ := k.w.site(name)
 	for _, c := range k.w.clients {
-		lists := k.w.p.Lists(c.number)
+		lists, quorum := c.lists(), k.w.quorumOf(c, name)
 		for _, o := range c.calls {
 			if c.plain != nil || c.dead || o.won || o.failed || same(o.owner, h.owner) || !slices.Contains(o.names, name) || !o.mayWin() ||
 				k.broken[o.owner] != nil || h.mode == node.Read && o.mode == node.Read {
@@ -47,7 +67,7 @@ func (k *checker) unopposed(h *holder, name, moment string) {
 			n := countNodes(nodes, func(s *server) bool {
 				return lists.Has(s.number) && !k.isForced(h, s.number) && (o.elects(s) || !s.has(h, name) && !s.silent() && !s.guarded())
 			})
-			if n >= min(quorum, c.needs(name)) {
+			if n >= quorum {
 				k.w.fail("I2", "%s holds %q, but at its %s %s has, or can get, the votes of %d nodes", h.c.name, name, moment, c.name, n)
 			}
 		}
@@ -63,16 +83,17 @@ func (o *call) mayWin() bool {
 // lasting checks that a quorum of nodes keeps h's key until the end of h's validity, or abstains.
 func (k *checker) lasting(h *holder) {
 	w := k.w
-	if w.broken != "" || h.c.plain != nil || len(h.c.listed) < len(w.nodes) {
+	if w.broken != "" || h.c.plain != nil {
 		return
 	}
 	remaining := h.until.Sub(h.c.Now())
 	for _, name := range h.names {
-		nodes, need := w.site(name)
+		nodes, _ := w.site(name)
+		need := w.quorumOf(h.c, name)
 		have := countNodes(nodes, func(s *server) bool {
 			until, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
-			return s.silent() || s.guarded() || k.isForced(h, s.number) ||
-				holds && (until == model.Never || time.Duration(until-s.time())*time.Millisecond >= remaining)
+			return h.c.lists().Has(s.number) && (s.silent() || s.guarded() || k.isForced(h, s.number) || s.forgot ||
+				holds && (until == model.Never || time.Duration(until-s.time())*time.Millisecond >= remaining))
 		})
 		if have < need {
 			w.fail("I2", "%s may rely on %q for %v, and only %d nodes keep it for that time", h.c.name, name, remaining, have)
@@ -91,8 +112,8 @@ func (k *checker) elected(c *Client, o *call, name string) {
 	if c.plain != nil || !w.p.Lock.Guard || w.broken != "" {
 		return
 	}
-	nodes, need := w.site(o.names[0])
-	if n := countNodes(nodes, o.elects); n < min(need, c.needs(name)) {
+	nodes, _ := w.site(o.names[0])
+	if n := countNodes(nodes, o.elects); n < w.quorumOf(c, name) {
 		w.fail("I2", "%s was granted %q by %d nodes that may vote", c.name, name, n)
 	}
 }
@@ -101,13 +122,13 @@ func (k *checker) elected(c *Client, o *call, name string) {
 // the same token.
 func (k *checker) handedOverByEnough(c *Client, a *attempt, name string, token node.Token) {
 	var by faults.Set
-	nodes, need := k.w.site(name)
+	nodes, _ := k.w.site(name)
 	for i, s := range nodes {
 		if a.handed[i] == token && a.taken.Has(i) && (a.votes.Has(i) || !k.w.p.Lock.Guard || k.w.broken != "") {
 			by |= faults.Of(s.host)
 		}
 	}
-	if n := by.Len(); n < min(need, c.needs(name)) {
+	if n := by.Len(); n < k.w.quorumOf(c, name) {
 		k.w.fail("I2", "%s was handed %q by %d servers that may vote", c.name, name, n)
 	}
 	for _, s := range nodes {
@@ -117,8 +138,7 @@ func (k *checker) handedOverByEnough(c *Client, a *attempt, name string, token n
 
 // resumedByEnough checks that a quorum of nodes that may vote has confirmed a resumed lease.
 func (k *checker) resumedByEnough(c *Client, b *detachedLease) {
-	_, need := k.w.site(b.h.name)
-	if n := (b.kept &^ b.lacks & b.votes).Len(); n < need && k.w.broken == "" && len(c.listed) == len(c.links) {
+	if n := (b.kept &^ b.lacks & b.votes).Len(); n < k.w.quorumOf(c, b.h.name) && k.w.broken == "" {
 		k.w.fail("I2", "%s has resumed %q with %d nodes that may vote", c.name, b.h.name, n)
 	}
 }

@@ -137,7 +137,7 @@ func (k *checker) insists(h *holder, l *link) {
 	s := l.n
 	told := h.told[s.number]
 	due := k.w.now > told+2*int64(k.w.p.Lock.Timeout)
-	if s.since > told { // it may have forgotten the downgrade, and reports first that it lacks the reader
+	if s.forgot || s.since > told { // it may have forgotten the downgrade, and reports first that it lacks the reader
 		due = h.lacked[s.number] > told
 	}
 	if _, writes := s.mem.Keeps(s.time(), h.name, h.owner, node.Write); writes && due {
@@ -199,7 +199,7 @@ func (k *checker) isGhost(s *server, g *goneClaim, name, owner string) {
 	since := max(g.since[n], l.warmed)
 	switch {
 	case l.closed || g.c.dead || g.c.farShut && name == faults.Far: // nobody releases it any more
-	case g.begun <= s.since: // the node may have forgotten that it was released
+	case s.forgot || g.begun <= s.since: // the node may have forgotten that it was released
 	case w.now-since <= int64(w.forgets(owner, g.repeats(l, since))):
 	case w.disturbs(l, since):
 		g.since[n] = w.now

@@ -50,7 +50,7 @@ func (k *checker) revived(c *Client, name string) {
 
 // healsHeld checks that a key is restored on a node only while a majority has it.
 func (k *checker) healsHeld(h *holder) {
-	if h.c.need > k.w.p.Sites()/2+1 {
+	if h.c.need > len(h.c.asked())/2+1 {
 		return // a majority is enough to restore keys, but not to renew the lease
 	}
 	timeout := min(k.w.p.Lock.Timeout, h.length/3)

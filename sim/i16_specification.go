@@ -18,12 +18,11 @@ import (
 const i16 = "specification: what happens to a name is what the specification allows (spec/README.md)"
 
 // A judge tells the specification of each name what happens to it. It knows nothing of what other
-// invariants record. It judges plans with the restart guard and one list of nodes, until they break an assumption.
+// invariants record. It judges plans with the restart guard, until they break an assumption.
 type judge struct {
 	w     *world
 	names map[string]*judged
-	began int  // attempts
-	lists bool // some clients list other nodes: the specification has one number that all need
+	began int // attempts
 }
 
 // A judged name is one that the specification judges, unless something has happened to it that is not in
@@ -46,7 +45,7 @@ func (t serverTime) Time() spec.Time { return spec.Time(t.s.time()) * int64(time
 
 // of returns what the specification knows of a name, or nil.
 func (j *judge) of(name string) *judged {
-	if j.w.broken != "" || j.lists {
+	if j.w.broken != "" {
 		return nil
 	}
 	r := j.names[name]
@@ -56,7 +55,14 @@ func (j *judge) of(name string) *judged {
 		for i, s := range nodes {
 			clocks[i] = serverTime{s}
 		}
-		r = &judged{Run: spec.NewRun(Specification(j.w.p, name), func() spec.Time { return j.w.now }, clocks...), name: name,
+		rules := Specification(j.w.p, name)
+		rules.Needs = func(by spec.Clock) int {
+			if client, ok := by.(clientTime); ok {
+				return client.c.needs(name)
+			}
+			return rules.Quorum
+		}
+		r = &judged{Run: spec.NewRun(rules, func() spec.Time { return j.w.now }, clocks...), name: name,
 			ended: make(map[string]bool), unaware: make(map[string]bool)}
 		for i, s := range nodes {
 			r.Born(i, s.since, s.replica)
@@ -73,10 +79,10 @@ func (j *judge) of(name string) *judged {
 // any node counts.
 func Specification(p *faults.Plan, name string) *spec.Rules {
 	l := &p.Lock
-	nodes, need := p.Site(name)
+	_, need := p.Site(name)
 	allowance := func(t spec.Time) spec.Time { return mulRatio(t, l.Drift) + int64(2*time.Millisecond) }
 	r := &spec.Rules{
-		Quorum: need, Majority: nodes/2 + 1, Window: int64(l.MaxLease / 3),
+		Quorum: need, Window: int64(l.MaxLease / 3),
 		VotesFrom: int64(l.MaxLease + l.Grace), KeepsFrom: int64(l.MaxLease / 3),
 		Pace:    allowance(int64(placeTTL(p))),
 		Early:   int64(time.Millisecond),
@@ -298,15 +304,19 @@ func (j *judge) relies(h *holder, left time.Duration) {
 	}
 }
 
-// forgets is called when a node may have lost keys.
-func (j *judge) forgets(s *server) {
+// forgets is called when a node may have lost keys: in a new life, or unnoticed.
+func (j *judge) forgets(s *server, unnoticed bool) {
 	for name := range j.names {
 		nodes, _ := j.w.site(name)
 		r := j.of(name)
 		if r == nil || s.number >= len(nodes) {
 			continue
 		}
-		r.Restarts(s.number, s.replica)
+		if unnoticed {
+			r.Drops(s.number)
+		} else {
+			r.Restarts(s.number, s.replica)
+		}
 		var state node.State
 		s.inspect(s.time(), name, &state)
 		for _, f := range state.Fields {

@@ -144,7 +144,7 @@ func (s *server) turns(to *server) {
 	s.leaves()
 	s.follows = to
 	s.hangsUpReplicas()
-	s.forgets()
+	s.forgets(false)
 }
 
 // leaves closes the connection to the server's primary, which learns that if it can be reached.
@@ -191,7 +191,7 @@ func (s *server) attach() {
 			s.w.sometimes(Amnesia)
 		}
 		s.mem.Load(nil)
-		s.forgets()
+		s.forgets(false)
 		of.feed(f)
 	})
 }

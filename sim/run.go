@@ -207,8 +207,7 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 	if p.Lock.Replicas > 0 {
 		w.judgedBy = ofReplicas
 	} else if p.Lock.Client != faults.Plain && p.Lock.Guard {
-		views := slices.ContainsFunc(w.p.Events, func(e faults.Event) bool { return e.Verb == faults.View })
-		w.check.judge = &judge{w: w, names: make(map[string]*judged), lists: views}
+		w.check.judge = &judge{w: w, names: make(map[string]*judged)}
 	}
 	w.need = p.Need()
 	w.store = resource{w: w, passes: make(map[node.Token][]pass), late: make(map[int]bool)}

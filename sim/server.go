@@ -29,6 +29,7 @@ type server struct {
 	copy    int64      // when it was given other data last, as a replica, 0 if never: a restart may keep them
 	wallAt  model.Time // its time of day when it was born
 	replica bool       // it was born long ago, and has taken over
+	forgot  bool       // it has dropped keys unnoticed
 
 	faults.Server
 	replication
@@ -374,7 +375,7 @@ func (s *server) restart() {
 		s.w.sometimes(ReplicaTookOver)
 	}
 	s.scripts, s.busy = 0, 0
-	s.forgets()
+	s.forgets(false)
 	s.comesBack()
 	if loss != model.LoseNothing {
 		s.w.sometimes(Amnesia)
@@ -407,14 +408,14 @@ func (s *server) demote(e *faults.Event) {
 		s.mem.Load(of.mem.Dump(of.time()))
 	}
 	s.since, s.copy = s.w.now, s.w.now
-	s.forgets()
+	s.forgets(false)
 	s.w.sometimes(Amnesia)
 }
 
-// forgets notes that the server may have lost keys.
-func (s *server) forgets() {
+// forgets notes that the server may have lost keys: in a new life, or unnoticed.
+func (s *server) forgets(unnoticed bool) {
 	if j := s.w.check.judge; j != nil {
-		j.forgets(s)
+		j.forgets(s, unnoticed)
 	}
 }
 

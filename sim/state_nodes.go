@@ -53,8 +53,8 @@ func (s *server) hasAll(h *holder) bool {
 }
 
 // copied reports whether the server's data, as of a command that was sent at an instant, may come
-// from another server or from before.
-func (s *server) copied(asked int64) bool { return s.copy > 0 && s.copy >= asked }
+// from another server or from before, or lack what the server has forgotten since.
+func (s *server) copied(asked int64) bool { return s.forgot || s.copy > 0 && s.copy >= asked }
 
 // ownersOf returns the owners that the fields of a key have.
 func ownersOf(fields []node.Field) (owners []string) {

@@ -464,16 +464,20 @@ func (s *server) drop(all bool) {
 	if s.Demoted {
 		return
 	}
-	s.w.breaks("a node dropped keys that were to stay")
+	if s.w.p.TooForgetful() {
+		s.w.breaks("nodes dropped keys that were to stay: more of them than the quorums allow")
+	}
 	if all {
 		s.mem.FlushAll()
-		return
-	}
-	for _, entry := range s.mem.Dump(s.time()) {
-		if entry.Type == "hash" {
-			s.mem.Del(entry.Key)
+	} else {
+		for _, entry := range s.mem.Dump(s.time()) {
+			if entry.Type == "hash" {
+				s.mem.Del(entry.Key)
+			}
 		}
 	}
+	s.forgot = true
+	s.forgets(true)
 }
 
 func (s *server) strikeClock(e *faults.Event, end bool) {

@@ -17,8 +17,8 @@ type Time = int64
 
 // Rules are the constants of the specification.
 type Rules struct {
-	Quorum    int // how many nodes must grant or resume a lease
-	Majority  int // how many must keep it
+	Quorum    int             // how many nodes must grant, resume or keep a lease
+	Needs     func(Clock) int // how many each client needs, if clients list other nodes; nil: all need Quorum
 	Window    Time
 	VotesFrom Time                // the age from which a node votes
 	KeepsFrom Time                // the age from which it counts for renewals
@@ -28,6 +28,14 @@ type Rules struct {
 	Lives     func(c *Claim) Time // for how long a node keeps a claim's key at least
 
 	Nanoseconds bool // are what Times are in, not ticks
+}
+
+// quorum is how many nodes the client needs that has made an attempt or a round.
+func (r *Rules) quorum(by *timing) int {
+	if r.Needs == nil {
+		return r.Quorum
+	}
+	return r.Needs(by.clock)
 }
 
 // told is a Time in words.
@@ -152,8 +160,8 @@ func (s *State) Win(c *Claim) error {
 	switch {
 	case c.Phase != Asking:
 		return refuse("Win", c, "it is %v", c.Phase)
-	case c.Votes.len() < s.Quorum:
-		return refuse("Win", c, "%v voted for it, %d needed%v", c.Votes, s.Quorum, young(c.Young))
+	case c.Votes.len() < s.quorum(&c.timing):
+		return refuse("Win", c, "%v voted for it, %d needed%v", c.Votes, s.quorum(&c.timing), young(c.Young))
 	case c.Age >= s.Window:
 		return refuse("Win", c, "%v after its start the window of %v is over", s.told(c.Age), s.told(s.Window))
 	case c.Age >= s.Allowed(c.Length):
@@ -177,17 +185,9 @@ func (s *State) Begin(c *Claim, r *Round, length Time) error {
 	return nil
 }
 
-// needed is how many nodes must have confirmed a round.
-func (s *State) needed(c *Claim, r *Round) int {
-	if c.Phase == Detached {
-		return s.Quorum
-	}
-	return max(s.Majority, s.Quorum-r.Young.len()) // what is needed beyond a majority may come from young nodes
-}
-
 // Confirm makes the lease last from the beginning of a round that enough nodes have confirmed.
 func (s *State) Confirm(c *Claim, r *Round) error {
-	resumes, needed := c.Phase == Detached, s.needed(c, r)
+	resumes, needed := c.Phase == Detached, s.quorum(&r.timing)
 	switch {
 	case !resumes && !c.Valid():
 		return refuse("Confirm", c, "it is %v, and not valid", c.Phase)

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"regexp"
@@ -29,6 +30,7 @@ type small struct {
 func configured(t *testing.T, sizes string) *small {
 	m := &small{nodes: 3, rounds: 1, crashes: 1, length: [2]Time{3, 3}}
 	var maxLease, drift Time
+	yes := 0
 	m.Window = 2
 	for _, f := range strings.Fields(sizes) {
 		name, value, _ := strings.Cut(f, "=")
@@ -54,6 +56,10 @@ func configured(t *testing.T, sizes string) *small {
 			m.offer[1] = value == "y"
 		case "Rounds":
 			m.rounds = len(strings.Split(value, ","))
+		case "Yes":
+			yes = int(n)
+		case "Need":
+			m.Quorum = int(n)
 		case "Resumes":
 			m.resumes = value == "TRUE"
 		default:
@@ -63,8 +69,7 @@ func configured(t *testing.T, sizes string) *small {
 	if maxLease == 0 {
 		maxLease = max(m.length[0], m.length[1])
 	}
-	m.Quorum = m.nodes/2 + 1
-	m.Majority = m.Quorum
+	m.Quorum = cmp.Or(m.Quorum, (m.nodes+yes)/2+1) - yes
 	m.VotesFrom, m.KeepsFrom = maxLease+drift, m.Window+drift
 	m.Allowed = func(t Time) Time { return t - drift }
 	m.Lives = func(c *Claim) Time {

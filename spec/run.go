@@ -191,6 +191,13 @@ func (r *Run) Restarts(n int, tookOver bool) {
 // Born says when a node's life began, and whether it has taken over from another server then.
 func (r *Run) Born(n int, at Time, tookOver bool) { r.born[n] = birth{at, tookOver} }
 
+// Drops is called when a node has forgotten something, and its life goes on. It has nothing but what is said next, by
+// Remembers.
+func (r *Run) Drops(n int) {
+	r.node(n)
+	r.Nodes[n].Keys = r.Nodes[n].Keys[:0]
+}
+
 // By returns the clock of the client that has an owner's claim, or nil.
 func (r *Run) By(owner string) Clock {
 	if c := r.find(owner); c != nil {
@@ -227,7 +234,7 @@ func (r *Run) Wins(owner string, by Clock, took Time) error {
 func (r *Run) Extends(owner string, by Clock, took Time) error {
 	c := r.claim(owner)
 	o, past := new(Round), false
-	counts := func(p *Round) bool { return p.Open && p.Kept.len() >= r.needed(c, p) }
+	counts := func(p *Round) bool { return p.Open && p.Kept.len() >= r.quorum(&p.timing) }
 	for i := range c.Rounds {
 		p := &c.Rounds[i]
 		if p.clock != by {

@@ -26,7 +26,7 @@ func tell() *story {
 	s := &story{hand: new(hand)}
 	s.x, s.y = &client{s.hand}, &client{s.hand}
 	rules := &Rules{
-		Quorum: 2, Majority: 2, Window: 300, VotesFrom: 900, KeepsFrom: 300,
+		Quorum: 2, Window: 300, VotesFrom: 900, KeepsFrom: 300,
 		Early:       5,
 		Allowed:     func(t Time) Time { return t - 10 },
 		Lives:       func(c *Claim) Time { return c.Length },
@@ -204,7 +204,7 @@ func TestRun(t *testing.T) {
 			s.must(t, s.Grants(2, "x", 900))
 			s.extends(t, 0, 1, 2)
 			return s.Extends("x", s.x, 0)
-		}, ""},
+		}, "Confirm(x): the round counts n1 and n2, 3 needed; too soon after a restart: n3"},
 		{"of two that began together one counts, and the longer one has a majority", func(t *testing.T, s *story) error {
 			s.together(t, 0, 1, 2)
 			return s.Extends("x", s.x, 0)
@@ -340,7 +340,7 @@ func TestRun(t *testing.T) {
 // A lease lasts by its client's clock and a key by its node's, whatever other clocks show.
 func TestRunByItsOwnClocks(t *testing.T) {
 	now, slow, fast := new(hand), new(hand), new(hand)
-	rules := &Rules{Quorum: 1, Majority: 1, Window: int64(time.Hour), Allowed: func(t Time) Time { return t }, Lives: func(*Claim) Time { return 0 }}
+	rules := &Rules{Quorum: 1, Window: int64(time.Hour), Allowed: func(t Time) Time { return t }, Lives: func(*Claim) Time { return 0 }}
 	r := NewRun(rules, now.Time, fast)
 	x := &client{slow}
 	r.Asks("x", Claim{Name: "x", Length: 100}, x)

@@ -682,7 +682,7 @@ func (p *patient) settings(ctx context.Context, c *redis.Client) {
 			p.allow(err, "~redquorum_label:* ~{redquorum_label:*"))
 	case len(living) > 1:
 		p.add(warning, "programs use it with different settings: "+strings.Join(living, "; "),
-			"two of them may hold one lock at the same time", "give all programs the same nodes, replicas, MaxLease and Grace")
+			"two of them may hold one lock at the same time", "give all programs the same nodes, quorum, replicas, MaxLease and Grace")
 	}
 }
 

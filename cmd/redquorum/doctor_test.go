@@ -397,7 +397,7 @@ func TestDoctorSettings(t *testing.T) {
 	assert.Eventually(t, "its settings", func() bool {
 		r = doctor(t, grownUp, urls...)
 		return r.has(r.Nodes[0].Node, "warning",
-			finding+"nodes 1, replicas [], MaxLease 1m0s, Grace 0s; nodes 3, replicas [], MaxLease 30s, Grace 0s")
+			finding+"nodes 1, quorum 1, replicas [], MaxLease 1m0s, Grace 0s; nodes 3, quorum 2, replicas [], MaxLease 30s, Grace 0s")
 	})
 	assert.That(t, !r.has(r.Nodes[1].Node, "warning", finding), "%+v", r)
 }
@@ -415,7 +415,7 @@ func TestStatusOfSettings(t *testing.T) {
 	}
 	s, text := status()
 	assert.That(t, s.Settings != nil && len(s.Settings) == 0 && !strings.Contains(text, "settings"), "%+v\n%s", s, text)
-	one, other := "nodes 3, replicas [], MaxLease 30s, Grace 0s", "nodes 3, replicas [], MaxLease 1m0s, Grace 0s"
+	one, other := "nodes 3, quorum 2, replicas [], MaxLease 30s, Grace 0s", "nodes 3, quorum 2, replicas [], MaxLease 1m0s, Grace 0s"
 	for _, o := range []quorum.Options{{MaxLease: 30 * time.Second}, {MaxLease: time.Minute}, {Prefix: "app:"}} {
 		o.NoRestartGuard = true
 		hold(t, newLockerOf(t, urls, o), o.MaxLease.String())

@@ -218,7 +218,7 @@ func TestRunSaysThatSettingsDiffer(t *testing.T) {
 	hold(t, newLockerOf(t, urls, quorum.Options{MaxLease: 40 * time.Second}), "other")
 	for _, args := range [][]string{runOn(urls, "--lease 1s", "sh", "-c", "read x"), {"hold", "mine", "--lease", "1s", "--nodes", urls}} {
 		start(t, args...).says("redquorum " + args[0] + ": node ")
-		start(t, args...).says("another program has other settings: nodes 3, replicas [], MaxLease 40s")
+		start(t, args...).says("another program has other settings: nodes 3, quorum 2, replicas [], MaxLease 40s")
 	}
 }
 

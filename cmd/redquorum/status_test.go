@@ -330,7 +330,7 @@ func TestStatusPrints(t *testing.T) {
 	down := quorum.NodeReport{Node: "192.168.100.101:16379", State: "error", Err: errors.New(strings.Repeat("some error ", 20))}
 	r := &quorum.Report{Name: "orders/42", Verdict: "held", Owner: owner(9), Owners: []string{owner(9)}, HeldBy: 3, Quorum: 3,
 		Waiting: waiters, Nodes: []quorum.NodeReport{some, some, some, other, down}}
-	settings := []string{"nodes 5, replicas [], MaxLease 30s, Grace 0s", "nodes 3, replicas [], MaxLease 1m0s, Grace 0s"}
+	settings := []string{"nodes 5, quorum 3, replicas [], MaxLease 30s, Grace 0s", "nodes 3, quorum 2, replicas [], MaxLease 1m0s, Grace 0s"}
 	out := reportText(nil, r, make([]string, len(r.Nodes)), settings)
 	tests.Narrow(t, out, terminal.Page)
 	tests.Says(t, out,
@@ -338,7 +338,7 @@ func TestStatusPrints(t *testing.T) {
 		"\n  and 2 more: --json has all\n\nNODE                   STATE  TTL",
 		"\n192.168.100.100:16379  held   29.31s  1795461253404373\n192.168.100.101:16379  error  -       -\n",
 		"\n\n192.168.100.100:16379: held by\n  "+owner(8)+"\n192.168.100.101:16379: some error ",
-		"\n\nprograms use these nodes with different settings: nodes 5, replicas [],",
+		"\n\nprograms use these nodes with different settings: nodes 5, quorum 3, replicas",
 	)
 }
 

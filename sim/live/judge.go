@@ -166,11 +166,11 @@ func (c *court) breakPlan() {
 	for i := range c.p.Events {
 		e := &c.p.Events[i]
 		switch {
-		case e.Verb == faults.View && !c.p.Overlap():
+		case e.Verb == faults.View && c.p.MayForget() < 0:
 			c.breaks(0, "any two quorums of clients share a node")
 		case e.Verb == faults.Clone:
 			c.breaks(0, "no two clients draw the same random numbers")
-		case e.Verb == faults.Evict, e.Verb == faults.Flush:
+		case (e.Verb == faults.Evict || e.Verb == faults.Flush) && c.p.TooForgetful():
 			c.breaks(e.At, "a node dropped keys that were to stay")
 		case e.Procs.Nodes != 0 && (e.Verb == faults.Strobe || (e.Verb == faults.Step || e.Verb == faults.Skew) && e.At > 0):
 			c.breaks(e.At, "a node's time of day jumped")

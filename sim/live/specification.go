@@ -94,7 +94,8 @@ type round struct {
 	length spec.Time
 }
 
-// specification checks I16, until an assumption is broken or a node becomes a replica, and where all clients have one list of nodes.
+// specification checks I16, until an assumption is broken, or a node becomes a replica or forgets locks unnoticed, and where all
+// clients have one list of nodes.
 func (c *court) specification() {
 	if c.Record == nil || c.p.Lock.Client == faults.Plain {
 		return
@@ -118,6 +119,9 @@ func (c *court) specification() {
 	r.sees(seen, until)
 }
 
+// unseen are the verbs whose effects on the nodes' keys a Record does not have.
+var unseen = []faults.Verb{faults.View, faults.Demote, faults.Evict, faults.Flush}
+
 // bound is until when a run is judged.
 func (r *replay) bound() time.Duration {
 	until := never
@@ -125,7 +129,7 @@ func (r *replay) bound() time.Duration {
 		until = min(until, b.at)
 	}
 	for i := range r.c.p.Events {
-		if e := &r.c.p.Events[i]; e.Verb == faults.View || e.Verb == faults.Demote || e.Verb == faults.Crash && e.Mode == faults.Replica {
+		if e := &r.c.p.Events[i]; slices.Contains(unseen, e.Verb) || e.Verb == faults.Crash && e.Mode == faults.Replica {
 			until = min(until, e.At)
 		}
 	}

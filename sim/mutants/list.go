@@ -53,6 +53,9 @@ const (
 // plain is true of the commands of a plain lock of one name without a ticket.
 const plain = "cmd.Mode == node.Exclusive && len(cmd.Claims) == 1 && !cmd.Wait.Queued()"
 
+// addsVote is where a renewal counts an answer.
+const addsVote = "\t\th.tally.add(h.ballots[i].vote)\n"
+
 // Of mutants of nodes that are a primary with replicas.
 const (
 	replicated = "./sim -run TestReplicas"
@@ -162,7 +165,7 @@ var mutants = []*Mutant{
 	{ID: "M25", Bug: "acquire takes the key of another owner", Mimics: "S59",
 		Edits: edit("node/model.Server.held", "return k.lock.kind != none\n", "return k.lock.kind != none && mode != node.Exclusive\n")},
 	{ID: "M26", Bug: "one node less than a quorum renews a lease", Mimics: "S44",
-		Edits: edit("quorum.tally.verdict", "max(majority(t.nodes), t.need-abstaining)", "max(1, t.need-1-abstaining)")},
+		Edits: edit("quorum.renewal.add", "need: r.e.need}", "need: max(1, r.e.need-1)}")},
 	{ID: "M27", Bug: "a node that lacks the key counts for an extension", Mimics: "S29 S43", Edits: countMissingField},
 	{ID: "M28", Bug: "an extension creates the key where it is gone", Mimics: "S29 S43", Edits: extendCreates},
 	{ID: "M29", Bug: "extend does not look at the owner", Mimics: "S59",
@@ -287,7 +290,7 @@ var mutants = []*Mutant{
 	{ID: "M85", Bug: "a round is used again while answers to it are still to come", Mimics: "S27 S41",
 		Edits: edit("quorum.round.ask", "\tr.users += nodes.len()\n", "")},
 	{ID: "M86", Bug: "a recycled round keeps its old votes", Mimics: "S27",
-		Edits: edit("quorum.engine.round", "\tr.tally = tally{nodes: len(e.nodes), need: e.need, extends: kind == node.Extend}\n", "\tr.tally.nodes, r.tally.need, r.tally.extends = len(e.nodes), e.need, kind == node.Extend\n")},
+		Edits: edit("quorum.engine.round", "\tr.tally = tally{nodes: len(e.nodes), need: e.need}\n", "\tr.tally.nodes, r.tally.need = len(e.nodes), e.need\n")},
 	{ID: "M87", Bug: "keys are given less than the lease", Mimics: "S12",
 		Edits: edit("quorum.waiter.ask", "w.request.life()+e.opts.Grace, w.timeout())", "w.request.lease-w.request.lease/50, w.timeout())")},
 	{ID: "M88", Bug: "a renewal gives keys less than the lease", Mimics: "S12 S45",
@@ -380,9 +383,9 @@ var mutants = []*Mutant{
 	{ID: "M127", Bug: "of several names the first alone is released", Mimics: "S57",
 		Edits: edit("quorum.releases.begin", "\treturn rs.round(removal{removes: true, mayHold: mayHold, expiry: expiry}, c)\n", "\tr := rs.round(removal{removes: true, mayHold: mayHold, expiry: expiry}, c)\n\tr.command.Claims = r.command.Claims[:1]\n\treturn r\n")},
 	{ID: "M128", Bug: "a majority grants where more are needed",
-		Edits: edit("quorum.engine.round", "need: e.need, extends:", "need: majority(len(e.nodes)), extends:")},
+		Edits: edit("quorum.engine.round", "need: e.need}", "need: majority(len(e.nodes))}")},
 	{ID: "M129", Bug: "a majority renews where more are needed",
-		Edits: edit("quorum.renewal.add", "need: r.e.need, extends:", "need: majority(n), extends:")},
+		Edits: edit("quorum.renewal.add", "need: r.e.need}", "need: majority(n)}")},
 	{ID: "M130", Bug: "several Lockers: the validity is that of the part that lasts longest", Mimics: "S58",
 		Edits: edit("quorum.MultiLease.Remaining", "\t\tleast = min(least, p.lease.Remaining())\n", "\t\tleast = max(least, p.lease.Remaining())\n")},
 	{ID: "M131", Bug: "several Lockers: the locks that were acquired are not released if the rest cannot be acquired", Mimics: "S56",
@@ -655,7 +658,7 @@ var mutants = []*Mutant{
 	{ID: "M252", Bug: "a detached lease leaves its process no room for others",
 		Edits: edit("quorum.Lease.Detach", "\te.queues.vacate(h)\n", "")},
 	{ID: "M253", Bug: "servers that have restarted may vote for who resumes a lease",
-		Edits: edit("quorum.Locker.Resume", "r.resumes, r.tally.extends = true, false", "r.tally.extends = true")},
+		Edits: edit("quorum.Locker.Resume", "\tr.resumes = true\n", "")},
 	{ID: "M254", Bug: "what has passed between the handle and Resume is not taken from the bounds of the lease",
 		Edits: edit("quorum.terms.age", "max(0, now.Sub(", "max(0, 0*now.Sub(")},
 	{ID: "M255", Bug: "a resumed lease forgets the highest token that was used for it",
@@ -997,7 +1000,19 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.Locker.Resume", "decideBy(r.start, s.lease, s.lease, l.opts.Drift)", "validUntil(r.start, s.lease, l.opts.Drift)"),
 		Reason: "it takes a crash in the middle of Resume, and that its client is paused"},
 	{ID: "M375", Bug: "nodes in their guard make up the majority of a renewal",
-		Edits: edit("quorum.tally.verdict", "max(majority(t.nodes), t.need-abstaining)", "t.need - abstaining")},
+		Edits: edit("quorum.renewal.receive", addsVote, addsVote+"\t\tif h.ballots[i].vote == voteAbstaining {\n\t\t\th.tally.need--\n\t\t}\n")},
+	{ID: "M500", Bug: "nodes in their guard make up what a renewal needs beyond a majority",
+		Edits: edit("quorum.renewal.receive", addsVote, addsVote+"\t\tif h.ballots[i].vote == voteAbstaining {\n\t\t\th.tally.need = max(majority(h.tally.nodes), h.tally.need-1)\n\t\t}\n")},
+	{ID: "M501", Bug: "a process that resumes a reader's lease tells no node of the downgrade before",
+		Edits: edit("quorum.engine.admit", "\t\t\th.wrote, h.stillWriter = true, allNodes(len(e.nodes))&^r.those((*ballot).granted)\n", "")},
+
+	{ID: "M502", Bug: "a resumed lease forgets its minimum hold",
+		Edits: edit("quorum.Locker.Resume", "keptFor(t.KeepLeft)", "keptFor(0)")},
+	{ID: "M503", Bug: "a renewal that a downgrade has overtaken counts nodes that lack the lease",
+		Edits: edit("quorum.hold.missingOn", "\t\treturn ballot{vote: voteUnknown}\n", "\t\treturn ballot{vote: voteGranted}\n")},
+	{ID: "M504", Bug: "a hand-over raises no fence", Expect: Tests, Tests: "./node/nodetest -run TestModel$",
+		Edits:  edit("node/model.Server.handTo", "s.raiseFence(now, n, mode, h.token, h.kept) != nil", "false"),
+		Reason: "a later grant has a higher token all the same, unless clocks differ"},
 
 	// Ends of leases, and crowds.
 	{ID: "M376", Bug: "the observer is called in the goroutine that has something to report", Expect: Tests, Tests: "./quorum -run TestNothingWaitsForForeignCode",
@@ -1167,7 +1182,7 @@ var mutants = []*Mutant{
 	{ID: "M458", Bug: "the release of a resumed lease does not refuse what the former process has sent since the handle was made", Expect: Tests, Tests: "./quorum -run TestDelayedHealingIsRefusedAfterHandOver", Reason: "handles of plans come from Detach",
 		Edits: edit("quorum.engine.resumed", "high = next", "_ = next")},
 	{ID: "M459", Bug: "a reader that is resumed counts as settled, though a command of the former process may still create it", Expect: Tests, Tests: "./quorum -run TestLateHealingOfAReader", Reason: "no plan is known that heals a reader twice and resumes it in time",
-		Edits: edit("quorum.engine.admit", " && !r.resumes", "")},
+		Edits: edit("quorum.engine.admit", "\t\tdefault:\n\t\t\th.settled", "\t\t}\n\t\tif h.mode == node.Read {\n\t\t\th.settled")},
 	{ID: "M460", Bug: "a Break that comes late ends a younger lock", Expect: Tests, Tests: "./sim -run TestBugs", Reason: "no seed is known that holds a Break back until the next lease",
 		Edits: join(edit("node/model.Server.breakLock", "k.lock.kind == hash && c.Token < latest", "false"),
 			edit("node/internal/courier/scripts/break.lua", "tonumber(ARGV[1]) < latest", "false"))},

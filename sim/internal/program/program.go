@@ -203,7 +203,7 @@ func (k *Worker) use(l Lock) {
 		}
 		until = max(until, k.Now().Add(r.Within(work.Hold)))
 	}
-	if w.Keep == 0 && r.Happens(work.Hand) {
+	if r.Happens(work.Hand) {
 		k.Rest(l.Context(), begun.Add(time.Duration(r.Below(int(hold)+1))))
 		if k.Hand(r, l) {
 			return
