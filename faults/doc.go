@@ -76,7 +76,7 @@
 //	loss LINKS SHARE              a share is lost
 //	duplicate LINKS SHARE RANGE   a share arrives again, that much later
 //	reorder LINKS SHARE           a share is overtaken
-//	hold LINKS [acquire|release|extend] [N]   commands, or N of them, are kept
+//	hold LINKS [acquire|release|extend|rename] [N]   commands, or N of them, are kept
 //	release LINKS                 what is held goes on
 //	deafen LINKS                  notices of releases are lost
 //	halfopen LINKS                the connections are dead, and neither end knows:

@@ -54,7 +54,7 @@ var (
 	lackArg   = argument{want: "disk or memory", of: func(e *Event) field { return word("", &e.Mode, Disk, Memory) }}
 	asArg     = argument{optional: true, of: func(e *Event) field { return word("", &e.As, ToRead, ToWrite, Fairly) }}
 	kindArg   = argument{optional: true, fits: func(s string) bool { _, err := strconv.Atoi(s); return err != nil },
-		of: func(e *Event) field { return word("", &e.Kind, "acquire", "release", "extend") }}
+		of: func(e *Event) field { return word("", &e.Kind, "acquire", "release", "extend", "rename") }}
 	lateArg = argument{optional: true, of: func(e *Event) field { return unless(e.Range == Range{}, ranged("", &e.Range)) }}
 	nameArg = argument{want: "the name of a lock", of: func(e *Event) field {
 		return field{"", func(s string) error { e.Name = s; return nil }, func() string { return e.Name }}

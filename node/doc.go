@@ -143,6 +143,21 @@
 // reader that leaves others raises NextKey to its HandOver if somebody waits, and the last one
 // hands over with the higher of NextKey and its own.
 //
+// # Rename
+//
+// The first rule that fits decides, for all claims together:
+//
+//	a key is not a hash                  ErrWrongType
+//	the owner has all locks              Granted, without a TTL; nothing changes
+//	From does not have all the others    Refused, with the TTL of the locks that are there, and the fence
+//	the token is not above the fence     Stale, with the fence
+//	otherwise                            Granted, with the TTL that From's locks had: the owner has them
+//	                                     instead of From, their lives are raised to TTL, and the token
+//	                                     becomes the fence
+//
+// So what is sent in the name of From changes nothing any more, whenever it comes. The fence is that of an
+// Acquire in this mode. No lock is made, none lives shorter than before, and nobody is notified.
+//
 // # Extend, Inspect, Break and Downgrade
 //
 // Extend raises to TTL the life of each claim's key that has the owner's field, and never

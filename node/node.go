@@ -67,7 +67,7 @@ const MaxToken Token = 1<<53 - 1
 // A Claim is one owner's claim on one name.
 type Claim struct {
 	Name  string
-	Owner string // unique to one acquisition, not "" with Acquire and Extend; of an Inspect see State.Fields; not used by Break
+	Owner string // unique to one acquisition, not "" with Acquire, Extend and Rename; of an Inspect see State.Fields; not used by Break
 	Token Token  // not used by Extend and Inspect
 }
 
@@ -101,10 +101,11 @@ const (
 	Inspect                   // reads the state of one name
 	Break                     // removes a lock of any owner
 	Downgrade                 // makes a reader of a writer
+	Rename                    // gives locks of one owner to another
 )
 
 func (k Kind) String() string {
-	return [...]string{"no command", "acquire", "release", "extend", "inspect", "break", "downgrade"}[k]
+	return [...]string{"no command", "acquire", "release", "extend", "inspect", "break", "downgrade", "rename"}[k]
 }
 
 // A Mode says what a lock shares with others.
@@ -125,17 +126,20 @@ type Command struct {
 	Kind Kind
 	Mode Mode // of all claims; not used by Inspect, Break and Downgrade
 
-	// Claims are one or more. Extend takes several. Acquire and Release in mode
+	// Claims are one or more. Extend takes several. Acquire, Release and Rename in mode
 	// Exclusive take several of different names, with one owner and one token. All
 	// other commands take exactly one.
 	Claims []Claim
 
-	// TTL is the TTL that Acquire and Extend give a key, more than 0, in whole
+	// From is the owner from which a Rename takes the locks; "" with all other commands.
+	From string
+
+	// TTL is the TTL that Acquire, Extend and Rename give a key, more than 0, in whole
 	// milliseconds (a fraction is rounded up).
 	TTL time.Duration
 
 	// Retention is how long a fence is kept after it was last raised by
-	// Acquire, Release or Break, in whole milliseconds.
+	// Acquire, Release, Break or Rename, in whole milliseconds.
 	Retention time.Duration
 
 	// HandOver is the token with which a Release may hand its locks over to waiters; 0: it may
@@ -230,7 +234,7 @@ type Reply struct {
 	Err    error // not nil exactly when Status is Unknown; matches one of this package's errors
 	Unsent bool  // with Unknown: the command certainly never reached the server, and never will
 
-	TTL   time.Duration // Refused: the TTL of the lock or place in the way, or NoExpiry
+	TTL   time.Duration // Refused: of the lock or place in the way, or NoExpiry; of a Rename: see there
 	Fence Token         // Refused, Stale: the name's fence, 0 if there is none
 	Line  Line          // the state of the queues
 

@@ -22,7 +22,7 @@ type asking struct {
 // The first call subscribes to requests on each node, until the lease ends. Usually a request arrives within
 // a round trip. If its notice is lost, it is seen at the next renewal; one to a fixed lease may be missed. If the
 // lease ends first, the channel stays open: wait for its Context as well. Nested leases share it. After
-// [Locker.Resume] the new lease has a channel of its own, for requests to either.
+// [Locker.Resume] the new lease has a channel of its own, for requests to it alone.
 func (le *Lease) Asked() <-chan struct{} {
 	h, e := le.h, le.h.e
 	e.enter()

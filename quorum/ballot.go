@@ -13,6 +13,7 @@ type ballot struct {
 	vote    vote
 	wait    time.Duration // how long the node will refuse (negative: forever) or abstain
 	fence   node.Token
+	left    time.Duration // for how long the owner from which it has taken the claim over had it; negative: forever
 	at      clock.Instant // of the answer, if it refuses
 	err     error
 	ahead   int  // how many waiters in the queue are before this one

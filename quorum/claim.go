@@ -15,6 +15,7 @@ type claim struct {
 	mode       node.Mode
 	wait       node.Wait  // of a waiter: its place in the wait queues
 	handover   node.Token // of a release: with which the lock may be handed over, or 0
+	from       string     // the owner from which it is taken over, or to which it is given back; "": from nobody
 }
 
 // each yields every name.

@@ -54,7 +54,7 @@ var errCrowded = errors.New("too many attempts of this Locker are under way whil
 var errLate = errors.New("granted too late, the lease has no validity left")
 
 // errBroken: the nodes no longer have a lease whose time is not over. It matches ErrLost.
-const errBroken = lostOnNodes("it was broken, or the nodes lost it")
+const errBroken = lostOnNodes("it was broken or resumed elsewhere, or the nodes lost it")
 
 type lostOnNodes string
 

@@ -101,7 +101,7 @@ func TestErrorAfterABreakMatchesErrLost(t *testing.T) {
 			} {
 				err := call(w.locker(quorum.Options{NoRestartGuard: true}), gone)
 				if !errors.Is(err, quorum.ErrLost) || !errors.Is(err, quorum.ErrNotHeld) || !strings.Contains(err.Error(), `lease "x`) ||
-					!strings.Contains(err.Error(), "is lost: it was broken, or the nodes lost it") {
+					!strings.Contains(err.Error(), "is lost: it was broken or resumed elsewhere, or the nodes lost it") {
 					t.Errorf("%s, %s: %v", what, how, err)
 				}
 			}

@@ -15,7 +15,7 @@ import (
 
 // A Handle is what another process needs to take a lease over with [Locker.Resume]. It is opaque
 // text of letters, digits and ".", "-" and "_", which can be sent and stored as it is, and which
-// begins with the version of its format. Any program that has it can take the lease, with a
+// begins with the version of its format. Any program that has it can take the lease, once, with a
 // Locker that has the same Options.Prefix.
 //
 // The lease's bounds go with it: a fixed lease stays fixed, and a MaxHold does not begin again.
@@ -48,21 +48,26 @@ type terms struct {
 	HoldLeft  time.Duration `json:"hold_left_ns,omitempty"`
 	At        int64         `json:"at_ns"`
 
+	// Detached says that the process that made the handle has given the lease up.
+	Detached bool `json:"detached,omitempty"`
+
 	// KeepLeft is for how long the name must stay taken from when the handle was made.
 	KeepLeft time.Duration `json:"keep_left_ns,omitempty"`
 }
 
-// Handle returns the lease's handle. Two processes that use one handle at the
-// same time hold the lock together: hand over with [Lease.Detach].
+// Handle returns the lease's handle, with which another process can take the lease over while this one has
+// it, or after a crash: until this one learns of it, or its lease ends, both hold the lock, and nobody else
+// does (see [Locker.Resume]). To hand over without that, use [Lease.Detach].
 func (le *Lease) Handle() Handle {
 	at := le.h.e.clock.Wall()
 	le.h.e.enter()
 	defer le.h.e.leave()
-	return le.h.handle(at)
+	t := le.h.terms(at)
+	return t.handle()
 }
 
-// handle makes the handle at a time of day, read for it: another process counts from there.
-func (h *hold) handle(at time.Time) Handle {
+// terms are those of a handle that is made at a time of day, read for it: another process counts from there.
+func (h *hold) terms(at time.Time) terms {
 	now := h.e.now
 	t := terms{Names: slices.Collect(h.claim.each()), Mode: h.mode, Owner: h.claim.Owner, Token: h.claim.Token, High: h.high, Lease: h.lease,
 		KeepLeft: max(0, h.keptUntil().Sub(now)), At: at.UnixNano()}
@@ -73,7 +78,7 @@ func (h *hold) handle(at time.Time) Handle {
 	if h.maxHold > 0 {
 		t.HoldLeft = min(max(1, h.limit.Sub(now)), longest)
 	}
-	return t.handle()
+	return t
 }
 
 // handle returns the text that parse reads.

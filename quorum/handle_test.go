@@ -111,7 +111,8 @@ func TestHandles(t *testing.T) {
 			a.Close()
 			time.Sleep(20 * time.Second)
 			again := resume(t, b, handle)
-			equal(t, again.Token(), lease.Token(), "token")
+			ensure(t, again.Token() > lease.Token() && again.Owner() != lease.Owner(), "token %d and owner %s, after %d and %s",
+				again.Token(), again.Owner(), lease.Token(), lease.Owner())
 			equal(t, fmt.Sprint(again.Names()), "[x y]")
 			time.Sleep(5 * time.Minute)
 			goesOn(t, again)
@@ -166,7 +167,7 @@ func TestHandles(t *testing.T) {
 			lease := lock(t, w.locker(quorum.Options{}), "x")
 			handle := detach(t, lease)
 			old := map[string]any{"names": []string{"x"}, "owner": lease.Owner(), "token": lease.Token(), "high": lease.Token(),
-				"lease_ns": int64(30 * time.Second), "at_ns": time.Now().UnixNano()}
+				"lease_ns": int64(30 * time.Second), "at_ns": time.Now().UnixNano(), "detached": true}
 			got, want := fmt.Sprint(terms(t, handle)), fmt.Sprint(old)
 			ensure(t, got == want, "%s, and not %s", got, want)
 			lease = resume(t, w.locker(quorum.Options{}), handleOf(t, old))
@@ -295,7 +296,7 @@ func TestResumeIsDecidedInTime(t *testing.T) {
 			o := quorum.Options{Lease: test.lease, MaxLease: test.maxLease, NoRestartGuard: true}
 			handle := detach(t, lock(t, w.locker(o), "x"))
 			o.Clock = c
-			l := w.behind(o, func(_ int, n node.Node) node.Node { return pauser{n, c, node.Extend, test.pause} })
+			l := w.behind(o, func(_ int, n node.Node) node.Node { return pauser{n, c, node.Rename, test.pause} })
 			expect(t, errorOf(l.Resume(background, handle)), quorum.ErrNoQuorum)
 		})
 	}

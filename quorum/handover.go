@@ -20,8 +20,9 @@ import (
 // attempt's, so that no late release of the attempt removes it.
 type offer struct {
 	claim
-	start clock.Instant // of the attempt
-	to    *waiter       // nil once the offer is revoked
+	start    clock.Instant // of the attempt
+	to       *waiter       // nil once the offer is revoked
+	detached bool          // it became a lease with its token, and that may go on elsewhere
 }
 
 // A handover is what one node has handed over.
@@ -129,6 +130,14 @@ func (f *handovers) leaseEnds(c *claim) {
 	}
 }
 
+// leaseDetached is leaseEnds for a lease that another process may resume. That gives it another owner, so a node that hands
+// the lock over to this one once more, with another token, does so for nobody.
+func (f *handovers) leaseDetached(c *claim) {
+	if node.IsOffer(c.Owner) {
+		f.remember(&offer{claim: *c, detached: true})
+	}
+}
+
 // listen delivers turns to w from now on.
 func (f *handovers) listen(w *waiter) {
 	f.waiters[w.wait.Waiter] = w
@@ -169,7 +178,7 @@ func (f *handovers) hear(i int, t node.Turn) {
 	case t.Owner == "":
 		f.tellFirst(i, t)
 	default:
-		if o := f.take(i, t); o != nil {
+		if o := f.take(i, t); o != nil && !(o.detached && t.Token == o.Token) {
 			c := claim{Claim: node.Claim{Name: t.Name, Owner: t.Owner}, mode: o.mode} // its token is the fence already
 			f.releases.send(c, 1<<i, f.expiry(f.now, f.placeTTL()))
 		}

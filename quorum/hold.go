@@ -47,7 +47,6 @@ type hold struct {
 
 	mode         node.Mode     // what it is now: of a claim to write, Read when that was given up
 	stillWriter  nodeSet       // nodes that have not confirmed the downgrade
-	wrote        bool          // of a reader that was resumed: it may have been the writer in another process
 	leases       int           // not yet unlocked
 	writers      int           // open leases that are not read-only
 	until        clock.Instant // how long the lease can be relied on
@@ -77,7 +76,7 @@ type grant struct {
 	lease   time.Duration // from start
 	mayHold nodeSet       // nodes that may have the claim, now or later
 	high    node.Token    // the highest token that was used for the claim, or 0
-	round   *round        // whose late answers the hold of a reader learns of, unless it resumes; nil for a hand-over
+	round   *round        // whose late answers the hold of a reader learns of; nil for a hand-over
 }
 
 // A dependent is a context that ends with a hold.
@@ -401,11 +400,7 @@ func (e *engine) admit(ctx context.Context, g grant, s *settings) *Lease {
 	h := e.newHold(ctx, g, s)
 	e.labels.keepRecord(&h.note)
 	if r := g.round; r != nil {
-		switch {
-		case h.mode != node.Read:
-		case r.resumes: // the other nodes may not know of a downgrade yet
-			h.wrote, h.stillWriter = true, allNodes(len(e.nodes))&^r.those((*ballot).granted)
-		default:
+		if h.mode == node.Read && r.command.Kind == node.Acquire { // or the former owner may be under way with a command for it
 			h.settled |= r.granted(h)
 		}
 		r.done()

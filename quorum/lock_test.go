@@ -192,16 +192,16 @@ func TestCalls(t *testing.T) {
 			equal(t, time.Since(start), 10*time.Second, "held")
 			matches(t, context.Cause(lease.Context()), quorum.ErrMaxHold, quorum.ErrLost)
 		}},
-		{"two leases that were resumed from one handle in one process both end with the Locker", 3, func(t *testing.T, w *world) {
+		{"of leases that were resumed one from the other in one process the last ends with the Locker", 3, func(t *testing.T, w *world) {
 			l := w.locker(quorum.Options{})
 			lease := lock(t, l, "x")
 			all := []*quorum.Lease{lease}
-			for range 2 {
-				all = append(all, resume(t, l, lease.Handle()))
+			for i := range 2 {
+				all = append(all, resume(t, l, all[i].Handle()))
 			}
 			expect(t, l.Close(), nil)
-			for i, lease := range all {
-				expect(t, context.Cause(lease.Context()), quorum.ErrClosed, "lease", fmt.Sprint(i))
+			for i, want := range []error{quorum.ErrLost, quorum.ErrLost, quorum.ErrClosed} {
+				expect(t, context.Cause(all[i].Context()), want, "lease", fmt.Sprint(i))
 			}
 		}},
 		{"a Lease that was unlocked has no say over those that are nested with it", 3, func(t *testing.T, w *world) {

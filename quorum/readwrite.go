@@ -82,7 +82,7 @@ func (h *hold) missingOn(i int, mode node.Mode, told bool) ballot {
 		return ballot{vote: voteUnknown}
 	case told || h.stillWriter.has(i):
 		return ballot{vote: voteUnknown, lacks: true}
-	case h.mode == node.Read && (h.claim.mode == node.Write || h.wrote): // it may have forgotten the downgrade, which is sent again
+	case h.mode == node.Read && h.claim.mode == node.Write: // it may have forgotten the downgrade, which is sent again
 		h.stillWriter.add(i)
 	}
 	return ballot{vote: voteRefused, lacks: true}

@@ -439,7 +439,7 @@ func TestLateHealingOfAReader(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			unlock(t, lease)
-			time.Sleep(time.Second)
+			time.Sleep(quorum.Defaults().Lease) // for so long a name that was not detached stays taken
 			late[1]()
 			equal(t, w.locked("x"), 0, "nodes have a lease that nobody has", how)
 		})

@@ -42,7 +42,11 @@ func (rs *releases) begin(c claim, mayHold nodeSet, expiry clock.Instant) *round
 }
 
 func (rs *releases) round(of removal, c claim) *round {
-	r := rs.engine.round(node.Release, c, 0, rs.opts.Timeout)
+	kind, ttl := node.Release, time.Duration(0)
+	if c.from != "" { // it is given back
+		kind, ttl = node.Rename, time.Millisecond
+	}
+	r := rs.engine.round(kind, c, ttl, rs.opts.Timeout)
 	r.removal = of
 	return r
 }
@@ -58,7 +62,7 @@ func (rs *releases) send(c claim, mayHold nodeSet, expiry clock.Instant) {
 // conclude looks at a release to which every node has answered, or had its time.
 func (rs *releases) conclude(r *round) {
 	pending := r.mayHold &^ r.those(func(b *ballot) bool { // one that refuses has met what is no claim
-		return b.vote == voteGranted || b.vote == voteRefused
+		return b.granted() || b.vote == voteRefused
 	})
 	if r.tries > 1 {
 		rs.repeated(r.mayHold)

@@ -2,16 +2,26 @@ package quorum
 
 import (
 	"context"
+	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
-// Resume takes over a lease from its handle, whichever process acquired it. A quorum of
-// nodes must still have it. The lease gets the length that it was acquired with, unless
-// an option says otherwise, and keeps its token.
+// Resume takes over a lease from its handle, whichever process has it. A quorum of nodes must
+// still have it. The lease gets the length that it was acquired with, unless an option says
+// otherwise.
 //
-// The lease keeps its owner name, too. So it is shown with the label of the Locker that acquired
-// it (see Options.Label), and without one when that Locker keeps its label no more.
+// The lease has an owner name and a token of its own, and the token is higher than all before.
+// So nothing that the former process sends or has sent ends it, its late writes are refused by
+// what checks tokens, and each handle can be resumed once: the resumed lease has another, which a
+// program that recovers from crashes saves. If Resume fails, the nodes get the former owner back,
+// and the handle can be tried again.
+//
+// The former process learns of it when it renews the lease, which then is lost, and its Unlock
+// returns ErrNotHeld. Until then, or until its lease ends, both hold the lock, unless the handle is
+// that of [Lease.Detach]. For so long the name stays taken, even if the resumed lease is unlocked, so
+// that nobody else comes in.
 //
 // The lease keeps its bounds: see [Handle]. Options can only tighten them:
 // WithFixedLease, a shorter one for a fixed lease, or WithMaxHold, counted from this
@@ -39,44 +49,109 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 		return nil, err
 	}
 	defer l.end()
-	c := s.claim
-	c.Owner, c.Token = t.Owner, t.Token
-	l.enter()
-	l.because("resume", &c)
-	r := l.round(node.Extend, c, s.life()+l.opts.Grace, l.timeout(s.lease))
-	r.resumes = true
-	r.ask(allNodes(len(l.nodes)))
-	l.leave()
-	r.await(ctx)
-	why := stopped(ctx)
-	l.enter()
-	defer l.leave()
-	defer r.done()
-	switch {
-	case r.tally.verdict() == won && l.now < decideBy(r.start, s.lease, s.lease, l.opts.Drift):
-		return l.resumed(ctx, r, t.High, &s)
-	case r.tally.missing(l.need):
-		return nil, r.fail("resume", ErrNotHeld, nil)
+	above, timeout, start := t.High, l.timeout(s.lease), clock.Never
+	for again := false; ; again = true { // if a fence is in the way, with a token above it
+		r, err := l.takeOver(&t, &s, above, timeout, start)
+		if err != nil {
+			return nil, err
+		}
+		start = r.start
+		r.await(ctx)
+		why := stopped(ctx)
+		lease, fence, left, err := l.tookOver(ctx, r, &t, &s, why)
+		if fence == 0 || again || why != nil || left <= 0 {
+			return lease, err
+		}
+		above, timeout = fence, left
 	}
-	return nil, r.fail("resume", ErrNoQuorum, why)
 }
 
-// resumed makes the lease that enough nodes have extended.
-func (e *engine) resumed(ctx context.Context, r *round, high node.Token, s *settings) (*Lease, error) {
-	e.tokens.saw(high)
-	if next, ok := e.tokens.next(high); ok { // after the handle was made the former process may have sent others
-		high = next
+// takeOver asks all nodes to give a lease to a new owner, with a token above the given one. The lease counts from start, if
+// that is earlier.
+func (e *engine) takeOver(t *terms, s *settings, above node.Token, timeout time.Duration, start clock.Instant) (*round, error) {
+	e.enter()
+	defer e.leave()
+	e.because("resume", &s.claim)
+	token, ok := e.tokens.next(above)
+	if !ok {
+		return nil, e.fail("resume", s.title(), nil, ErrNoQuorum, errSpent)
 	}
+	c := s.claim
+	c.Owner, c.Token, c.from = e.ownerName(), token, t.Owner
+	r := e.askAll(node.Rename, c, s.life()+e.opts.Grace, timeout)
+	r.start = min(r.start, start)
+	return r, nil
+}
+
+// tookOver makes the lease that enough nodes have given to its new owner. Otherwise it gives back what
+// they have given, and returns why, the highest fence if it is one, and what is left of the timeout.
+func (e *engine) tookOver(ctx context.Context, r *round, t *terms, s *settings, why error) (lease *Lease, fence node.Token,
+	left time.Duration, err error) {
+	e.enter()
+	defer e.leave()
+	defer r.done()
+	left, err = r.deadline.Sub(e.now), r.fail("resume", ErrNoQuorum, why)
+	for _, b := range r.ballots {
+		if b.stale {
+			fence = max(fence, b.fence)
+		}
+	}
+	switch {
+	case r.tally.verdict() == won && r.discountDuplicates() && e.now < decideBy(r.start, s.lease, s.lease, e.opts.Drift):
+		if lease, err = e.resumed(ctx, r, t, s); err == nil {
+			return lease, 0, 0, nil
+		}
+	case fence == 0 && r.tally.missing(e.need):
+		err = r.fail("resume", ErrNotHeld, nil)
+	}
+	e.giveBack(r)
+	return nil, fence, left, err
+}
+
+// giveBack makes the former owner that of what a failed Resume has taken over.
+func (e *engine) giveBack(r *round) {
+	c := r.claim
+	c.Owner, c.from = c.from, c.Owner
+	if token, ok := e.tokens.next(c.Token); ok {
+		c.Token = token
+		e.releases.send(c, r.mayHoldNow(), e.expiry(r.start, e.opts.MaxLease))
+	}
+}
+
+// resumed makes the lease, and removes what nodes that did not answer have of the former owner.
+func (e *engine) resumed(ctx context.Context, r *round, t *terms, s *settings) (*Lease, error) {
+	e.tokens.saw(t.High)
 	took := e.now.Sub(r.start)
 	if s.maxHold > 0 { // not from now
 		if s.maxHold -= took; s.maxHold <= 0 {
 			return nil, r.fail("resume", ErrNotHeld, ErrMaxHold)
 		}
 	}
-	lease := e.admit(ctx, r.grant(r.claim, s.lease, high), s)
-	lease.h.sent(r.start, e.opts.MaxLease) // no extension shortens what the nodes have
-	e.tellOf(&r.claim, Event{Kind: EventAcquired, Took: took})
+	if !t.Detached { // nobody else gets the name as long as the former process may hold it
+		s.keep = max(s.keep, took+r.formerLeft())
+	}
+	g := r.grant(r.claim, s.lease, 0)
+	g.claim.from = ""
+	lease := e.admit(ctx, g, s)
+	lease.h.sent(r.start, e.opts.MaxLease) // no command has shortened what the nodes have
+	e.tellOf(&g.claim, Event{Kind: EventAcquired, Took: took})
+	former := s.claim
+	former.Owner, former.Token = t.Owner, r.claim.Token // which no late command of it is above
+	if others := allNodes(len(e.nodes)) &^ r.those((*ballot).granted); others != 0 {
+		e.releases.send(former, others, e.expiry(r.start, e.opts.MaxLease))
+	}
 	return lease, nil
+}
+
+// formerLeft is for how long the former owner of what was taken over may still rely on it: each extension that counts for it
+// has lengthened the key on one of the nodes that have given it to the new owner. A key without an end is not of a lease.
+func (r *round) formerLeft() (left time.Duration) {
+	for i := range r.ballots {
+		if b := &r.ballots[i]; b.granted() {
+			left = max(left, b.left)
+		}
+	}
+	return left
 }
 
 // Detach ends the lease in this process, nested ones included, without releasing it. The nodes
@@ -94,10 +169,13 @@ func (le *Lease) Detach() (Handle, error) {
 	}
 	brief := h.remaining() < h.lease/3 && !h.fixed && h.until < h.limit // it was handed over, and is not renewed yet
 	h.end(stateOver, errDetached)
+	e.handovers.leaseDetached(&h.claim)
 	e.queues.vacate(h)
 	e.tellOf(&h.claim, Event{Kind: EventDetached, Held: e.now.Sub(h.since)})
 	if brief {
 		e.askAll(node.Extend, h.asItIs(), h.lease+e.opts.Grace, e.timeout(h.lease)).done()
 	}
-	return h.handle(at), nil
+	t := h.terms(at)
+	t.Detached = true
+	return t.handle(), nil
 }

@@ -27,7 +27,6 @@ type round struct {
 	ballots []ballot
 	tally   tally
 	asked   nodeSet
-	resumes bool         // nodes count as for an attempt: the lease may have ended before
 	lease   *hold        // made, extended or downgraded by the round, and told which nodes have it
 	waiter  *waiter      // whose attempt it is
 	limited bool         // it is an attempt that the limiter counts
@@ -87,6 +86,7 @@ func (e *engine) round(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 		Kind:      kind,
 		Mode:      c.mode,
 		Claims:    r.claims,
+		From:      c.from,
 		TTL:       ttl,
 		Retention: e.opts.FenceRetention,
 		Deadline:  r.deadline,
@@ -106,7 +106,7 @@ func (e *engine) round(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 	if kind == node.Inspect || kind == node.Break {
 		r.tally.need = majority(len(e.nodes)) // nobody holds a name that so many do not have
 	}
-	r.asked, r.removal, r.lease, r.waiter, r.limited, r.eager, r.resumes = 0, removal{}, nil, nil, false, false, false
+	r.asked, r.removal, r.lease, r.waiter, r.limited, r.eager = 0, removal{}, nil, nil, false, false
 	return r
 }
 
@@ -130,9 +130,6 @@ func (r *round) receive(i int, reply node.Reply) {
 	e := r.e
 	e.answers(i, &r.command, reply)
 	b := e.voters.judge(i, r.command.Kind, r.start, reply)
-	if r.resumes && b.granted() {
-		e.voters.count(&b, node.Acquire, r.start, reply.Life)
-	}
 	r.noteLine(reply.Line)
 	if reply.Status == node.Refused && r.claim.mode != node.Read {
 		e.voters.noteLongLock(i, reply)

@@ -68,7 +68,7 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 	}
 	switch reply.Status {
 	case node.Granted:
-		b.vote, b.may = voteGranted, true
+		b.vote, b.may, b.left = voteGranted, true, reply.TTL
 		v.count(&b, kind, start, reply.Life)
 	case node.Refused:
 		b.vote, b.wait, b.free, b.foreign = voteRefused, reply.TTL, reply.Line.Free, reply.Line.Foreign
@@ -103,8 +103,8 @@ func (v *voters) unknown(i int, kind node.Kind, reply node.Reply, b *ballot) {
 		return
 	}
 	v.answered(i, kind, true) // it is well; the key is not
-	b.may = kind != node.Acquire
-	if kind == node.Release || kind == node.Downgrade {
+	b.may = kind != node.Acquire && kind != node.Rename
+	if kind == node.Release || kind == node.Downgrade || kind == node.Rename {
 		b.vote = voteRefused // whatever is at the key, it is not the lease
 	}
 }

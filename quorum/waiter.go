@@ -224,8 +224,8 @@ func (w *waiter) yielding() phase {
 func (w *waiter) waitOutside() phase {
 	e := w.e
 	w.until = w.deadline
-	if w.request.wait == 0 { // the attempt needs the rest
-		w.until = w.began.Add(e.attempts.patience(e.timeout(w.request.lease)))
+	if w.last.Owner == "" { // however short the wait is, it makes one attempt, which needs the rest
+		w.until = max(w.until, w.began.Add(e.attempts.patience(e.timeout(w.request.lease))))
 	}
 	switch {
 	case w.let:

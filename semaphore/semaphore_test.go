@@ -53,13 +53,16 @@ func inWorld(t *testing.T, test func(w *world)) {
 }
 
 // locker is that of another program.
-func (w *world) locker() *quorum.Locker {
+func (w *world) locker() *quorum.Locker { return w.within(100 * time.Millisecond) }
+
+// within makes a locker with a Timeout.
+func (w *world) within(timeout time.Duration) *quorum.Locker {
 	var nodes []node.Node
 	for _, n := range w.nodes {
 		nodes = append(nodes, n)
 	}
 	l, err := quorum.New(nodes, quorum.Options{Clock: clock.Runtime(), Lease: 2 * time.Second, MaxLease: 2 * time.Second,
-		Timeout: 100 * time.Millisecond, Label: quorum.NoLabel, Trace: w.observe, SharedNodes: true})
+		Timeout: timeout, Label: quorum.NoLabel, Trace: w.observe, SharedNodes: true})
 	w.observe = nil
 	assert.Succeed(w.t, err)
 	w.open = append(w.open, l)
@@ -263,19 +266,20 @@ func TestPermitsAreGivenBack(t *testing.T) {
 // in that time, whichever it is.
 func TestAWaitForPermitsIsBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
-		s, other := w.semaphore(50), w.semaphore(50)
+		timeout := quorum.Defaults().Timeout
+		s, other := of(t, w.within(timeout), 50), of(t, w.within(timeout), 50)
+		for _, n := range w.nodes {
+			n.Delay(50 * time.Millisecond)
+		}
 		var held []*quorum.Lease
 		for range 50 {
 			permit := assert.Got(other.TryAcquire(background))(t)
 			held = append(held, permit)
 		}
-		for _, n := range w.nodes {
-			n.Delay(50 * time.Millisecond)
-		}
 		for _, wait := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond, time.Second} {
 			begun := time.Now()
 			_, err := s.Acquire(background, quorum.WithWait(wait))
-			if d := time.Since(begun); !errors.Is(err, quorum.ErrHeld) || d < wait || d > wait+100*time.Millisecond {
+			if d := time.Since(begun); !errors.Is(err, quorum.ErrHeld) || d < wait || d > wait+timeout {
 				t.Errorf("with a wait of %v, after %v: %v", wait, d, err)
 			}
 		}

@@ -37,6 +37,7 @@ type checker struct {
 	attempts int                       // to acquire anything, by anybody
 	latest   map[string]latest         // by name
 	detached map[string]*detachedLease // by owner: the leases that were detached
+	renamed  map[string]*holder        // by owner: the leases that have it for a Resume
 	handles  map[string]*detachedLease // by name: the latest
 	broken   map[string]*broken        // by owner: the locks that were unlocked by force
 	forcings []*forcing                // under way
@@ -63,7 +64,7 @@ type checker struct {
 }
 
 func newChecker(w *world) checker {
-	return checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p), detached: make(map[string]*detachedLease),
+	return checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p), detached: make(map[string]*detachedLease), renamed: make(map[string]*holder),
 		handles: make(map[string]*detachedLease), broken: make(map[string]*broken), breaks: make(map[string]cut), kept: make(map[string]bool), gone: make(map[string]*goneClaim),
 		again: make(map[string]bool), ended: make([]pastClaims, w.p.Clients), scans: 1} // none has found anything yet
 }
@@ -102,6 +103,8 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 		if h := k.holder(cmd.Claims[0].Owner); h != nil && h.c == l.c {
 			k.downgrades(h, l)
 		}
+	case node.Rename:
+		k.renames(l.c, cmd)
 	}
 }
 
@@ -237,7 +240,7 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 	switch {
 	case m.cmd.Kind == node.Acquire:
 		k.acquired(s, m, now)
-	case m.cmd.Kind == node.Extend:
+	case m.cmd.Kind == node.Rename:
 		k.votesForBaton(s, m)
 	}
 	late := m.copy || m.conn != m.link.conn
@@ -292,11 +295,11 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 	if m.cmd.Kind != node.Extend {
 		w.check.heard(l, &m.cmd, r.Status)
 	}
+	if b := w.check.asked(m); b != nil {
+		b.keeps(l, r.Status)
+	}
 	for i, kept := range r.Kept {
 		owner := m.cmd.Claims[i].Owner
-		if b := w.check.asked(m, owner); b != nil {
-			b.keeps(l, kept)
-		}
 		h := w.check.holder(owner)
 		switch {
 		case m.cmd.Kind != node.Extend || h == nil || h.c != l.c:
@@ -373,6 +376,7 @@ func (c *Client) observe(e quorum.Event) {
 
 func (k *checker) tellsAcquired(c *Client, e *quorum.Event) {
 	if k.isResumed(c, e.Owner) {
+		k.resumedAnew(c, e)
 		if k.holder(e.Owner) == nil {
 			c.adopted = append(c.adopted, e.Owner)
 		}

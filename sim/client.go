@@ -68,6 +68,7 @@ type Client struct {
 	timeouts []*timeout // of its program, that have not ended
 	working  int        // tasks of the program that are not over
 	leaving  bool       // it closes its Locker, to end
+	resumes  []string   // names of leases that it has asked to resume
 	adopted  []string   // owners of leases that its program resumed and the checks had forgotten
 	shutAt   int64      // when it began to
 	done     signal

@@ -97,19 +97,17 @@ func (l *lock) detach() *detachedLease {
 // resumeLease resumes a detached lease, and checks the result.
 func (c *Client) resumeLease(b *detachedLease) (*lock, error) {
 	w := c.w
-	h, t := b.h, c.caller()
+	h := b.h
 	b.by, b.began, b.votes, b.blind, b.kept, b.lacks = c, w.now, 0, 0, 0, 0
 	start, begun := c.starts(), c.Now()
 	passed, length := max(0, c.Wall().Sub(b.wall)), h.length
 	if b.fixedLeft > 0 {
 		length = b.fixedLeft - passed
 	}
-	t.extends = []string{h.owner}
 	ctx, end := c.hurried(c.ctx)
 	lease, err := c.locker.Resume(ctx, b.handle)
 	hurried := ctx.Err() != nil
 	end()
-	t.extends = nil
 	b.by = nil
 	c.bounded("Resume", start, min(w.p.Lock.Timeout, max(0, length/3)))
 	if err != nil {

@@ -91,7 +91,7 @@ func (k *checker) lasting(h *holder) {
 		nodes, _ := w.site(name)
 		need := w.quorumOf(h.c, name)
 		have := countNodes(nodes, func(s *server) bool {
-			until, holds := s.mem.Keeps(s.time(), name, h.owner, h.mode)
+			until, holds := s.keeps(name, h)
 			return h.c.lists().Has(s.number) && (s.silent() || s.guarded() || k.isForced(h, s.number) || s.forgot ||
 				holds && (until == model.Never || time.Duration(until-s.time())*time.Millisecond >= remaining))
 		})

@@ -79,9 +79,27 @@ func (k *checker) releasesAbove(g *givenUp, cmd *node.Command) {
 	}
 }
 
-// resumedAsItWas checks that a resumed lease has the token with which it was granted.
-func (k *checker) resumedAsItWas(c *Client, h *holder, lease *quorum.Lease) {
-	if lease.Token() != h.token || lease.Owner() != h.owner {
-		k.w.fail("I4", "%s has resumed %q with token %d, and has token %d", c.name, h.name, h.token, lease.Token())
+// resumedAnew checks that a resumed lease has an owner of its own, and a higher token.
+func (k *checker) resumedAnew(c *Client, e *quorum.Event) {
+	h := k.renamed[e.Owner]
+	if h == nil {
+		return
 	}
+	if e.Token <= h.high {
+		k.w.fail("I4", "%s has resumed %q with token %d, and has token %d", c.name, h.name, h.high, e.Token)
+	}
+	for _, name := range h.names { // readers need not be above the token of one that was the writer
+		if last := k.latest[name]; h.mode == node.Read && last.alone == h {
+			was := *h
+			last.alone = &was
+			k.latest[name] = last
+		}
+	}
+	if k.kept[h.owner] {
+		k.kept[e.Owner] = true
+	}
+	if b := k.broken[h.owner]; b != nil {
+		k.broken[e.Owner] = b
+	}
+	h.owner, h.renamed, h.token, h.high = e.Owner, nil, e.Token, e.Token
 }

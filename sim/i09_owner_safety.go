@@ -19,8 +19,8 @@ type sparing struct {
 // spares notes which keys a claim's command must not change.
 func (k *checker) spares(s *server, claim *node.Claim, now model.Time) {
 	for _, h := range k.holders {
-		if !same(h.owner, claim.Owner) && h.has(claim.Name) {
-			if until, ok := s.mem.Keeps(now, claim.Name, h.owner, h.mode); ok {
+		if !h.is(claim.Owner) && h.has(claim.Name) {
+			if until, ok := s.keeps(claim.Name, h); ok {
 				k.spared = append(k.spared, sparing{h, claim.Name, until})
 			}
 		}
@@ -30,7 +30,7 @@ func (k *checker) spares(s *server, claim *node.Claim, now model.Time) {
 // hasSpared checks that the command has not changed the keys of others.
 func (k *checker) hasSpared(s *server, m *message, now model.Time) {
 	for _, sp := range k.spared {
-		until, ok := s.mem.Keeps(now, sp.name, sp.h.owner, sp.h.mode)
+		until, ok := s.keeps(sp.name, sp.h)
 		// A downgrade in the last millisecond of a key makes the hold one millisecond longer, and
 		// the key too, if there is another reader.
 		if ok && sp.h.mode == node.Read && until == sp.until+1 {

@@ -130,8 +130,12 @@ func (j *judge) submitted(l *link, cmd *node.Command) {
 			j.asks(r, l.c, cmd, claim.Owner)
 		case node.Extend:
 			r.Begins(claim.Owner, by, int64(length))
+		case node.Rename:
+			j.renames(r, l.c, cmd, claim.Owner)
 		case node.Release:
-			r.Leaves(claim.Owner)
+			if r.By(claim.Owner) == by {
+				r.Leaves(claim.Owner)
+			}
 			if wait := cmd.Waiting(); wait.Queued() && !wait.Stays() {
 				r.Leaves(node.Offer(claim.Owner))
 			}
@@ -159,6 +163,28 @@ func (j *judge) asks(r *judged, c *Client, cmd *node.Command, owner string) {
 	}
 }
 
+// renames notes a Resume, or that one has failed, and gives back what it has.
+func (j *judge) renames(r *judged, c *Client, cmd *node.Command, owner string) {
+	if _, known := r.Knows(owner); known {
+		r.Leaves(cmd.From)
+		return
+	}
+	j.began++
+	r.Resumes(owner, cmd.From, spec.Claim{Name: c.name + "#" + strconv.Itoa(j.began), Reads: cmd.Mode == node.Read,
+		Length: int64(cmd.TTL - j.w.p.Lock.Grace)}, clientTime{c})
+}
+
+// renamed is called when a node has made another owner of a key.
+func (j *judge) renamed(s *server, m *message, r *judged, owner string, now model.Time) {
+	if phase, _ := r.Knows(m.cmd.From); phase == spec.Back {
+		j.refuses(r, r.GivesBack(s.number, m.cmd.From))
+		return
+	}
+	r.believes(m.link, owner)
+	left, _ := s.left(now, r.name, owner, m.cmd.Mode)
+	j.refuses(r, r.Grants(s.number, owner, left))
+}
+
 // executed is called when a node has executed a command.
 func (j *judge) executed(s *server, m *message, now model.Time) {
 	for i := range m.cmd.Claims {
@@ -177,6 +203,8 @@ func (j *judge) executed(s *server, m *message, now model.Time) {
 			length := int64(m.cmd.TTL - j.w.p.Lock.Grace)
 			left, _ := s.left(now, claim.Name, claim.Owner, m.cmd.Mode)
 			j.refuses(r, r.Keeps(s.number, claim.Owner, clientTime{m.link.c}, m.sent, length, left))
+		case m.cmd.Kind == node.Rename && m.result.Status == node.Granted && !r.Has(s.number, claim.Owner):
+			j.renamed(s, m, r, claim.Owner, now)
 		case m.cmd.Kind == node.Release:
 			j.released(s, m, r, claim.Owner, now)
 		case m.cmd.Kind == node.Break && m.result.Status == node.Released:
@@ -276,11 +304,7 @@ func (r *judged) tells(c *Client, e *quorum.Event) error {
 		if r.ended[e.Owner] {
 			return nil
 		}
-		if c.w.program != nil && phase != spec.Asking && phase != spec.Detached {
-			r.outside = true // the program has resumed a lease that it had not detached
-			return nil
-		}
-		return r.Wins(e.Owner, clientTime{c}, int64(e.Took))
+		return r.Wins(e.Owner)
 	case quorum.EventExtended:
 		return r.Extends(e.Owner, clientTime{c}, int64(e.Took))
 	case quorum.EventDetached:
@@ -288,7 +312,7 @@ func (r *judged) tells(c *Client, e *quorum.Event) error {
 	}
 	var err error
 	if e.Kind == quorum.EventLost && phase == spec.Asking {
-		err = r.Wins(e.Owner, clientTime{c}, 0)
+		err = r.Wins(e.Owner)
 		r.ended[e.Owner] = true
 	}
 	r.Leaves(e.Owner)

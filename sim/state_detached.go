@@ -26,6 +26,7 @@ type detachedLease struct {
 
 	// Of the call of Resume that is under way:
 	by    *Client
+	owner string // of its latest attempt
 	began int64
 	votes faults.Set // nodes that may vote, as they were when they were asked
 	blind faults.Set // nodes that may not, and the client cannot know
@@ -53,10 +54,12 @@ func (k *checker) detaches(b *detachedLease, lease *quorum.Lease) {
 func (k *checker) resumed(c *Client, b *detachedLease, lease *quorum.Lease, begun, until, limit clock.Instant) {
 	w, h := k.w, b.h
 	w.sometimes(Resumed)
-	k.resumedAsItWas(c, h, lease)
 	k.resumedByEnough(c, b)
 	if k.holder(h.owner) == nil {
 		k.holders = append(k.holders, h)
+	}
+	for i := range b.parts {
+		b.parts[i].owner, b.parts[i].token = h.owner, h.token
 	}
 	h.c, h.stops, h.joint, h.detached, h.handed = c, c.stops, nil, false, true
 	h.asking, h.first, h.since, h.won, h.until, h.limit = b.began, begun, begun, c.Now(), until, limit
@@ -71,9 +74,25 @@ func (k *checker) resumed(c *Client, b *detachedLease, lease *quorum.Lease, begu
 	k.lasting(h)
 }
 
+// renames notes the owner that a lease gets by a command. Its time may be over by then.
+func (k *checker) renames(c *Client, cmd *node.Command) {
+	h, owner := k.holder(cmd.From), cmd.Claims[0].Owner
+	if b := k.detached[cmd.From]; b != nil {
+		h = b.h
+		if !h.is(owner) { // another attempt of the call
+			b.owner, b.votes, b.blind, b.kept, b.lacks = owner, 0, 0, 0, 0
+		}
+	}
+	if h != nil && !h.is(owner) {
+		h.renamed = append(h.renamed, owner)
+		k.renamed[owner] = h
+		c.resumes = append(c.resumes, h.names...)
+	}
+}
+
 // asked returns the lease that a command resumes, or nil.
-func (k *checker) asked(m *message, owner string) *detachedLease {
-	if b := k.detached[owner]; b != nil && m.cmd.Kind == node.Extend && m.link.c == b.by && m.sent >= b.began {
+func (k *checker) asked(m *message) *detachedLease {
+	if b := k.detached[m.cmd.From]; b != nil && m.cmd.Kind == node.Rename && m.link.c == b.by && m.cmd.Claims[0].Owner == b.owner {
 		return b
 	}
 	return nil
@@ -81,7 +100,7 @@ func (k *checker) asked(m *message, owner string) *detachedLease {
 
 // votesForBaton notes whether a node that is asked about a resumed lease may vote.
 func (k *checker) votesForBaton(s *server, m *message) {
-	b, p := k.asked(m, m.cmd.Claims[0].Owner), &k.w.p.Lock
+	b, p := k.asked(m), &k.w.p.Lock
 	switch {
 	case b == nil:
 	case !p.Guard || b.began >= s.since+int64(p.MaxLease+p.Grace):
@@ -92,10 +111,14 @@ func (k *checker) votesForBaton(s *server, m *message) {
 }
 
 // keeps notes a node's answer about a lease that is being resumed.
-func (b *detachedLease) keeps(l *link, kept bool) {
+func (b *detachedLease) keeps(l *link, status node.Status) {
 	n := faults.Of(l.n.number)
-	if !kept {
+	switch status {
+	case node.Granted:
+	case node.Refused:
 		b.lacks |= n
+		return
+	default:
 		return
 	}
 	if b.kept |= n; b.blind&n != 0 && !l.knows() {

@@ -28,6 +28,7 @@ type holder struct {
 	one     [1]string
 	mode    node.Mode
 	owner   string
+	renamed []string // owners that it has on nodes for a Resume that has not succeeded, or not yet
 	token   node.Token
 	joint   *quorum.MultiLease // that it is a part of
 	keptFor []reservation      // by others who reserve names, as long as it has another
@@ -87,7 +88,12 @@ type latest struct {
 }
 
 func (k *checker) holder(owner string) *holder {
-	return find(k.holders, func(h *holder) bool { return same(h.owner, owner) })
+	return find(k.holders, func(h *holder) bool { return h.is(owner) })
+}
+
+// is reports whether an owner is the holder's.
+func (h *holder) is(owner string) bool {
+	return same(h.owner, owner) || slices.Contains(h.renamed, owner)
 }
 
 // taken reports whether any client considers name its own.
@@ -153,7 +159,7 @@ func (k *checker) mayPromise(h *holder) clock.Instant {
 // isResumed reports whether the lease that a client has got is a resumed one.
 func (k *checker) isResumed(c *Client, owner string) bool {
 	if k.w.program == nil {
-		return k.detached[owner] != nil
+		return k.renamed[owner] != nil
 	}
 	o, _ := c.attemptOf(owner)
 	return o == nil || o.won || k.holder(owner) != nil

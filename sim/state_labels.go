@@ -64,6 +64,6 @@ func (w *world) withLabel(label string) *Client {
 // hasAskedFor reports whether the process has asked nodes for one of the names.
 func (c *Client) hasAskedFor(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
-		return c.grants[name] != nil || slices.ContainsFunc(c.calls, func(o *call) bool { return slices.Contains(o.names, name) })
+		return c.grants[name] != nil || slices.Contains(c.resumes, name) || slices.ContainsFunc(c.calls, func(o *call) bool { return slices.Contains(o.names, name) })
 	})
 }

@@ -43,8 +43,17 @@ func countNodes(nodes []*server, is func(*server) bool) (n int) {
 
 // has reports whether a node has a holder's key for a name.
 func (s *server) has(h *holder, name string) bool {
-	_, has := s.mem.Keeps(s.time(), name, h.owner, h.mode)
+	_, has := s.keeps(name, h)
 	return has
+}
+
+// keeps returns until when a node has a holder's key for a name, by any of its owners.
+func (s *server) keeps(name string, h *holder) (until model.Time, has bool) {
+	until, has = s.mem.Keeps(s.time(), name, h.owner, h.mode)
+	for i := 0; !has && i < len(h.renamed); i++ {
+		until, has = s.mem.Keeps(s.time(), name, h.renamed[i], h.mode)
+	}
+	return until, has
 }
 
 // hasAll reports whether a node has all names of a holder.

@@ -24,7 +24,7 @@ ReadAcquire(n, c) ==
     /\ Sent(c) /\ mode[c] = "read" /\ (key[n] = Free \/ ~On("readers wait for writers"))
     /\ \E l \in Lives(c) : reads' = [reads EXCEPT ![n][c] = Max(@, l)]
     /\ votes' = IF Votes(n, c) THEN [votes EXCEPT ![c] = @ \cup {n}] ELSE votes
-    /\ UNCHANGED <<nodes, state, age, lease, hold, rounds, mode>>
+    /\ UNCHANGED <<nodes, state, age, lease, hold, saw, rounds, mode>>
 
 \* The client stops writing before it tells the nodes. A renewal of the writer that is under way goes on.
 Downgrade(c) ==

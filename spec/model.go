@@ -57,9 +57,10 @@ const (
 	Detached
 	Kept // taken for the rest of the minimum hold
 	Over
+	Back // a Resume that has failed
 )
 
-var phases = [...]string{"not asking", "asking", "held", "detached", "kept", "over"}
+var phases = [...]string{"not asking", "asking", "held", "detached", "kept", "over", "given back"}
 
 func (p Phase) String() string { return phases[p] }
 
@@ -97,16 +98,18 @@ type Claim struct {
 
 	Name    string
 	Phase   Phase
-	Offer   bool // it waits for a hand-over
-	Reads   bool // it shares the name with others that read
-	Broken  bool // it was unlocked by force, and others may have the name
-	Length  Time // of its lease
-	MinHold Time // for how long the name stays taken at least, from the beginning of the attempt
-	Age     Time // how long ago the attempt began
+	From    *Claim // it resumes the lease of this one, by its handle; nil: it asks for a free name
+	Offer   bool   // it waits for a hand-over
+	Reads   bool   // it shares the name with others that read
+	Broken  bool   // it was unlocked by force, and others may have the name
+	Length  Time   // of its lease
+	MinHold Time   // for how long the name stays taken at least, from the beginning of the attempt
+	Age     Time   // how long ago the attempt began
 	Votes   Set
 	Young   Set  // nodes that have granted it too soon after a restart to vote
 	Lease   Time // for how long it is still valid
 	Hold    Time // for how long the name must still be taken
+	Saw     Time // for how long the keys would last that it has taken from the former owner
 	Rounds  []Round
 }
 
@@ -146,13 +149,29 @@ func refuse(action string, c *Claim, why string, args ...any) error {
 	return fmt.Errorf("%s(%s): %s", action, c.Name, fmt.Sprintf(why, args...))
 }
 
-// Ask begins an attempt, or a place in the wait queue.
+// Ask begins an attempt, or a place in the wait queue. A Resume has a handle, which may have been made at any time since
+// the lease began.
 func (s *State) Ask(c *Claim) error {
-	if c.Phase != None {
+	switch {
+	case c.Phase != None:
 		return refuse("Ask", c, "it is %v", c.Phase)
+	case c.From != nil && (c.From.Phase == None || c.From.Phase == Asking):
+		return refuse("Ask", c, "it resumes %s, which is %v", c.From.Name, c.From.Phase)
 	}
 	c.Phase = Asking
 	return nil
+}
+
+// keeps is for how long the name must still be taken when the claim is won. The former process goes on until it learns of
+// a Resume.
+func (c *Claim) keeps() Time {
+	switch {
+	case c.From == nil:
+		return max(0, c.MinHold-c.Age)
+	case c.From.Phase == Detached:
+		return c.From.Hold
+	}
+	return max(c.From.Hold, c.Saw)
 }
 
 // Win makes a lease of an attempt that enough nodes have granted, or have been handed over to.
@@ -167,18 +186,17 @@ func (s *State) Win(c *Claim) error {
 	case c.Age >= s.Allowed(c.Length):
 		return refuse("Win", c, "%v after its start the lease is over", s.told(c.Age))
 	}
-	c.Lease, c.Hold = s.Allowed(c.Length)-c.Age, max(0, c.MinHold-c.Age)
-	c.Phase, c.Age, c.Votes, c.Young = Held, 0, 0, 0
+	c.Lease, c.Hold = s.Allowed(c.Length)-c.Age, c.keeps()
+	c.Phase, c.Age, c.Votes, c.Young, c.Saw = Held, 0, 0, 0, 0
 	return nil
 }
 
 // Valid reports whether the claim's client may rely on it.
 func (c *Claim) Valid() bool { return c.Phase == Held && c.Lease > 0 }
 
-// Begin begins a round of extends: a renewal or, of a detached lease, an attempt to resume it. The lease is
-// to last for length.
+// Begin begins a round of extends: a renewal. The lease is to last for length.
 func (s *State) Begin(c *Claim, r *Round, length Time) error {
-	if !c.Valid() && c.Phase != Detached {
+	if !c.Valid() {
 		return refuse("Begin", c, "it is %v, and not valid", c.Phase)
 	}
 	*r = Round{timing: r.timing, Open: true, Length: length}
@@ -187,18 +205,16 @@ func (s *State) Begin(c *Claim, r *Round, length Time) error {
 
 // Confirm makes the lease last from the beginning of a round that enough nodes have confirmed.
 func (s *State) Confirm(c *Claim, r *Round) error {
-	resumes, needed := c.Phase == Detached, s.quorum(&r.timing)
+	needed := s.quorum(&r.timing)
 	switch {
-	case !resumes && !c.Valid():
+	case !c.Valid():
 		return refuse("Confirm", c, "it is %v, and not valid", c.Phase)
 	case !r.Open:
 		return refuse("Confirm", c, "there is no such round")
 	case r.Kept.len() < needed:
 		return refuse("Confirm", c, "the round counts %v, %d needed%v", r.Kept, needed, young(r.Young))
-	case resumes && (r.Began >= s.Allowed(r.Length) || r.Began >= s.Window):
-		return refuse("Confirm", c, "%v after the round's start the window of %v is over", s.told(r.Began), s.told(s.Window))
 	}
-	c.Lease, c.Phase = max(c.Lease, s.Allowed(r.Length)-r.Began), Held
+	c.Lease = max(c.Lease, s.Allowed(r.Length)-r.Began)
 	return nil
 }
 
@@ -213,10 +229,15 @@ func (s *State) Leave(c *Claim) error {
 
 // over ends a claim, unless its name is to stay taken.
 func (c *Claim) over() {
-	if c.Phase = Over; c.Hold > 0 {
+	switch {
+	case c.From != nil && c.Phase == Asking:
+		c.Phase = Back
+	case c.Hold > 0:
 		c.Phase = Kept
+	default:
+		c.Phase = Over
 	}
-	c.Age, c.Votes, c.Young, c.Lease = 0, 0, 0, 0
+	c.Age, c.Votes, c.Young, c.Lease, c.Saw = 0, 0, 0, 0, 0
 	clear(c.Rounds)
 }
 
@@ -238,21 +259,35 @@ func (s *State) lived(c *Claim) Time {
 	return s.Lives(c)
 }
 
-// Acquire is a grant of node n, for an attempt or to heal it, or a hand-over. The key lives for left.
+// Acquire is a grant of node n, for an attempt or to heal it, or a hand-over. A Resume makes another owner of the key, and
+// shortens nothing. The key lives for left.
 func (s *State) Acquire(n int, c *Claim, left Time) error {
 	at := &s.Nodes[n]
+	taken := s.takes(n, c)
+	if taken != nil {
+		left = max(left, taken.Left)
+	}
 	k := s.inTheWay(n, c)
 	switch {
 	case c.Phase == None:
 		return refuse("Acquire", c, "nobody has asked for it")
 	case c.Offer && c.Phase == Asking && c.MinHold > 0:
 		return refuse("Acquire", c, "n%d hands it over, for the rest of its place, and it has a minimum hold of %v", n+1, s.told(c.MinHold))
-	case k != nil:
+	case taken == nil && c.From != nil && (c.Phase == Asking || c.Phase == Back):
+		return refuse("Acquire", c, "n%d does not have the key of %s, whose lease it resumes", n+1, c.From.Name)
+	case taken == nil && k != nil:
 		return refuse("Acquire", c, "n%d has the key of %s, for %v", n+1, k.Name, s.told(k.Left))
 	case left < s.lived(c):
 		return refuse("Acquire", c, "n%d keeps the key for %v, less than %v", n+1, s.told(left), s.told(s.lived(c)))
 	}
-	at.Keys = append(at.Keys, Key{c, left})
+	if taken != nil {
+		if c.Phase == Asking {
+			c.Saw = max(c.Saw, taken.Left)
+		}
+		*taken = Key{c, left}
+	} else {
+		at.Keys = append(at.Keys, Key{c, left})
+	}
 	switch {
 	case c.Phase != Asking:
 	case at.Life >= c.Age+s.VotesFrom:
@@ -260,6 +295,39 @@ func (s *State) Acquire(n int, c *Claim, left Time) error {
 	default:
 		c.Young |= 1 << n
 	}
+	return nil
+}
+
+// takes returns the key of the former owner that a Resume takes on node n, or nil.
+func (s *State) takes(n int, c *Claim) *Key {
+	if c.From == nil {
+		return nil
+	}
+	return s.Nodes[n].of(c.From)
+}
+
+// GiveBack makes the former owner that of the key again, of a Resume that has failed.
+func (s *State) GiveBack(n int, c *Claim) error {
+	k := s.Nodes[n].of(c)
+	switch {
+	case c.Phase != Back:
+		return refuse("GiveBack", c, "it is %v", c.Phase)
+	case k == nil:
+		return refuse("GiveBack", c, "n%d does not have the key", n+1)
+	}
+	k.Claim = c.From
+	return nil
+}
+
+// Clear removes on node n what is left of the former owner, after a Resume.
+func (s *State) Clear(n int, c *Claim) error {
+	switch {
+	case c.From == nil || c.Phase == None || c.Phase == Asking || c.Phase == Back:
+		return refuse("Clear", c, "it is %v", c.Phase)
+	case s.takes(n, c) == nil:
+		return refuse("Clear", c, "n%d does not have the key of %s", n+1, c.From.Name)
+	}
+	s.Nodes[n].remove(c.From)
 	return nil
 }
 
@@ -284,17 +352,16 @@ func (at *Node) of(c *Claim) *Key {
 	return nil
 }
 
-// mayKeep reports whether a round counts node n: one that asks to resume counts only nodes that also vote.
-func (s *State) mayKeep(n int, c *Claim, r *Round) bool {
-	life := s.Nodes[n].Life
-	return life >= r.Began+s.KeepsFrom && (c.Phase != Detached || life >= r.Began+s.VotesFrom)
+// remove removes the claim's key.
+func (at *Node) remove(c *Claim) {
+	at.Keys = slices.DeleteFunc(at.Keys, func(k Key) bool { return k.Claim == c })
 }
 
 // Extend is an extend that node n executes, for a round or for none. The key lives for left.
 func (s *State) Extend(n int, c *Claim, r *Round, left Time) error {
 	k := s.Nodes[n].of(c)
 	switch {
-	case c.Phase == None || c.Phase == Asking:
+	case c.Phase == None || c.Phase == Asking || c.Phase == Back:
 		return refuse("Extend", c, "it is %v", c.Phase)
 	case k == nil:
 		return refuse("Extend", c, "n%d does not have the key", n+1)
@@ -306,7 +373,7 @@ func (s *State) Extend(n int, c *Claim, r *Round, left Time) error {
 	k.Left = left
 	switch {
 	case r == nil || !r.Open:
-	case s.mayKeep(n, c, r):
+	case s.Nodes[n].Life >= r.Began+s.KeepsFrom:
 		r.Kept |= 1 << n
 	default:
 		r.Young |= 1 << n
@@ -323,7 +390,7 @@ func (s *State) Release(n int, c *Claim) error {
 	case c.Phase != Over:
 		return refuse("Release", c, "it is %v", c.Phase)
 	}
-	at.Keys = slices.DeleteFunc(at.Keys, func(k Key) bool { return k.Claim == c })
+	at.remove(c)
 	return nil
 }
 
@@ -335,7 +402,7 @@ func (s *State) Crash(n int, ago Time) {
 
 // Pass lets time pass for a claim. With those of its rounds, and of the nodes, it is a Tick.
 func (s *State) Pass(c *Claim, d Time) {
-	c.Hold = max(0, c.Hold-d)
+	c.Hold, c.Saw = max(0, c.Hold-d), max(0, c.Saw-d)
 	switch {
 	case c.Phase == Asking && c.Age+d >= s.Allowed(c.Length), c.Phase == Held && c.Lease <= d:
 		c.over()
@@ -369,11 +436,23 @@ func (at *Node) Pass(d Time) {
 // Taken reports whether the name is the claim's, or is to stay taken for it.
 func (c *Claim) Taken() bool { return c.Valid() || c.Hold > 0 }
 
+// together reports whether two claims may hold the name together: until the former process learns of a Resume, or its
+// lease ends.
+func together(c, d *Claim) bool {
+	for from := c.From; from != nil; from = from.From {
+		if from == d {
+			return true
+		}
+	}
+	return false
+}
+
 // Exclusive is what is promised: nobody relies on the name while it is taken for another.
 func (s *State) Exclusive() error {
 	for _, c := range s.Claims {
 		for _, d := range s.Claims {
-			if c != d && c.Valid() && d.Taken() && !(c.Reads && d.Reads) && !c.Broken && !d.Broken {
+			if c != d && c.Valid() && d.Taken() && !(c.Reads && d.Reads) && !c.Broken && !d.Broken &&
+				!together(c, d) && !together(d, c) {
 				return fmt.Errorf("Exclusive: %s is valid for %v more, and %s is %v, for %v more", c.Name, s.told(c.Lease), d.Name, d.Phase, s.told(max(d.Lease, d.Hold)))
 			}
 		}

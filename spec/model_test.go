@@ -60,8 +60,12 @@ func configured(t *testing.T, sizes string) *small {
 			yes = int(n)
 		case "Need":
 			m.Quorum = int(n)
-		case "Resumes":
-			m.resumes = value == "TRUE"
+		case "Claims":
+			if value != "x,z" {
+				t.Skipf("the claims %s are too many", value)
+			}
+		case "Resumers":
+			m.resumes = true
 		default:
 			t.Fatalf("%q is not known", f)
 		}
@@ -79,7 +83,7 @@ func configured(t *testing.T, sizes string) *small {
 		return c.Length - m.Pace
 	}
 	m.old = 2*max(maxLease, m.minHold) + 2*drift + m.Pace + 1
-	m.alike = !m.offer[1] && m.length[0] == m.length[1]
+	m.alike = !m.offer[1] && !m.resumes && m.length[0] == m.length[1]
 	return m
 }
 
@@ -97,6 +101,9 @@ func (m *small) start() *world {
 	for i, name := range []string{"x", "y"} {
 		w.Claims = append(w.Claims, &Claim{Name: name, Length: m.length[i], MinHold: m.minHold, Offer: m.offer[i], Rounds: make([]Round, m.rounds)})
 	}
+	if m.resumes {
+		w.Claims[1].From = w.Claims[0]
+	}
 	return w
 }
 
@@ -105,6 +112,9 @@ func (w *world) clone() *world {
 	for _, c := range w.Claims {
 		d := *c
 		d.Rounds = slices.Clone(c.Rounds)
+		if d.From != nil {
+			d.From = o.Claims[0]
+		}
 		o.Claims = append(o.Claims, &d)
 	}
 	for n := range o.Nodes {
@@ -148,6 +158,7 @@ func (w *world) encode(nodes, claims []int) string {
 		set(c.Votes)
 		put(c.Lease)
 		put(c.Hold)
+		put(c.Saw)
 		for _, r := range c.Rounds {
 			if !r.Open {
 				r.Began = -1
@@ -209,7 +220,7 @@ func (m *small) next(w *world, f func(*world)) {
 		try(func(w *world) error { return w.Ask(w.Claims[i]) })
 		try(func(w *world) error { return w.Win(w.Claims[i]) })
 		try(func(w *world) error { return w.Leave(w.Claims[i]) })
-		if m.resumes {
+		if m.resumes && i == 0 {
 			try(func(w *world) error { return w.Detach(w.Claims[i]) })
 		}
 		for k := range c.Rounds {
@@ -232,6 +243,8 @@ func (m *small) next(w *world, f func(*world)) {
 				try(func(w *world) error { c := w.Claims[i]; return w.Extend(n, c, &c.Rounds[k], left) })
 			}
 			try(func(w *world) error { return w.Release(n, w.Claims[i]) })
+			try(func(w *world) error { return w.GiveBack(n, w.Claims[i]) })
+			try(func(w *world) error { return w.Clear(n, w.Claims[i]) })
 		}
 	}
 }

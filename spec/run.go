@@ -3,8 +3,6 @@ package spec
 // This file lets the specification judge what happens to one name in a run of the engine, event by event.
 // Time passes for each claim and each node by its own clock, when something happens to it.
 
-import "slices"
-
 // A Clock is what a client or a node measures time with, in nanoseconds. Different clients have different
 // clocks, also if they show the same.
 type Clock interface{ Time() Time }
@@ -71,10 +69,17 @@ func (r *Run) claim(owner string) *Claim {
 	if c == nil {
 		c = &Claim{timing: begins(r.Nodes[0].clock, r.now()), Name: owner}
 	}
-	if d := c.elapsed(); d > 0 {
-		r.Pass(c, d)
-	}
+	r.passes(c)
 	return c
+}
+
+// passes lets time pass for a claim, and for those whose leases it resumes.
+func (r *Run) passes(c *Claim) {
+	for ; c != nil; c = c.From {
+		if d := c.elapsed(); d > 0 {
+			r.Pass(c, d)
+		}
+	}
 }
 
 // node lets time pass for a node.
@@ -112,7 +117,7 @@ func (r *Run) Asks(owner string, as Claim, by Clock) {
 // are sent at the same instant. A command for a lease that is over belongs to no round.
 func (r *Run) Begins(owner string, by Clock, length Time) {
 	c := r.claim(owner)
-	if !c.Valid() && c.Phase != Detached || r.round(c, by, r.now(), length) != nil {
+	if !c.Valid() || r.round(c, by, r.now(), length) != nil {
 		return
 	}
 	i := 0
@@ -163,10 +168,28 @@ func (r *Run) Keeps(n int, owner string, by Clock, sent, length, left Time) erro
 	return r.Extend(n, c, o, left)
 }
 
-// Releases is called when a node has removed the claim's key.
+// Resumes begins an attempt of a client to resume the lease of another owner.
+func (r *Run) Resumes(owner, from string, as Claim, by Clock) {
+	as.From = r.claim(from)
+	r.Asks(owner, as, by)
+}
+
+// GivesBack is called when a node has made the former owner that of the key again.
+func (r *Run) GivesBack(n int, owner string) error {
+	c := r.claim(owner)
+	r.node(n)
+	return r.GiveBack(n, c)
+}
+
+// Releases is called when a node has removed the claim's key: by its own release, or as another has resumed its lease.
 func (r *Run) Releases(n int, owner string) error {
 	c := r.claim(owner)
 	r.node(n)
+	for by, d := range r.owners {
+		if c.Phase != Over && d.From == c && r.Clear(n, r.claim(by)) == nil {
+			return nil
+		}
+	}
 	return r.Release(n, c)
 }
 
@@ -208,8 +231,7 @@ func (r *Run) By(owner string) Clock {
 
 // Forgets is called when a node need not have the claim's key any more.
 func (r *Run) Forgets(n int, owner string) {
-	c, at := r.find(owner), &r.Nodes[n]
-	at.Keys = slices.DeleteFunc(at.Keys, func(k Key) bool { return k.Claim == c })
+	r.Nodes[n].remove(r.find(owner))
 }
 
 // Remembers is called for each key that a node still has after a restart. It is no vote.
@@ -218,12 +240,9 @@ func (r *Run) Remembers(n int, owner string, left Time) {
 	at.Keys = append(at.Keys, Key{r.claim(owner), left})
 }
 
-// Wins is called when a client has a lease: by an attempt, or by a round that resumed it. It has taken took.
-func (r *Run) Wins(owner string, by Clock, took Time) error {
+// Wins is called when a client has a lease, by an attempt.
+func (r *Run) Wins(owner string) error {
 	c := r.claim(owner)
-	if c.Phase == Detached || c.Phase == Held {
-		return r.Extends(owner, by, took)
-	}
 	if err := r.Win(c); err != nil {
 		return err
 	}

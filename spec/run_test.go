@@ -42,7 +42,7 @@ func (s *story) asks(owner string, by *client) { s.Asks(owner, Claim{Name: owner
 // holds lets x have the name since just now, by n1 and n2.
 func (s *story) holds(t *testing.T) {
 	s.asks("x", s.x)
-	s.must(t, s.Grants(0, "x", 900), s.Grants(1, "x", 900), s.Wins("x", s.x, 0))
+	s.must(t, s.Grants(0, "x", 900), s.Grants(1, "x", 900), s.Wins("x"))
 }
 
 // extends lets x send a round, which those nodes execute at once.
@@ -90,19 +90,19 @@ func TestRun(t *testing.T) {
 			s.must(t, s.Releases(0, "x"), s.Releases(1, "x"))
 			s.asks("y", s.y)
 			s.must(t, s.Grants(0, "y", 900), s.Grants(1, "y", 900))
-			return s.Wins("y", s.y, 0)
+			return s.Wins("y")
 		}, ""},
 		{"the key has ended", func(t *testing.T, s *story) error {
 			s.holds(t)
 			s.hand.at += 900
 			s.asks("y", s.y)
 			s.must(t, s.Grants(0, "y", 900), s.Grants(1, "y", 900))
-			return s.Wins("y", s.y, 0)
+			return s.Wins("y")
 		}, ""},
 		{"too few nodes", func(t *testing.T, s *story) error {
 			s.asks("x", s.x)
 			s.must(t, s.Grants(1, "x", 900))
-			return s.Wins("x", s.x, 0)
+			return s.Wins("x")
 		}, "Win(x): n2 voted for it, 2 needed"},
 		{"a young node", func(t *testing.T, s *story) error {
 			s.Restarts(2, false)
@@ -110,14 +110,14 @@ func TestRun(t *testing.T) {
 			s.asks("x", s.x)
 			s.hand.at += 10
 			s.must(t, s.Grants(1, "x", 900), s.Grants(2, "x", 900))
-			return s.Wins("x", s.x, 10)
+			return s.Wins("x")
 		}, "Win(x): n2 voted for it, 2 needed; too soon after a restart: n3"},
 		{"a node that is old enough", func(t *testing.T, s *story) error {
 			s.Restarts(2, false)
 			s.hand.at += 900
 			s.asks("x", s.x)
 			s.must(t, s.Grants(1, "x", 900), s.Grants(2, "x", 900))
-			return s.Wins("x", s.x, 0)
+			return s.Wins("x")
 		}, ""},
 		{"a server that took over votes as soon as it is old enough", func(t *testing.T, s *story) error {
 			s.Restarts(2, true)
@@ -125,13 +125,13 @@ func TestRun(t *testing.T) {
 			s.asks("x", s.x)
 			s.hand.at += 100
 			s.must(t, s.Grants(1, "x", 900), s.Grants(2, "x", 900))
-			return s.Wins("x", s.x, 100)
+			return s.Wins("x")
 		}, ""},
 		{"after the window", func(t *testing.T, s *story) error {
 			s.asks("x", s.x)
 			s.must(t, s.Grants(0, "x", 900), s.Grants(1, "x", 900))
 			s.hand.at += 300
-			return s.Wins("x", s.x, 300)
+			return s.Wins("x")
 		}, "Win(x): 300ns after its start the window of 300ns is over"},
 		{"nobody asked", func(t *testing.T, s *story) error { return s.Grants(0, "x", 900) }, "Acquire(x): nobody has asked for it"},
 		{"another's key", func(t *testing.T, s *story) error {
@@ -153,7 +153,7 @@ func TestRun(t *testing.T) {
 		{"several read", func(t *testing.T, s *story) error {
 			for _, owner := range []string{"x", "y"} {
 				s.Asks(owner, Claim{Name: owner, Length: 900, Reads: true}, s.x)
-				s.must(t, s.Grants(0, owner, 900), s.Grants(1, owner, 900), s.Wins(owner, s.x, 0))
+				s.must(t, s.Grants(0, owner, 900), s.Grants(1, owner, 900), s.Wins(owner))
 			}
 			s.asks("z", s.y)
 			return s.Grants(0, "z", 900)
@@ -257,49 +257,80 @@ func TestRun(t *testing.T) {
 			s.holds(t)
 			s.must(t, s.Detaches("x"))
 			s.hand.at += 100
-			s.Begins("x", s.y, 900)
-			s.must(t, s.Keeps(0, "x", s.y, 100, 900, 900), s.Keeps(1, "x", s.y, 100, 900, 900))
+			s.Resumes("y", "x", Claim{Name: "y", Length: 900}, s.y)
+			s.must(t, s.Grants(0, "y", 900), s.Grants(1, "y", 900))
 			s.hand.at += 50
-			s.must(t, s.Wins("x", s.y, 50))
-			return s.Relies("x", 840)
+			s.must(t, s.Wins("y"))
+			return s.Relies("y", 840)
+		}, ""},
+		{"a lease that is resumed while its process lives", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.hand.at += 100
+			s.Resumes("y", "x", Claim{Name: "y", Length: 500}, s.y)
+			s.must(t, s.Grants(0, "y", 800), s.Grants(1, "y", 800), s.Wins("y"))
+			s.Leaves("y")
+			s.hand.at += 799
+			return s.Releases(0, "y")
+		}, "Release(y): it is kept"},
+		{"a key that was free is not resumed", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Resumes("y", "x", Claim{Name: "y", Length: 900}, s.y)
+			return s.Grants(2, "y", 900)
+		}, "Acquire(y): n3 does not have the key of x, whose lease it resumes"},
+		{"a resumed lease whose former owner is released", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.must(t, s.Grants(2, "x", 900))
+			s.Resumes("y", "x", Claim{Name: "y", Length: 900}, s.y)
+			s.must(t, s.Grants(0, "y", 900), s.Grants(1, "y", 900), s.Wins("y"), s.Releases(2, "x"))
+			s.Leaves("x")
+			return s.Releases(0, "x")
+		}, "Release(x): n1 does not have the key"},
+		{"a Resume that fails", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Resumes("y", "x", Claim{Name: "y", Length: 900}, s.y)
+			s.must(t, s.Grants(0, "y", 900))
+			s.Leaves("y")
+			s.must(t, s.GivesBack(0, "y"))
+			s.extends(t, 0, 1)
+			return s.Extends("x", s.x, 0)
 		}, ""},
 		{"resumed after the window", func(t *testing.T, s *story) error {
 			s.holds(t)
 			s.must(t, s.Detaches("x"))
-			s.Begins("x", s.y, 900)
-			s.must(t, s.Keeps(0, "x", s.y, 0, 900, 900), s.Keeps(1, "x", s.y, 0, 900, 900))
+			s.Resumes("y", "x", Claim{Name: "y", Length: 900}, s.y)
+			s.must(t, s.Grants(0, "y", 900), s.Grants(1, "y", 900))
 			s.hand.at += 300
-			return s.Wins("x", s.y, 300)
-		}, "Confirm(x): 300ns after the round's start the window of 300ns is over"},
+			return s.Wins("y")
+		}, "Win(y): 300ns after its start the window of 300ns is over"},
 		{"a hand-over", func(t *testing.T, s *story) error {
 			s.holds(t)
 			s.Asks("y", Claim{Name: "y", Length: 500, Offer: true}, s.y)
 			s.hand.at += 200
 			s.Leaves("x")
-			s.must(t, s.Releases(0, "x"), s.Grants(0, "y", 300), s.Releases(1, "x"), s.Grants(1, "y", 300), s.Wins("y", s.y, 200))
+			s.must(t, s.Releases(0, "x"), s.Grants(0, "y", 300), s.Releases(1, "x"), s.Grants(1, "y", 300), s.Wins("y"))
 			return s.Relies("y", 290)
 		}, ""},
 		{"a release within the minimum hold", func(t *testing.T, s *story) error {
 			s.Asks("x", Claim{Name: "x", Length: 900, MinHold: 500}, s.x)
-			s.must(t, s.Grants(0, "x", 900), s.Grants(1, "x", 900), s.Wins("x", s.x, 0))
+			s.must(t, s.Grants(0, "x", 900), s.Grants(1, "x", 900), s.Wins("x"))
 			s.Leaves("x")
 			s.hand.at += 499
 			return s.Releases(0, "x")
 		}, "Release(x): it is kept"},
 		{"a release after the minimum hold", func(t *testing.T, s *story) error {
 			s.Asks("x", Claim{Name: "x", Length: 900, MinHold: 500}, s.x)
-			s.must(t, s.Grants(0, "x", 900), s.Grants(1, "x", 900), s.Wins("x", s.x, 0))
+			s.must(t, s.Grants(0, "x", 900), s.Grants(1, "x", 900), s.Wins("x"))
 			s.Leaves("x")
 			s.hand.at += 500
 			return s.Releases(0, "x")
 		}, ""},
 		{"another while a name is kept", func(t *testing.T, s *story) error {
 			s.Asks("x", Claim{Name: "x", Length: 100, MinHold: 500}, s.x)
-			s.must(t, s.Grants(0, "x", 100), s.Grants(1, "x", 100), s.Wins("x", s.x, 0))
+			s.must(t, s.Grants(0, "x", 100), s.Grants(1, "x", 100), s.Wins("x"))
 			s.hand.at += 101
 			s.asks("y", s.y)
 			s.must(t, s.Grants(0, "y", 900), s.Grants(1, "y", 900))
-			return s.Wins("y", s.y, 0)
+			return s.Wins("y")
 		}, "Exclusive: y is valid for 890ns more, and x is kept, for 399ns more"},
 		{"a hand-over to a waiter with a minimum hold", func(t *testing.T, s *story) error {
 			s.Asks("y", Claim{Name: "y", Length: 500, MinHold: 400, Offer: true}, s.y)
@@ -324,7 +355,7 @@ func TestRun(t *testing.T) {
 			s.Restarts(1, false)
 			s.asks("y", s.y)
 			s.must(t, s.Grants(0, "y", 900), s.Grants(1, "y", 900))
-			return s.Wins("y", s.y, 0)
+			return s.Wins("y")
 		}, "Exclusive: x is valid for 890ns more, and y is held, for 890ns more"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
@@ -345,13 +376,13 @@ func TestRunByItsOwnClocks(t *testing.T) {
 	x := &client{slow}
 	r.Asks("x", Claim{Name: "x", Length: 100}, x)
 	assert.Succeed(t, r.Grants(0, "x", 100))
-	assert.Succeed(t, r.Wins("x", x, 0))
+	assert.Succeed(t, r.Wins("x"))
 	now.at, slow.at, fast.at = 100, 90, 110
 	assert.NoError(t, r.Relies("x", 10))
 	assert.That(t, !r.Has(0, "x"), "the node has it still")
 	r.Asks("y", Claim{Name: "y", Length: 100}, &client{now})
 	assert.Succeed(t, r.Grants(0, "y", 100))
-	if err := r.Wins("y", r.By("y"), 0); err == nil || !strings.HasPrefix(err.Error(), "Exclusive: ") {
+	if err := r.Wins("y"); err == nil || !strings.HasPrefix(err.Error(), "Exclusive: ") {
 		t.Errorf("a clock that runs too fast by a fifth: %v", err)
 	}
 }

@@ -150,12 +150,12 @@ func TestJSONNames(t *testing.T) {
 		`{"nodes":null,"findings":null,"verdict":"sound"}`:                  diagnosis{Verdict: "sound"},
 		`{"node":"n","rtt_ms":1,"server":"redis","version":"8","role":"r","run_id":"i","uptime_s":1,"clock_offset_ms":1,"replicas":1,"error":"e","abstains_ms":1}`: patient{
 			Node: "n", RTT: new(1.0), Server: "redis", Version: "8", Role: "r", RunID: "i", Uptime: new(int64(1)), Offset: new(1.0), Replicas: 1, Error: "e", Abstains: 1},
-		`{"name":"a","verdict":"v","owner":"o","owners":null,"mode":"m","waiting":null,"labels":null,"notes":null,"held_by":1,"quorum":1,"nodes":null,"settings":null}`: statusJSON{
+		`{"name":"a","verdict":"v","owner":"o","owners":null,"mode":"m","waiting":null,"more":{"owners":0,"waiting":0},"labels":null,"notes":null,"held_by":1,"quorum":1,"nodes":null,"settings":null}`: statusJSON{
 			Name: "a", Verdict: "v", Owner: "o", Mode: "m", HeldBy: 1, Quorum: 1},
 		`{"node":"n","state":"s","owner":"o","owners":null,"mode":"m","waiting":null,"ttl_ms":1,"fence":1,"string":"s","abstains_ms":1,"error":"e","refuses_writes":"r"}`: nodeStatusJSON{
 			Node: "n", State: "s", Owner: "o", Mode: "m", TTL: 1, Fence: 1, String: "s", Abstaining: 1, Error: "e", Refused: "r"},
 		`{"verdict":"v","locks":null,"unread":[{"node":"n","error":"e"}],"read":1,"needed":1}`: listJSON{Verdict: "v", Unread: []unreadJSON{{"n", "e"}}, Read: 1, Needed: 1},
-		`{"name":"a","state":"s","mode":"m","owner":"o","label":"l","note":"n","owners":null,"left_ms":1,"waiting":1,"held_by":1,"nodes":1}`: lockJSON{
+		`{"name":"a","state":"s","mode":"m","owner":"o","label":"l","note":"n","owners":null,"more_owners":0,"left_ms":1,"waiting":1,"held_by":1,"nodes":1}`: lockJSON{
 			Name: "a", State: "s", Mode: "m", Owner: "o", Label: "l", Note: "n", Left: 1, Waiting: 1, HeldBy: 1, Nodes: 1},
 	} {
 		got, err := json.Marshal(printed)

@@ -31,7 +31,9 @@ func newRecorder() recorder { return recorder{make(chan error, 1), make(chan err
 
 func (r recorder) Info(_ string, values ...any) { first(r.skipped, values[len(values)-1].(error)) }
 
-func (r recorder) Error(err error, text string, _ ...any) { first(r.failed, fmt.Errorf("%s: %w", text, err)) }
+func (r recorder) Error(err error, text string, _ ...any) {
+	first(r.failed, fmt.Errorf("%s: %w", text, err))
+}
 
 func first[T any](c chan T, v T) {
 	select {

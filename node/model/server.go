@@ -155,6 +155,8 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 		return s.inspect(now, &cmd.Claims[0]), nil
 	case node.Break:
 		return s.breakLock(now, &cmd)
+	case node.Rename:
+		return s.rename(now, &cmd), nil
 	case node.Downgrade:
 		return s.downgrade(now, &cmd.Claims[0])
 	}
@@ -220,6 +222,65 @@ func (s *Server) extend(now Time, cmd *node.Command) node.Reply {
 		}
 	}
 	return node.Reply{Status: node.Done, Kept: kept}
+}
+
+func (s *Server) rename(now Time, cmd *node.Command) node.Reply {
+	wants, err := s.wanted(now, cmd)
+	if err != nil {
+		return failure(err)
+	}
+	if len(wants) == 0 {
+		return node.Reply{Status: node.Granted}
+	}
+	r, there := node.Reply{Status: node.Refused}, true
+	for _, one := range wants {
+		fence, err := s.fenceOf(now, one.names, cmd.Mode)
+		if err != nil {
+			return failure(err)
+		}
+		r.Fence = max(r.Fence, fence)
+		there = there && s.has(now, one.names, cmd.Mode, cmd.From)
+	}
+	for _, one := range wants {
+		k := one.lock
+		if there && cmd.Mode == node.Read {
+			k = s.hold(one.name, cmd.From)
+		}
+		if k.kind != none {
+			r.TTL = longer(r.TTL, k.left(now))
+		}
+	}
+	switch {
+	case !there:
+		return r
+	case cmd.Claims[0].Token <= r.Fence:
+		return node.Reply{Status: node.Stale, Fence: r.Fence}
+	}
+	s.needsMemory()
+	for _, one := range wants {
+		if err := s.raiseFence(now, one.names, cmd.Mode, cmd.Claims[0].Token, now+life(cmd.Retention)); err != nil {
+			return failure(err)
+		}
+		s.renameOne(one.names, cmd, now+life(cmd.TTL))
+	}
+	return node.Reply{Status: node.Granted, TTL: r.TTL}
+}
+
+// renameOne makes the new owner of a command that of one lock, which lives until it expires or longer.
+func (s *Server) renameOne(k *names, cmd *node.Command, expires Time) {
+	owner, former := cmd.Claims[0].Owner, cmd.From
+	switch cmd.Mode {
+	case node.Read:
+		lives := max(s.hold(k.name, former).expires, expires)
+		s.put(s.found(s.hold(k.name, owner)), "1", lives)
+		s.drop(s.hold(k.name, former))
+	case node.Write:
+		owner, former = owner+node.WriteSuffix, former+node.WriteSuffix
+	}
+	s.change(k.lock)
+	k.lock.set(owner, "1")
+	s.remove(k.lock, former)
+	s.prolong(k.lock, expires)
 }
 
 func (s *Server) prolong(k *key, expires Time) {

@@ -123,6 +123,7 @@ var outcomes = func() (all []string) {
 	}
 	for _, mode := range []string{"", " read", " write"} {
 		add("extend"+mode, "kept", "not kept")
+		add("rename"+mode, "granted", "refused", "stale", "wrong type")
 	}
 	add("downgrade", "kept", "not kept", "wrong type")
 	add("break", "released", "absent", "wrong type")
@@ -233,19 +234,19 @@ type subject struct {
 
 var subjects = []subject{
 	{
-		ops:   "- acquire acquire release release inspect advance SET",
+		ops:   "- acquire acquire release release rename inspect advance SET",
 		modes: []node.Mode{node.Exclusive},
 		names: lockNames,
 		pairs: true,
 	},
 	{
-		ops: "- acquire acquire acquire acquire acquire release release release extend extend advance advance advance advance " +
+		ops: "- acquire acquire acquire acquire acquire release release release extend extend rename rename advance advance advance advance " +
 			"inspect break SET HSET DEL PERSIST PEXPIRE FLUSHALL",
 		modes: []node.Mode{node.Exclusive},
 		names: lockNames,
 	},
 	{
-		ops: "- acquire acquire acquire acquire acquire acquire release release release extend extend downgrade downgrade " +
+		ops: "- acquire acquire acquire acquire acquire acquire release release release extend extend downgrade downgrade rename rename rename " +
 			"advance advance advance DEL PEXPIRE PERSIST HSET break",
 		modes: []node.Mode{node.Read, node.Write, node.Read},
 		names: []string{"n", "a{b}", "n"},
@@ -335,19 +336,22 @@ func drawLife(t *rapid.T, what string, most int, unit time.Duration) time.Durati
 
 func (about subject) command(t *rapid.T, kind node.Kind, unit time.Duration) node.Command {
 	c := node.Command{Kind: kind, Claims: []node.Claim{about.claim(t)}, Retention: drawLife(t, "keep", 16, unit), Wait: &node.Wait{}}
-	if kind == node.Acquire || kind == node.Release || kind == node.Extend {
+	if kind == node.Acquire || kind == node.Release || kind == node.Extend || kind == node.Rename {
 		c.Mode = rapid.SampledFrom(about.modes).Draw(t, "mode")
 	}
-	if kind == node.Acquire || kind == node.Extend { // it is rounded up
+	if kind == node.Rename {
+		c.From = rapid.SampledFrom(owners).Draw(t, "from")
+	}
+	if kind == node.Acquire || kind == node.Extend || kind == node.Rename { // it is rounded up
 		c.TTL = drawLife(t, "ttl", 8, unit) - rapid.SampledFrom([]time.Duration{0, 1, time.Millisecond - 1}).Draw(t, "odd")
 	}
 	if kind == node.Extend {
 		c.Claims = rapid.SliceOfN(rapid.Custom(about.claim), 1, 3).Draw(t, "claims")
 	}
-	if kind != node.Acquire && kind != node.Release {
+	if kind != node.Acquire && kind != node.Release && kind != node.Rename {
 		return c
 	}
-	if about.lines {
+	if about.lines && kind != node.Rename {
 		drawWait(t, &c, unit)
 	}
 	if c.Mode == node.Exclusive && (about.pairs || rapid.IntRange(0, 2).Draw(t, "several") == 2) {

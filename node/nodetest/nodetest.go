@@ -134,9 +134,9 @@ func possible(k node.Kind, s node.Status) bool {
 	case node.Unknown:
 		return true
 	case node.Granted, node.Refused:
-		return k == node.Acquire
+		return k == node.Acquire || k == node.Rename
 	case node.Stale:
-		return k == node.Acquire || k == node.Break
+		return k == node.Acquire || k == node.Break || k == node.Rename
 	case node.Released, node.Absent:
 		return k == node.Release || k == node.Break
 	case node.Done:

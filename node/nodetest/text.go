@@ -27,7 +27,7 @@ const secret = "secret"
 var (
 	kinds = map[string]node.Kind{
 		"acquire": node.Acquire, "release": node.Release, "extend": node.Extend, "inspect": node.Inspect, "break": node.Break,
-		"downgrade": node.Downgrade,
+		"downgrade": node.Downgrade, "rename": node.Rename,
 	}
 	modes = map[string]node.Mode{"exclusive": node.Exclusive, "read": node.Read, "write": node.Write}
 	// suffixes end the names of waiters.
@@ -121,6 +121,7 @@ func newCommand(kind node.Kind, mode node.Mode) (c *command, fields []field) {
 		{"ticket", &c.wait.Ticket, node.Token(0)}, {"waiter", &c.wait.Waiter, ""}, {"stays", &c.wait.PlaceTTL, life},
 		{"leaves", &c.leaves, false}, {"barge", &c.wait.Barge, false}, {"reserve", &c.wait.Reserve, false},
 		{"offer", &c.wait.Offer, node.Token(0)}, {"handover", &c.HandOver, node.Token(0)}, {"deadline", &c.deadline, patience},
+		{"from", &c.From, ""},
 	}
 }
 
@@ -191,11 +192,11 @@ func commandText(cmd node.Command) string {
 			words = append(words, "by", claim.Owner)
 		}
 	}
-	c.token, c.Mode, c.HandOver = cmd.Claims[0].Token, cmd.Mode, cmd.HandOver
-	if cmd.Kind == node.Acquire || cmd.Kind == node.Extend {
+	c.token, c.Mode, c.HandOver, c.From = cmd.Claims[0].Token, cmd.Mode, cmd.HandOver, cmd.From
+	if cmd.Kind == node.Acquire || cmd.Kind == node.Extend || cmd.Kind == node.Rename {
 		c.TTL = cmd.TTL
 	}
-	if cmd.Kind == node.Acquire || cmd.Kind == node.Release || cmd.Kind == node.Break {
+	if cmd.Kind != node.Extend && cmd.Kind != node.Inspect && cmd.Kind != node.Downgrade {
 		c.Retention = cmd.Retention
 	}
 	if cmd.Waiting().Queued() {

@@ -295,7 +295,7 @@ func (r *replay) grants(a *account, name string, n int, owner string, ttl time.D
 		return
 	}
 	if phase, _ := a.Knows(owner); phase == spec.Asking {
-		_ = a.Wins(owner, a.By(owner), 0) // as soon as that is allowed
+		_ = a.Wins(owner) // as soon as that is allowed
 		a.allows(owner)
 	}
 	a.mayLack(n, owner)
@@ -353,7 +353,7 @@ func (r *replay) relies(e *sim.Entry) {
 // why says what the specification lacks for a lease until then.
 func (r *replay) why(a *account, owner string, by planTime, until spec.Time) error {
 	if a.most[owner] == 0 {
-		return a.Wins(owner, by, 0)
+		return a.Wins(owner)
 	}
 	for _, o := range a.rounds[owner] {
 		if a.Allowed(o.length)+by.when(o.at) < until-int64(exactness) {

@@ -24,6 +24,7 @@ type call struct {
 	kind      node.Kind
 	mode      node.Mode
 	claims    []node.Claim // the call's own copy
+	from      string       // of a Rename
 	wait      node.Wait
 	handover  node.Token
 	round     *replication // if kind is awaitsReplicas
@@ -59,6 +60,8 @@ func check(cmd *node.Command) (*row, error) {
 		return nil, bad("of no owner") // scripts remove the field "", as a write that changes nothing
 	case cmd.Kind == node.Acquire && slices.ContainsFunc(cmd.Claims, tooLong):
 		return nil, bad("of more than %d KiB", node.MaxName>>10)
+	case (cmd.From != "") != (cmd.Kind == node.Rename):
+		return nil, bad("from owner %q", cmd.From)
 	case cmd.HandOver != 0 && !r.hands:
 		return nil, bad("with a token to hand over")
 	case cmd.Wait == nil:
@@ -84,7 +87,7 @@ func tooLong(c node.Claim) bool { return len(c.Name) > node.MaxName }
 // fill takes over what Submit was given.
 func (c *call) fill(r *row, cmd node.Command, reply func(node.Reply)) {
 	c.row, c.kind, c.mode = r, cmd.Kind, cmd.Mode
-	c.wait, c.handover = cmd.Waiting(), cmd.HandOver
+	c.wait, c.handover, c.from = cmd.Waiting(), cmd.HandOver, cmd.From
 	c.placeTTL = node.Milliseconds(max(0, c.wait.PlaceTTL))
 	c.claims = append(c.claims[:0], cmd.Claims...)
 	c.deadline = cmd.Deadline
@@ -158,7 +161,7 @@ func (c *call) decode(val any) node.Reply {
 			return node.Reply{Err: node.ErrReadOnly}
 		}
 		return node.Reply{Status: node.Done}
-	case node.Acquire:
+	case node.Acquire, node.Rename:
 		r = decodeAcquire(val)
 	case node.Release:
 		r = decodeRelease(val)
@@ -221,6 +224,8 @@ func decodeAcquire(val any) node.Reply {
 			Line: node.Line{Ahead: int(n[3]), Foreign: n[4] == 1, Free: n[4] == 2, Last: node.Token(n[5])}}
 	case len(list) == 2 && n[0] == 1 && isToken(node.Token(n[1])):
 		return node.Reply{Status: node.Granted, Line: node.Line{Last: node.Token(n[1])}}
+	case len(list) == 2 && n[0] == 3 && isLeft(n[1]):
+		return node.Reply{Status: node.Granted, TTL: remaining(n[1])}
 	case len(list) == 2 && n[0] == 2:
 		return node.Reply{Status: node.Stale, Fence: node.Token(n[1])}
 	}

@@ -219,7 +219,7 @@ func (s *server) open() int {
 // cannot be more than those that started them, and are never refused.
 func adds(kind node.Kind) bool {
 	switch kind {
-	case node.Extend, node.Release, node.Downgrade:
+	case node.Extend, node.Release, node.Downgrade, node.Rename:
 		return false
 	}
 	return true

@@ -352,7 +352,7 @@ func (r *replication) join(batch []*call) []*call {
 		return batch
 	}
 	switch batch[len(batch)-1].kind {
-	case node.Acquire, node.Extend, node.Downgrade:
+	case node.Acquire, node.Extend, node.Downgrade, node.Rename:
 		r.lone, r.found = &call{kind: awaitsReplicas, round: r, answered: true, sent: now, deadline: now.Add(loneWait)}, round{}
 		return append(batch, r.lone)
 	}

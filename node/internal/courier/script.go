@@ -40,6 +40,7 @@ var (
 	acquireArgs = []word{ownerArg, tokenArg, ttlArg, retentionArg, modeArg, ticketArg}
 	waitArgs    = append(acquireArgs[:len(acquireArgs):len(acquireArgs)], waiterArg, placeTTLArg, bargeArg)
 	releaseArgs = []word{ownerArg, tokenArg, retentionArg, modeArg, ticketArg, waiterArg, placeTTLArg}
+	renameArgs  = []word{ownerArg, formerArg, tokenArg, ttlArg, retentionArg, modeArg}
 )
 
 var rows = [...]row{
@@ -90,6 +91,10 @@ var rows = [...]row{
 	{kind: node.Downgrade, names: one, script: downgradeScript,
 		keys: []word{lockKey, holdKey, queueKey},
 		args: []word{ownerArg, sharedChannelArg}},
+	{kind: node.Rename, modes: exclusive, names: oneOrMore, script: renameScript,
+		keys: []word{lockKey, fenceKey}, args: renameArgs},
+	{kind: node.Rename, modes: readWrite, names: one, script: renameScript,
+		keys: []word{lockKey, fenceKey, readersKey, holdKey, formerHoldKey}, args: renameArgs},
 }
 
 // rowOf returns the row of a command, nil if there is none.
@@ -120,8 +125,10 @@ const (
 	queueKey
 	placeKey
 	holdKey
+	formerHoldKey // of the owner that a Rename takes the locks from
 
 	ownerArg
+	formerArg
 	writerArg // the writer's field
 	tokenArg
 	ttlArg
@@ -158,8 +165,12 @@ func (c *call) write(w *words, what word, of *node.Claim) {
 		w.bytes(append(node.AppendPlacePrefix(b, of.Name), c.wait.Waiter...))
 	case holdKey:
 		w.bytes(node.AppendHoldKey(b, of.Name, of.Owner))
+	case formerHoldKey:
+		w.bytes(node.AppendHoldKey(b, of.Name, c.from))
 	case ownerArg:
 		w.text(of.Owner)
+	case formerArg:
+		w.text(c.from)
 	case writerArg:
 		w.bytes(append(append(b, of.Owner...), node.WriteSuffix...))
 	case tokenArg:
@@ -273,6 +284,7 @@ var (
 	inspectScript     = newScript(constants, "readers", "inspect")
 	breakScript       = newScript(constants, "notify_next", "break")
 	downgradeScript   = newScript(constants, "notify_next", "downgrade")
+	renameScript      = newScript(constants, "rename")
 )
 
 //go:embed scripts/*.lua
