@@ -8,20 +8,20 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// Resume takes over a lease from its handle, whichever process has it. A quorum of nodes must
-// still have it. The lease gets the length that it was acquired with, unless an option says
-// otherwise.
+// Resume takes over a lease from its handle, whichever process has it. A quorum of nodes
+// must still have it. The lease gets the length that it was acquired with, unless an
+// option says otherwise.
 //
-// The lease has an owner name and a token of its own, and the token is higher than all before.
-// So nothing that the former process sends or has sent ends it, its late writes are refused by
-// what checks tokens, and each handle can be resumed once: the resumed lease has another, which a
-// program that recovers from crashes saves. If Resume fails, the nodes get the former owner back,
-// and the handle can be tried again.
+// The lease has an owner name and a token of its own, and the token is higher than all
+// before. So nothing that the former process sends or has sent ends it, its late writes
+// are refused by what checks tokens, and each handle can be resumed once: the resumed
+// lease has another, which a program that recovers from crashes saves. If Resume fails,
+// the nodes get the former owner back, and the handle can be tried again.
 //
-// The former process learns of it when it renews the lease, which then is lost, and its Unlock
-// returns ErrNotHeld. Until then, or until its lease ends, both hold the lock, unless the handle is
-// that of [Lease.Detach]. For so long the name stays taken, even if the resumed lease is unlocked, so
-// that nobody else comes in.
+// The former process learns of it when it renews the lease, which then is lost, and its
+// Unlock returns ErrNotHeld. Until then, or until its lease ends, both hold the lock,
+// unless the handle is that of [Lease.Detach]. For so long the name stays taken, even if
+// the resumed lease is unlocked, so that nobody else comes in.
 //
 // The lease keeps its bounds: see [Handle]. Options can only tighten them:
 // WithFixedLease, a shorter one for a fixed lease, or WithMaxHold, counted from this
@@ -66,8 +66,8 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	}
 }
 
-// takeOver asks all nodes to give a lease to a new owner, with a token above the given one. The lease counts from start, if
-// that is earlier.
+// takeOver asks all nodes to give a lease to a new owner, with a token above the given
+// one. The lease counts from start, if that is earlier.
 func (e *engine) takeOver(t *terms, s *settings, above node.Token, timeout time.Duration, start clock.Instant) (*round, error) {
 	e.enter()
 	defer e.leave()
@@ -83,8 +83,9 @@ func (e *engine) takeOver(t *terms, s *settings, above node.Token, timeout time.
 	return r, nil
 }
 
-// tookOver makes the lease that enough nodes have given to its new owner. Otherwise it gives back what
-// they have given, and returns why, the highest fence if it is one, and what is left of the timeout.
+// tookOver makes the lease that enough nodes have given to its new owner. Otherwise it
+// gives back what they have given, and returns why, the highest fence if it is one, and
+// what is left of the timeout.
 func (e *engine) tookOver(ctx context.Context, r *round, t *terms, s *settings, why error) (lease *Lease, fence node.Token,
 	left time.Duration, err error) {
 	e.enter()
@@ -118,7 +119,8 @@ func (e *engine) giveBack(r *round) {
 	}
 }
 
-// resumed makes the lease, and removes what nodes that did not answer have of the former owner.
+// resumed makes the lease, and removes what nodes that did not answer have of the former
+// owner.
 func (e *engine) resumed(ctx context.Context, r *round, t *terms, s *settings) (*Lease, error) {
 	e.tokens.saw(t.High)
 	took := e.now.Sub(r.start)
@@ -143,8 +145,9 @@ func (e *engine) resumed(ctx context.Context, r *round, t *terms, s *settings) (
 	return lease, nil
 }
 
-// formerLeft is for how long the former owner of what was taken over may still rely on it: each extension that counts for it
-// has lengthened the key on one of the nodes that have given it to the new owner. A key without an end is not of a lease.
+// formerLeft is for how long the former owner of what was taken over may still rely on
+// it: each extension that counts for it has lengthened the key on one of the nodes that
+// have given it to the new owner. A key without an end is not of a lease.
 func (r *round) formerLeft() (left time.Duration) {
 	for i := range r.ballots {
 		if b := &r.ballots[i]; b.granted() {
@@ -154,10 +157,10 @@ func (r *round) formerLeft() (left time.Duration) {
 	return left
 }
 
-// Detach ends the lease in this process, nested ones included, without releasing it. The nodes
-// keep it for as long as it was last extended; until then another process can take it over with
-// [Locker.Resume], within the lease's bounds: see [Handle]. The lease's context ends with
-// ErrNotHeld, and a later Unlock returns an error that matches it.
+// Detach ends the lease in this process, nested ones included, without releasing it. The
+// nodes keep it for as long as it was last extended; until then another process can take
+// it over with [Locker.Resume], within the lease's bounds: see [Handle]. The lease's
+// context ends with ErrNotHeld, and a later Unlock returns an error that matches it.
 func (le *Lease) Detach() (Handle, error) {
 	h, e := le.h, le.h.e
 	at := e.clock.Wall()
