@@ -273,14 +273,8 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	case *redis.Client:
 		o := *c.Options()
 		o.DialTimeout = timeout
-		if opts.Replicas == 0 && (o.Addr == "FailoverClient" || o.Network == ofSentinel) { // of NewFailoverClient, or Parse
-			return nil, fmt.Errorf("redisnode: %w", errNoReplicas)
-		}
-		if o.OnConnect != nil {
-			return nil, fmt.Errorf("redisnode: %w", errOnConnect)
-		}
-		if o.DB < 0 {
-			return nil, fmt.Errorf("redisnode: %w", noDB(o.DB))
+		if err := usable(&o, opts.Replicas); err != nil {
+			return nil, fmt.Errorf("redisnode: %w", err)
 		}
 		opts.Name = cmp.Or(opts.Name, nameOf(&o))
 		return courier.ToServer(directly(&o), courier.Options(opts)), nil
@@ -303,6 +297,19 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	}
 	other := &shared{client: client, timeout: timeout}
 	return courier.Through(other, timeout, false, courier.Options(opts)), nil
+}
+
+// usable returns why a client of one server, with so many replicas, leads to no node.
+func usable(o *redis.Options, replicas int) error {
+	switch {
+	case replicas == 0 && (o.Addr == "FailoverClient" || o.Network == ofSentinel): // of NewFailoverClient, or Parse
+		return errNoReplicas
+	case o.OnConnect != nil:
+		return errOnConnect
+	case o.DB < 0:
+		return noDB(o.DB)
+	}
+	return nil
 }
 
 var (
