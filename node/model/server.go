@@ -234,7 +234,13 @@ func (s *Server) rename(now Time, cmd *node.Command) node.Reply {
 	}
 	r, there := node.Reply{Status: node.Refused}, true
 	for _, one := range wants {
+		if one.lock.kind != none && one.lock.kind != hash {
+			return failure(node.ErrWrongType)
+		}
 		fence, err := s.fenceOf(now, one.names, cmd.Mode)
+		if err == nil && cmd.Mode == node.Read {
+			_, err = s.readersOf(now, one.names).token()
+		}
 		if err != nil {
 			return failure(err)
 		}

@@ -150,7 +150,7 @@ func (p *player) named(words []string) (all []string) {
 // do does one step, and returns its answer. The one that is wanted says how long to wait for it.
 func (p *player) do(words, want []string) (a answer, err error) {
 	switch args := words[1:]; words[0] {
-	case "acquire", "release", "extend", "break", "downgrade":
+	case "acquire", "release", "extend", "break", "downgrade", "rename":
 		r, err := p.reply(words)
 		return replyText(r), err
 	case "inspect", "fences", "queue":

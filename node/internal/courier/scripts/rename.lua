@@ -29,14 +29,20 @@ local suffix = mode == 'write' and WRITER or ''
 local owner, former = ARGV[1] .. suffix, ARGV[2] .. suffix
 
 local function has(i, field, hold)
-  return redis.call('HEXISTS', KEYS[i], field) == 1 and (mode ~= 'read' or redis.call('EXISTS', KEYS[i + hold]) == 1)
+  local there = redis.call('HEXISTS', KEYS[i], field)
+  if there == 1 and mode == 'read' then
+    there = redis.call('EXISTS', KEYS[i + hold])
+  end
+  return there == 1
 end
 
 local wanted, there, fence, read, left = {}, true, 0, 0, -2
 for i = 1, #KEYS, step do
   if not has(i, owner, 3) then
     wanted[#wanted + 1] = i
-    there = has(i, former, 4) and there
+    if not has(i, former, 4) then
+      there = false
+    end
     fence = math.max(fence, tonumber(redis.call('GET', KEYS[i + 1]) or 0) + 0) -- fails if it is no number
     if mode ~= '' then
       read = tonumber(redis.call('GET', KEYS[i + 2]) or 0) + 0
