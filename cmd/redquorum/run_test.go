@@ -486,7 +486,7 @@ func TestRunBroken(t *testing.T) {
 	want(t, exitOK, "", "break", "job", "--yes", "--nodes", urls)
 	out := p.exits(exitLost) // at the next renewal
 	still(t, ticks)
-	const lost = `redquorum run: the command's remaining processes are killed: lease "job" is lost: it was broken, or the nodes lost it; `
+	const lost = `redquorum run: the command's remaining processes are killed: lease "job" is lost: it was broken or resumed elsewhere, or the nodes lost it; `
 	assert.That(t, strings.Count(out, lost) == 1 && strings.Count(out, "redquorum run:") == 1, "want the loss once:\n%s", out)
 }
 
