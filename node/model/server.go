@@ -232,29 +232,9 @@ func (s *Server) rename(now Time, cmd *node.Command) node.Reply {
 	if len(wants) == 0 {
 		return node.Reply{Status: node.Granted}
 	}
-	r, there := node.Reply{Status: node.Refused}, true
-	for _, one := range wants {
-		if one.lock.kind != none && one.lock.kind != hash {
-			return failure(node.ErrWrongType)
-		}
-		fence, err := s.fenceOf(now, one.names, cmd.Mode)
-		if err == nil && cmd.Mode == node.Read {
-			_, err = s.readersOf(now, one.names).token()
-		}
-		if err != nil {
-			return failure(err)
-		}
-		r.Fence = max(r.Fence, fence)
-		there = there && s.has(now, one.names, cmd.Mode, cmd.From)
-	}
-	for _, one := range wants {
-		k := one.lock
-		if there && cmd.Mode == node.Read {
-			k = s.hold(one.name, cmd.From)
-		}
-		if k.kind != none {
-			r.TTL = longer(r.TTL, k.left(now))
-		}
+	r, there, err := s.surveyRename(now, cmd, wants)
+	if err != nil {
+		return failure(err)
 	}
 	switch {
 	case !there:
@@ -270,6 +250,36 @@ func (s *Server) rename(now Time, cmd *node.Command) node.Reply {
 		s.renameOne(one.names, cmd, now+life(cmd.TTL))
 	}
 	return node.Reply{Status: node.Granted, TTL: r.TTL}
+}
+
+// surveyRename returns the highest fence and the longest life of the locks that a command wants, as a refusal,
+// and whether its former owner has them all.
+func (s *Server) surveyRename(now Time, cmd *node.Command, wants []want) (r node.Reply, there bool, err error) {
+	r, there = node.Reply{Status: node.Refused}, true
+	for _, one := range wants {
+		if one.lock.kind != none && one.lock.kind != hash {
+			return r, false, node.ErrWrongType
+		}
+		fence, err := s.fenceOf(now, one.names, cmd.Mode)
+		if err == nil && cmd.Mode == node.Read {
+			_, err = s.readersOf(now, one.names).token()
+		}
+		if err != nil {
+			return r, false, err
+		}
+		r.Fence = max(r.Fence, fence)
+		there = there && s.has(now, one.names, cmd.Mode, cmd.From)
+	}
+	for _, one := range wants {
+		k := one.lock
+		if there && cmd.Mode == node.Read {
+			k = s.hold(one.name, cmd.From)
+		}
+		if k.kind != none {
+			r.TTL = longer(r.TTL, k.left(now))
+		}
+	}
+	return r, there, nil
 }
 
 // renameOne makes the new owner of a command that of one lock, which lives until it expires or longer.
