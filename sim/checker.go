@@ -38,6 +38,7 @@ type checker struct {
 	latest   map[string]latest         // by name
 	detached map[string]*detachedLease // by owner: the leases that were detached
 	renamed  map[string]*holder        // by owner: the leases that have it for a Resume
+	once     map[string]*holder        // by owner: all leases of programs, also of clients that have died
 	handles  map[string]*detachedLease // by name: the latest
 	broken   map[string]*broken        // by owner: the locks that were unlocked by force
 	forcings []*forcing                // under way
@@ -64,7 +65,7 @@ type checker struct {
 }
 
 func newChecker(w *world) checker {
-	return checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p), detached: make(map[string]*detachedLease), renamed: make(map[string]*holder),
+	return checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p), detached: make(map[string]*detachedLease), renamed: make(map[string]*holder), once: make(map[string]*holder),
 		handles: make(map[string]*detachedLease), broken: make(map[string]*broken), breaks: make(map[string]cut), kept: make(map[string]bool), gone: make(map[string]*goneClaim),
 		again: make(map[string]bool), ended: make([]pastClaims, w.p.Clients), scans: 1} // none has found anything yet
 }
@@ -297,6 +298,9 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 	}
 	if b := w.check.asked(m); b != nil {
 		b.keeps(l, r.Status)
+	}
+	if h := w.check.renamed[m.cmd.Claims[0].Owner]; h != nil && h.c == l.c && m.cmd.Kind == node.Rename && r.Status == node.Granted {
+		w.check.resumes(h, l.n.number, m.sent)
 	}
 	for i, kept := range r.Kept {
 		owner := m.cmd.Claims[i].Owner

@@ -94,6 +94,10 @@ func (k *checker) resumedAnew(c *Client, e *quorum.Event) {
 			last.alone = &was
 			k.latest[name] = last
 		}
+		if passes := k.w.store.passes; k.w.program != nil {
+			passes[e.Token] = append(passes[e.Token], pass{c, name, h})
+			k.once[e.Owner] = h
+		}
 	}
 	if k.kept[h.owner] {
 		k.kept[e.Owner] = true

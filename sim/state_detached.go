@@ -77,6 +77,9 @@ func (k *checker) resumed(c *Client, b *detachedLease, lease *quorum.Lease, begu
 // renames notes the owner that a lease gets by a command. Its time may be over by then.
 func (k *checker) renames(c *Client, cmd *node.Command) {
 	h, owner := k.holder(cmd.From), cmd.Claims[0].Owner
+	if h == nil {
+		h = k.once[cmd.From]
+	}
 	if b := k.detached[cmd.From]; b != nil {
 		h = b.h
 		if !h.is(owner) { // another attempt of the call
@@ -87,6 +90,10 @@ func (k *checker) renames(c *Client, cmd *node.Command) {
 		h.renamed = append(h.renamed, owner)
 		k.renamed[owner] = h
 		c.resumes = append(c.resumes, h.names...)
+	}
+	if h != nil && k.w.program != nil && k.renamed[owner] == h {
+		k.goesOn(h, c)
+		h.asked = append(h.asked, extension{c.Now(), k.w.now, cmd.TTL, true})
 	}
 }
 

@@ -199,6 +199,7 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 		k.rises(h, name)
 		c.grants[name] = h
 		if w.program != nil {
+			k.once[owner] = h
 			w.store.passes[token] = append(w.store.passes[token], pass{c, name, h})
 		}
 	}
