@@ -62,10 +62,10 @@ func leftOuts(p *faults.Plan) map[string]*faults.Plan {
 }
 
 // A plan fails only with some seeds as soon as a setting of its work is left out. Shrink finds them:
-// this one had two names, two tasks, eleven shares and 39 faults that do not matter.
+// this one had three names, two tasks, ten shares and 46 faults that do not matter.
 func TestShrinkTriesOtherSeeds(t *testing.T) {
 	tests.NeedLong(t)
-	p := faults.Generate(17, faults.Profile{Nodes: 5})
+	p := faults.Generate(5, faults.Profile{Nodes: 5})
 	p.Lock.Guard = false
 	small := sim.Shrink(t.Context(), p)
 	w := small.Work
