@@ -17,7 +17,7 @@ import (
 // Without the restart guard a campaign finds, within a few hundred seeds, that
 // two hold one lock, and shrinks it to a plan that fits on a screen.
 func TestCampaignFindsAndShrinks(t *testing.T) {
-	r := sim.Explore(t.Context(), sim.Campaign{To: 2000, Jobs: 2, Profile: faults.Profile{Nodes: 5, Clients: 3},
+	r := sim.Explore(t.Context(), sim.Campaign{From: 6, To: 2000, Jobs: 2, Profile: faults.Profile{Nodes: 5, Clients: 3},
 		Adjust: func(p *faults.Plan) { p.Lock.Guard = false }})
 	assert.Must(t, len(r.Found) != 0, "nothing in %d seeds", r.Seeds)
 	f := r.Found[0]
