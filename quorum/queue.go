@@ -1,6 +1,7 @@
 package quorum
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -337,9 +338,9 @@ func (at *queue) isBehind(w *waiter) bool {
 	return at.alone.isBefore(w) || w.request.mode != node.Read && at.reading.isBefore(w)
 }
 
-// before returns whether a holder here is in w's way and, if none is, the waiter before w that
-// an attempt has told something; nil if there is none.
-func (q *queues) before(w *waiter) (held bool, told *waiter) {
+// before returns whether a holder here is in w's way and, if none is, what the waiters before w
+// know of the nodes; nil if they know nothing.
+func (q *queues) before(w *waiter) (held bool, known *findings) {
 	for name := range w.request.each() {
 		at := q.byName[name]
 		if at == nil {
@@ -349,12 +350,12 @@ func (q *queues) before(w *waiter) (held bool, told *waiter) {
 			return true, nil
 		}
 		for _, l := range []*line{&at.alone, &at.reading, &at.partly} {
-			if s := l.first; s != nil && s.w.found.waited && (w.request.wait == 0 || s.w.number < w.number) {
-				told = s.w
+			if s := l.first; s != nil && (w.request.wait == 0 || s.w.number < w.number) {
+				known = cmp.Or(s.w.knows(), known)
 			}
 		}
 	}
-	return false, told
+	return false, known
 }
 
 // lineOf returns the line in which w waits in the queue of its first name.

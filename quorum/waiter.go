@@ -52,6 +52,7 @@ type waiter struct {
 	lingerUntil clock.Instant
 	splitUntil  clock.Instant // of an attempt that is split; 0: it is not
 	found       findings
+	heard       *findings // of the waiter before it, which waits no longer; nil if there is none
 	pause       pausing
 
 	// News since the last attempt began:
@@ -451,6 +452,7 @@ func (w *waiter) end(lease *Lease, err error) phase {
 	e, owner := w.e, ""
 	if w.request.wait != 0 {
 		e.handovers.revokeAll(w)
+		w.passOn()
 		e.queues.leave(w)
 		if err != nil && w.stopped == nil && e.closed {
 			err = ErrClosed
@@ -479,18 +481,47 @@ func (w *waiter) observeWait() {
 }
 
 // failed builds the error with which a wait ends that has asked the nodes.
-func (w *waiter) failed() error { return w.found.failed(w.e.config, w.request.title(), w.stopped) }
+func (w *waiter) failed() error {
+	f := &w.found
+	if w.stopped != nil {
+		f = cmp.Or(w.knows(), f)
+	}
+	return f.failed(w.e.config, w.request.title(), w.stopped)
+}
+
+// passOn tells the waiter behind w what w knows, if that has asked the nodes: the two may stop waiting at the
+// same moment.
+func (w *waiter) passOn() {
+	if len(w.spots) == 0 || w.spots[0].next == nil {
+		return
+	}
+	if known := w.knows(); known != nil {
+		kept := *known
+		kept.ballots, kept.last = slices.Clone(kept.ballots), nil
+		w.spots[0].next.w.heard = &kept
+	}
+}
+
+// knows returns what the attempts of w, or of those before it in this process, have found; nil if nothing.
+func (w *waiter) knows() *findings {
+	if w.found.waited {
+		return &w.found
+	}
+	return w.heard
+}
 
 // inVain builds the error of a wait that ends behind others of this process. The name is held
 // only if one of them has it, or the nodes have told one of them so. If nothing is known yet,
 // the caller before it takes part of the nodes.
 func (w *waiter) inVain() error {
 	e, title := w.e, w.request.title()
-	switch held, before := e.queues.before(w); {
+	switch held, known := e.queues.before(w); {
 	case held:
 		return e.fail("acquire", title, nil, ErrHeld, cmp.Or(w.stopped, errHere))
-	case before != nil:
-		return before.found.failed(e.config, title, w.stopped)
+	case known != nil:
+		return known.failed(e.config, title, w.stopped)
+	case w.heard != nil:
+		return w.heard.failed(e.config, title, w.stopped)
 	case e.voters.downSince != 0:
 		return e.voters.silence(title, w.stopped)
 	case w.stopped != nil:
