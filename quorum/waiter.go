@@ -483,7 +483,7 @@ func (w *waiter) observeWait() {
 // failed builds the error with which a wait ends that has asked the nodes.
 func (w *waiter) failed() error {
 	f := &w.found
-	if w.stopped != nil {
+	if w.stopped != nil && w.last.Owner == "" { // it has not asked
 		f = cmp.Or(w.knows(), f)
 	}
 	return f.failed(w.e.config, w.request.title(), w.stopped)
