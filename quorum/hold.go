@@ -79,6 +79,12 @@ type grant struct {
 	round   *round        // whose late answers the hold of a reader learns of; nil for a hand-over
 }
 
+// grantOf is what a won round has granted. It is one more use of the round.
+func grantOf(r *round, c claim, lease time.Duration, high node.Token) grant {
+	r.users++
+	return grant{claim: c, start: r.start, lease: lease, mayHold: r.mayHoldNow(), high: high, round: r}
+}
+
 // A dependent is a context that ends with a hold.
 type dependent struct {
 	context.Context
@@ -88,6 +94,22 @@ type dependent struct {
 }
 
 func (h *hold) slot() *slot { return &h.spot }
+
+// answered notes that a node has granted a command that made, extended or downgraded the lease.
+func (h *hold) answered(r *round, i int) bool {
+	switch kind := r.command.Kind; {
+	case !r.ballots[i].granted():
+	case kind == node.Extend:
+		h.mayHold.add(i) // it may have refused before, and granted a copy of the command later
+	case kind == node.Downgrade:
+		h.stillWriter &^= 1 << i
+	default:
+		h.settle(i)
+	}
+	return false
+}
+
+func (h *hold) over(*round) {}
 
 // newHold makes the lease of a grant.
 func (e *engine) newHold(ctx context.Context, g grant, s *settings) *hold {
@@ -356,7 +378,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	}
 	e.labels.keep()
 	r := e.round(node.Extend, h.asItIs(), d+e.opts.Grace, e.timeout(d))
-	r.lease = h
+	r.asker = h
 	h.sent(r.start, d)
 	stillWriter := h.resendDowngrade()
 	r.ask(allNodes(len(e.nodes)))
@@ -401,7 +423,8 @@ func (e *engine) admit(ctx context.Context, g grant, s *settings) *Lease {
 	e.labels.keepRecord(&h.note)
 	if r := g.round; r != nil {
 		if h.mode == node.Read && r.command.Kind == node.Acquire { // or the former owner may be under way with a command for it
-			h.settled |= r.granted(h)
+			r.asker = h // nodes that grant later are settled, too
+			h.settled |= r.those((*ballot).granted)
 		}
 		r.done()
 	}

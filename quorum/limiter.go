@@ -180,3 +180,16 @@ func (m *limiter) leave(now clock.Instant) {
 		next.w.stir()
 	}
 }
+
+// A leftAttempt is one whose caller gave up before it was decided: it is under way until then.
+type leftAttempt struct{ *limiter }
+
+func (a *leftAttempt) answered(r *round, _ int) bool {
+	if a.limiter != nil && r.tally.verdict() != undecided {
+		a.ends(r.start, r.e.now, r.tally.answered())
+		a.limiter = nil
+	}
+	return false
+}
+
+func (a *leftAttempt) over(*round) {}

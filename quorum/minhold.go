@@ -18,7 +18,7 @@ func (h *hold) letGo() *round {
 	e.at(h, until, until)
 	left := until.Sub(e.now)
 	r := e.round(node.Extend, h.claim, left+e.opts.Grace, e.opts.Timeout)
-	r.lease = h
+	r.asker = h
 	h.sent(r.start, left)
 	r.ask(allNodes(len(e.nodes)))
 	return r

@@ -265,6 +265,19 @@ func (q *queues) reads(h *hold) {
 	}
 }
 
+// hear keeps what a node has said about the queues of a claim, in its answer to a command sent at start.
+func (q *queues) hear(c *claim, start clock.Instant, line node.Line) {
+	if line.Awaited && !c.wait.Stays() { // or this waiter is the one in the queue
+		q.noteContention(c, true)
+	}
+	if line.Last > 0 { // the next to wait here comes after those in the queue, whatever the clocks say
+		q.tokens.saw(line.Last)
+	}
+	if line.Others {
+		q.noteListeners(c, q.now.Sub(start))
+	}
+}
+
 // maxContended bounds the memory of contended names.
 const maxContended = 1024
 

@@ -30,7 +30,7 @@ func (h *hold) downgrade() *round {
 	e := h.e
 	h.mode, h.stillWriter = node.Read, allNodes(len(e.nodes))
 	r := e.round(node.Downgrade, h.claim, 0, e.opts.Timeout)
-	r.lease = h
+	r.asker = h
 	r.ask(allNodes(len(e.nodes)))
 	// Readers that wait here may ask the nodes at once: each executes the downgrade first.
 	e.queues.reads(h)

@@ -3,7 +3,6 @@ package quorum
 import (
 	"container/heap"
 	"context"
-	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -26,9 +25,9 @@ type releases struct {
 	later [][]*sweep // due, and waiting until there are fewer
 }
 
-// A removal is what a round has to know of the release that it is a part of.
+// A removal is what is known of a release. It is the asker of its rounds.
 type removal struct {
-	removes bool          // it is one
+	rs      *releases
 	mayHold nodeSet       // nodes on which the claim may be
 	expiry  clock.Instant // by when no node has a key of it that did not hang
 	tries   int           // how often it was repeated
@@ -38,16 +37,16 @@ type removal struct {
 // they do. The caller asks the nodes, and puts the round down with done.
 func (rs *releases) begin(c claim, mayHold nodeSet, expiry clock.Instant) *round {
 	rs.open++
-	return rs.round(removal{removes: true, mayHold: mayHold, expiry: expiry}, c)
+	return rs.round(&removal{rs: rs, mayHold: mayHold, expiry: expiry}, c)
 }
 
-func (rs *releases) round(of removal, c claim) *round {
+func (rs *releases) round(of *removal, c claim) *round {
 	kind, ttl := node.Release, time.Duration(0)
 	if c.from != "" { // it is given back
 		kind, ttl = node.Rename, time.Millisecond
 	}
 	r := rs.engine.round(kind, c, ttl, rs.opts.Timeout)
-	r.removal = of
+	r.asker = of
 	return r
 }
 
@@ -59,19 +58,22 @@ func (rs *releases) send(c claim, mayHold nodeSet, expiry clock.Instant) {
 	r.done()
 }
 
-// conclude looks at a release to which every node has answered, or had its time.
-func (rs *releases) conclude(r *round) {
-	pending := r.mayHold &^ r.those(func(b *ballot) bool { // one that refuses has met what is no claim
+func (m *removal) answered(*round, int) bool { return false }
+
+// over looks at a release to which every node has answered, or had its time.
+func (m *removal) over(r *round) {
+	rs := m.rs
+	pending := m.mayHold &^ r.those(func(b *ballot) bool { // one that refuses has met what is no claim
 		return b.granted() || b.vote == voteRefused
 	})
-	if r.tries > 1 {
-		rs.repeated(r.mayHold)
+	if m.tries > 1 {
+		rs.repeated(m.mayHold)
 	}
-	if pending == 0 || r.tries == 0 && rs.open > maxSweeps {
-		rs.over()
+	if pending == 0 || m.tries == 0 && rs.open > maxSweeps {
+		rs.ended()
 		return
 	}
-	s := &sweep{removal: r.removal, e: rs.engine, claim: r.claim}
+	s := &sweep{removal: *m, claim: r.claim}
 	if r.claim.wait.Stays() {
 		s.claim.wait = node.Wait{} // it may have stopped waiting by then, or wait on
 	}
@@ -105,8 +107,8 @@ func (rs *releases) repeated(nodes nodeSet) {
 	}
 }
 
-// over notes that a release is confirmed, or given up.
-func (rs *releases) over() {
+// ended notes that a release is confirmed, or given up.
+func (rs *releases) ended() {
 	if rs.open--; rs.open == 0 && rs.leaving {
 		rs.set(rs.idle)
 	}
@@ -148,7 +150,6 @@ func (rs *releases) reachedSince(nodes nodeSet, then clock.Instant) bool {
 // A sweep repeats a release on the nodes that have not confirmed it.
 type sweep struct {
 	removal
-	e     *engine
 	claim claim
 	spot  slot
 }
@@ -167,14 +168,14 @@ const (
 func (s *sweep) slot() *slot { return &s.spot }
 
 func (s *sweep) fire() {
-	rs := s.e.releases
+	rs := s.rs
 	if s.tries > 1 {
 		if s.mayHold = rs.withRoom(s); s.mayHold == 0 {
-			rs.over()
+			rs.ended()
 			return
 		}
 	}
-	r := rs.round(s.removal, s.claim)
+	r := rs.round(&s.removal, s.claim)
 	r.ask(s.mayHold)
 	r.done()
 }
@@ -189,7 +190,7 @@ func (rs *releases) withRoom(s *sweep) (now nodeSet) {
 			rs.again[i]++
 			now |= 1 << i
 		default:
-			one := &sweep{removal: s.removal, e: s.e, claim: s.claim}
+			one := &sweep{removal: s.removal, claim: s.claim}
 			one.mayHold = 1 << i
 			rs.open++
 			rs.later[i] = append(rs.later[i], one)
@@ -315,10 +316,4 @@ func (h *hold) release() *round {
 	}
 	r.ask(allNodes(len(e.nodes)))
 	return r
-}
-
-// removed reports whether any node so far had the released claim. A holder has a
-// quorum, and any quorum that confirms meets it.
-func (r *round) removed() bool {
-	return slices.ContainsFunc(r.ballots, func(b ballot) bool { return b.removed })
 }

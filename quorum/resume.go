@@ -132,7 +132,7 @@ func (e *engine) resumed(ctx context.Context, r *round, t *terms, s *settings) (
 	if !t.Detached { // nobody else gets the name as long as the former process may hold it
 		s.keep = max(s.keep, took+r.formerLeft())
 	}
-	g := r.grant(r.claim, s.lease, 0)
+	g := grantOf(r, r.claim, s.lease, 0)
 	g.claim.from = ""
 	lease := e.admit(ctx, g, s)
 	lease.h.sent(r.start, e.opts.MaxLease) // no command has shortened what the nodes have

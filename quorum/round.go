@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -20,18 +21,23 @@ type round struct {
 	start    clock.Instant // read before anything was sent
 	deadline clock.Instant
 
-	removal // of a release
-
 	replies []func(node.Reply) // one for each node, made once
 	users   int                // nodes that have not answered, and the caller
 	ballots []ballot
 	tally   tally
 	asked   nodeSet
-	lease   *hold        // made, extended or downgraded by the round, and told which nodes have it
-	waiter  *waiter      // whose attempt it is
-	limited bool         // it is an attempt that the limiter counts
+	asker   asker        // nil: only a call waits for it
 	signal  clock.Signal // of a call that waits: set when the verdict falls, and at each answer if eager
 	eager   bool
+}
+
+// An asker is whose round it is: an attempt, a lease, a release. The round knows nothing else of it.
+type asker interface {
+	// answered is called when an answer of node i was counted. It reports whether that is all: no call waits
+	// for the round.
+	answered(r *round, i int) bool
+	// over is called when every node asked has answered, and nobody needs the round any more.
+	over(r *round)
 }
 
 func (e *engine) newRound() *round {
@@ -106,7 +112,7 @@ func (e *engine) round(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 	if kind == node.Inspect || kind == node.Break {
 		r.tally.need = majority(len(e.nodes)) // nobody holds a name that so many do not have
 	}
-	r.asked, r.removal, r.lease, r.waiter, r.limited, r.eager = 0, removal{}, nil, nil, false, false
+	r.asked, r.asker, r.eager = 0, nil, false
 	return r
 }
 
@@ -130,59 +136,21 @@ func (r *round) receive(i int, reply node.Reply) {
 	e := r.e
 	e.answers(i, &r.command, reply)
 	b := e.voters.judge(i, r.command.Kind, r.start, reply)
-	r.noteLine(reply.Line)
+	e.queues.hear(&r.claim, r.start, reply.Line)
 	if reply.Status == node.Refused && r.claim.mode != node.Read {
 		e.voters.noteLongLock(i, reply)
 	}
 	before := r.tally.verdict()
 	r.ballots[i] = b
 	r.tally.add(b.vote)
-	if r.lease != nil && b.granted() {
-		r.lease.grantedBy(i, r.command.Kind)
+	if r.asker != nil && r.asker.answered(r, i) {
+		r.done()
+		return
 	}
-	if r.tally.verdict() != undecided {
-		r.decided()
-	}
-	if r.waiter != nil {
-		r.waiter.stir()
-	} else if r.eager || before == undecided && r.tally.verdict() != undecided {
+	if r.eager || before == undecided && r.tally.verdict() != undecided {
 		e.set(r.signal)
 	}
 	r.done()
-}
-
-// decided tells the limiter of an attempt, once. It may come long after the caller has given up.
-func (r *round) decided() {
-	if r.limited {
-		r.limited = false
-		r.e.attempts.ends(r.start, r.e.now, r.tally.answered())
-	}
-}
-
-// noteLine keeps what a node has said about its queue.
-func (r *round) noteLine(line node.Line) {
-	e := r.e
-	if line.Awaited && !r.claim.wait.Stays() { // or this waiter is the one in the queue
-		e.queues.noteContention(&r.claim, true)
-	}
-	if line.Last > 0 { // the next to wait here comes after those in the queue, whatever the clocks say
-		e.tokens.saw(line.Last)
-	}
-	if line.Others {
-		e.queues.noteListeners(&r.claim, e.now.Sub(r.start))
-	}
-}
-
-// grantedBy notes that node i has granted a command about the hold.
-func (h *hold) grantedBy(i int, kind node.Kind) {
-	switch kind {
-	case node.Extend:
-		h.mayHold.add(i) // it may have refused before, and granted a copy of the command later
-	case node.Downgrade:
-		h.stillWriter &^= 1 << i
-	default:
-		h.settle(i)
-	}
 }
 
 // await is called outside a step. It returns the verdict, or undecided when ctx ended before. It needs
@@ -266,10 +234,10 @@ func (r *round) done() {
 	if r.users--; r.users > 0 {
 		return
 	}
-	if r.removes {
-		r.e.releases.conclude(r)
+	if r.asker != nil {
+		r.asker.over(r)
 	}
-	r.command, r.claim, r.lease, r.waiter = node.Command{}, claim{}, nil, nil
+	r.command, r.claim, r.asker = node.Command{}, claim{}, nil
 	clear(r.claims)
 	putBack(&r.e.rounds, r)
 }
@@ -296,13 +264,6 @@ func (r *round) reached() nodeSet {
 	return r.asked &^ r.those(func(b *ballot) bool { return b.unsent })
 }
 
-// granted returns the nodes that have granted an acquire so far. Nodes that grant later
-// are settled for reader.
-func (r *round) granted(reader *hold) nodeSet {
-	r.lease = reader
-	return r.those((*ballot).granted)
-}
-
 // fail builds the error of a round that was not won.
 func (r *round) fail(op string, sentinel, cause error) *Error {
 	e := r.e.fail(op, r.claim.title(), r.ballots, sentinel, cause)
@@ -310,14 +271,21 @@ func (r *round) fail(op string, sentinel, cause error) *Error {
 	return e
 }
 
-// grant returns what a won round has granted, and has one more use of the round.
-func (r *round) grant(c claim, lease time.Duration, high node.Token) grant {
-	r.users++
-	return grant{claim: c, start: r.start, lease: lease, mayHold: r.mayHoldNow(), high: high, round: r}
+// removed reports whether any node so far had the released claim. A holder has a
+// quorum, and any quorum that confirms meets it.
+func (r *round) removed() bool {
+	return slices.ContainsFunc(r.ballots, func(b ballot) bool { return b.removed })
 }
 
-// inspect asks all nodes for the holder of name, and of however many for this owner. It, inspectMost, putDown and
-// report are called outside a step.
+// putDown is done, outside a step.
+func (r *round) putDown() {
+	r.e.enter()
+	r.done()
+	r.e.leave()
+}
+
+// inspect asks all nodes for the holder of name, and of however many for this owner. It, inspectMost and report are
+// called outside a step.
 func (e *engine) inspect(name, owner string, timeout time.Duration) *round {
 	c := claim{Claim: node.Claim{Name: name, Owner: owner}}
 	e.enter()
@@ -340,12 +308,6 @@ func (e *engine) inspectMost(ctx context.Context, name string, timeout time.Dura
 	r = e.inspect(name, rep.Owner, left)
 	r.awaitMost(ctx)
 	return r
-}
-
-func (r *round) putDown() {
-	r.e.enter()
-	r.done()
-	r.e.leave()
 }
 
 // report returns what the nodes have answered, and how many have not yet.

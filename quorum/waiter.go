@@ -49,6 +49,7 @@ type waiter struct {
 	reserved  clock.Instant // until then it may keep several names from others
 
 	round       *round // the attempt under way
+	counted     bool   // by the limiter: it is not decided
 	lingerUntil clock.Instant
 	splitUntil  clock.Instant // of an attempt that is split; 0: it is not
 	found       findings
@@ -254,7 +255,7 @@ func (w *waiter) ask() phase {
 	}
 	w.last = c
 	r := e.round(node.Acquire, c, w.request.life()+e.opts.Grace, w.timeout())
-	r.waiter, r.limited, w.round, w.splitUntil = w, true, r, 0
+	r.asker, w.counted, w.round, w.splitUntil = w, true, r, 0
 	if c.wait.Offer != 0 {
 		e.handovers.offer(w, c, r.start)
 	}
@@ -292,7 +293,7 @@ func (w *waiter) confirming() phase {
 	}
 	if w.stopped == nil && r.discountDuplicates() {
 		if e.now < decideBy(r.start, s.lease, s.lease, e.opts.Drift) {
-			g := r.grant(w.last, s.lease, 0)
+			g := grantOf(r, w.last, s.lease, 0)
 			w.attemptEnds()
 			return w.granted(g)
 		}
@@ -335,11 +336,32 @@ func (w *waiter) lingering() phase {
 func (w *waiter) attemptEnds() {
 	r := w.round
 	w.placed |= r.reached()
-	if w.stopped == nil {
-		r.decided() // or it is split
+	r.asker, w.round = nil, nil
+	switch {
+	case !w.counted:
+	case w.stopped == nil: // or it is split
+		w.decided(r)
+	default:
+		r.asker = &leftAttempt{&w.e.attempts}
 	}
-	r.waiter, w.round = nil, nil
 	r.done()
+}
+
+// answered looks at an answer to the attempt.
+func (w *waiter) answered(r *round, _ int) bool {
+	if w.counted && r.tally.verdict() != undecided {
+		w.decided(r)
+	}
+	w.stir()
+	return true
+}
+
+func (w *waiter) over(*round) {}
+
+// decided tells the limiter that the attempt is decided.
+func (w *waiter) decided(r *round) {
+	w.counted = false
+	w.e.attempts.ends(r.start, w.e.now, r.tally.answered())
 }
 
 // note keeps what the failed attempt has found, and tells of it.
