@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // Ask asks the holders of name to finish: it closes the channels of their [Lease.Asked]. The lock stays theirs, and nothing
@@ -52,7 +53,7 @@ func (l *Locker) askOwners(ctx context.Context, name string, owners []string) (e
 	for _, owner := range owners {
 		token, _ := l.tokens.next(0) // without one the nodes refuse
 		c := claim{Claim: node.Claim{Name: node.AskName(owner), Owner: l.uuid, Token: token}}
-		l.send(allNodes(len(l.nodes)), node.Command{Kind: node.Acquire, Claims: c.appendTo(nil), TTL: l.opts.Timeout,
+		l.send(vote.AllNodes(len(l.nodes)), node.Command{Kind: node.Acquire, Claims: c.appendTo(nil), TTL: l.opts.Timeout,
 			Retention: l.opts.FenceRetention, Deadline: l.now.Add(l.opts.Timeout)}, func(int, node.Reply) {})
 		rounds = append(rounds, l.askAll(node.Release, c, 0, l.opts.Timeout))
 	}
@@ -60,7 +61,7 @@ func (l *Locker) askOwners(ctx context.Context, name string, owners []string) (e
 	for _, r := range rounds {
 		verdict, why := r.await(ctx), stopped(ctx)
 		l.enter()
-		if verdict != won && err == nil {
+		if verdict != vote.Won && err == nil {
 			failed := r.fail("ask", ErrNoQuorum, why)
 			failed.Name = name
 			err = failed

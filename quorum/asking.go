@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // An asking is what a holder knows of requests to finish. A request takes and releases a lock of a name that
@@ -49,7 +50,7 @@ func (le *Lease) Asked() <-chan struct{} {
 }
 
 // lookAsked looks on some nodes whether the holder is asked to finish.
-func (h *hold) lookAsked(nodes nodeSet) {
+func (h *hold) lookAsked(nodes vote.NodeSet) {
 	e := h.e
 	if h.asking == nil || h.asking.closed {
 		return
@@ -87,7 +88,7 @@ func (e *engine) announce(of *claim) {
 	token, _ := e.tokens.next(0) // without one the nodes refuse
 	c := claim{Claim: node.Claim{Name: node.AskName(of.Name), Owner: e.uuid, Token: token}}
 	for _, kind := range []node.Kind{node.Acquire, node.Release} {
-		e.send(allNodes(len(e.nodes)), node.Command{Kind: kind, Claims: c.appendTo(nil), TTL: e.opts.Timeout,
+		e.send(vote.AllNodes(len(e.nodes)), node.Command{Kind: kind, Claims: c.appendTo(nil), TTL: e.opts.Timeout,
 			Retention: time.Millisecond, Deadline: e.now.Add(e.opts.Timeout)}, func(int, node.Reply) {})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // Unconfirmed releases are sent again. If there are more than a Locker remembers, the
@@ -242,10 +243,10 @@ func bare(t *testing.T) *engine {
 // A waiter for as many names as there may be reserves them, however long it has waited.
 func TestReservationOfTheLongestWait(t *testing.T) {
 	e := bare(t)
-	w := &waiter{e: e, calledFirstFor: make([]nodeSet, maxNames)}
+	w := &waiter{e: e, calledFirstFor: make([]vote.NodeSet, maxNames)}
 	for waited := time.Second; waited < longest; waited += waited / 2 {
 		for i := range w.calledFirstFor {
-			w.calledFirstFor[i] = allNodes(len(e.nodes))
+			w.calledFirstFor[i] = vote.AllNodes(len(e.nodes))
 		}
 		w.began = e.now - clock.Instant(waited)
 		assert.That(t, w.mayReserve(), "they are not reserved after %v", waited)
@@ -259,7 +260,7 @@ func TestTake(t *testing.T) {
 	w := &waiter{e: e}
 	f := e.handovers
 	f.since[1] = 3
-	e.voters.known[2].life = &node.Life{ID: "server"}
+	e.voters.servers.Lives[2] = &node.Life{ID: "server"}
 	stands := func(owner, secret string, to *waiter) *offer {
 		c := claim{Claim: node.Claim{Name: "x", Owner: owner}, wait: node.Wait{Secret: secret}}
 		o := &offer{claim: c, start: 2, to: to}
@@ -269,7 +270,7 @@ func TestTake(t *testing.T) {
 	stands("valid", "secret", w)
 	stands("resumed", "", nil)
 	revoked := stands("revoked", "secret", nil)
-	life := e.voters.known[2].life
+	life := e.voters.servers.Lives[2]
 	turn := func(owner string) node.Turn {
 		proof := node.ProofOf("secret", 7, "server")
 		return node.Turn{Name: "x", Owner: owner, Token: 7, Server: "server", Proof: proof, Life: life}

@@ -67,6 +67,3 @@ func (c *claim) appendTo(claims []node.Claim) []node.Claim {
 	}
 	return claims
 }
-
-// keptAll reports whether an extension found every one of a lease's names.
-func keptAll(kept []bool) bool { return !slices.Contains(kept, false) }

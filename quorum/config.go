@@ -8,6 +8,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // A config is what a Locker was made with. It never changes, and all parts of the Locker share
@@ -68,7 +69,7 @@ func (c *config) timeout(d time.Duration) time.Duration { return min(c.opts.Time
 // command was sent between start and the deadline of its round.
 func (c *config) expiry(start clock.Instant, lease time.Duration) clock.Instant {
 	ttl := lease + c.opts.Grace
-	return start.Add(c.opts.Timeout + ttl + drift(ttl, c.opts.Drift))
+	return start.Add(c.opts.Timeout + ttl + vote.Drift(ttl, c.opts.Drift))
 }
 
 // ownerName makes the owner of one attempt, in the form that Redisson gives its
@@ -94,10 +95,10 @@ func (c *config) observe(e Event) {
 }
 
 // fail builds the error of an operation that too few nodes have granted; without ballots no node has decided that.
-func (c *config) fail(op, name string, ballots []ballot, sentinel, cause error) *Error {
+func (c *config) fail(op, name string, ballots []vote.Ballot, sentinel, cause error) *Error {
 	e := &Error{Op: op, Name: name, Quorum: c.need, Err: sentinel, Cause: cause, guarded: c.guarded, Nodes: slices.Grow([]NodeVote(nil), len(ballots))}
 	for i, b := range ballots {
-		e.Nodes = append(e.Nodes, NodeVote{Node: c.nodes[i].Name(), Vote: voteNames[b.vote], For: b.wait, Err: b.err})
+		e.Nodes = append(e.Nodes, NodeVote{Node: c.nodes[i].Name(), Vote: Vote(b.Vote.String()), For: b.Wait, Err: b.Err})
 	}
 	return e
 }

@@ -15,90 +15,8 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
-
-// verdictByTrying finds the verdict of votes by trying every way in which the
-// pending nodes may still answer.
-func verdictByTrying(votes []vote, need int) verdict {
-	granted, open := 0, 0
-	for _, v := range votes {
-		switch v {
-		case voteGranted:
-			granted++
-		case votePending:
-			open++
-		}
-	}
-	all, none := true, true
-	for yes := 0; yes <= open; yes++ {
-		if granted+yes >= need {
-			none = false
-		} else {
-			all = false
-		}
-	}
-	switch {
-	case all:
-		return won
-	case none:
-		return lost
-	}
-	return undecided
-}
-
-func TestVerdictFallsWhenNoFurtherAnswerCanChangeIt(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 9).Draw(t, "nodes")
-		votes := rapid.SliceOfN(rapid.SampledFrom([]vote{votePending, voteGranted, voteRefused, voteUnknown, voteAbstaining}), n, n).Draw(t, "votes")
-		need := rapid.IntRange(majority(n), n).Draw(t, "need")
-		tally := tally{nodes: n, need: need}
-		for _, v := range votes {
-			if v != votePending {
-				tally.add(v)
-			}
-		}
-		if got, want := tally.verdict(), verdictByTrying(votes, need); got != want {
-			t.Fatalf("verdict of %v, %d needed, is %d, want %d", votes, need, got, want)
-		}
-	})
-}
-
-func TestAnyTwoMajoritiesShareANode(t *testing.T) {
-	for n := 1; n <= 63; n++ {
-		m := majority(n)
-		assert.That(t, 2*m > n && 2*(m-1) <= n, "majority(%d) = %d", n, m)
-	}
-}
-
-func TestValidityIsLeaseLessElapsedLessDrift(t *testing.T) {
-	const start = clock.Instant(1000)
-	for _, c := range []struct {
-		lease, want time.Duration
-	}{
-		{time.Second, 988 * time.Millisecond},
-		{30 * time.Second, 29698 * time.Millisecond},
-		{100 * time.Millisecond, 97 * time.Millisecond},
-	} {
-		assert.Equal(t, validUntil(start, c.lease, 0.01).Sub(start), c.want, c.lease)
-	}
-}
-
-// A holder and a node, each off by half of the allowed drift in the bad
-// direction: the holder must give up before the node drops the key (S07).
-func TestDriftCoversClocksThatDisagreeByTheRatio(t *testing.T) {
-	for _, lease := range []time.Duration{10 * time.Millisecond, time.Second, time.Hour} {
-		believes := validUntil(0, lease, 0.01).Sub(0)
-		holderTime := time.Duration(float64(believes) * 1.005) // its clock is slow
-		keyTime := time.Duration(float64(lease) * 0.995)       // the node's is fast
-		assert.That(t, holderTime < keyTime, "lease %v: believed for %v, on the nodes for %v", lease, holderTime, keyTime)
-	}
-}
-
-func TestGuardOutlastsTheLongestLease(t *testing.T) {
-	const born = clock.Instant(5e9)
-	got := guardEnd(born, 30*time.Second, 0.01).Sub(born)
-	assert.That(t, got > 30*time.Second, "a restarted node votes again after %v", got)
-}
 
 func TestFreeInIsTheSoonestMajority(t *testing.T) {
 	ms := time.Millisecond
@@ -133,9 +51,9 @@ func TestPauseIsBounded(t *testing.T) {
 func TestNextStep(t *testing.T) {
 	const (
 		ms    = clock.Instant(time.Millisecond)
-		one   = nodeSet(0b00001)
-		two   = nodeSet(0b00011)
-		three = nodeSet(0b00111)
+		one   = vote.NodeSet(0b00001)
+		two   = vote.NodeSet(0b00011)
+		three = vote.NodeSet(0b00111)
 		slack = clock.Instant(noticeSlack)
 	)
 	second := 1000 * ms
@@ -212,13 +130,13 @@ func TestNextStep(t *testing.T) {
 // How many waiters are queued on a node that does not answer is unknown.
 func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 	for _, test := range []struct {
-		ballots []ballot
+		ballots []vote.Ballot
 		want    int
 	}{
-		{[]ballot{{ahead: 3}, {ahead: 1}, {ahead: 2}}, 2},
-		{[]ballot{{ahead: 3}, {}, {}}, 0},
-		{[]ballot{{ahead: 3}, {vote: voteUnknown}, {}}, 3},
-		{[]ballot{{ahead: 3}, {vote: voteAbstaining}, {ahead: 1}}, 3},
+		{[]vote.Ballot{{Ahead: 3}, {Ahead: 1}, {Ahead: 2}}, 2},
+		{[]vote.Ballot{{Ahead: 3}, {}, {}}, 0},
+		{[]vote.Ballot{{Ahead: 3}, {Vote: vote.Unknown}, {}}, 3},
+		{[]vote.Ballot{{Ahead: 3}, {Vote: vote.Abstaining}, {Ahead: 1}}, 3},
 	} {
 		f := findings{ballots: test.ballots}
 		assert.Equal(t, f.before(2), test.want, test.ballots)
@@ -231,8 +149,8 @@ func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 func TestReservationsAreBounded(t *testing.T) {
 	e := bare(t)
 
-	w := &waiter{e: e, began: e.now, reserved: e.now, calledFirstFor: make([]nodeSet, 3)}
-	check := func(what string, told []nodeSet, want time.Duration) {
+	w := &waiter{e: e, began: e.now, reserved: e.now, calledFirstFor: make([]vote.NodeSet, 3)}
+	check := func(what string, told []vote.NodeSet, want time.Duration) {
 		t.Helper()
 		copy(w.calledFirstFor, told)
 		if may := w.mayReserve(); may != (want > 0) || may && w.reserved.Sub(e.now) != want {
@@ -240,7 +158,7 @@ func TestReservationsAreBounded(t *testing.T) {
 		}
 		e.now = e.now.Add(want)
 	}
-	all, short := []nodeSet{0b011, 0b110, 0b111}, []nodeSet{0b011, 0b110, 0b001}
+	all, short := []vote.NodeSet{0b011, 0b110, 0b111}, []vote.NodeSet{0b011, 0b110, 0b001}
 	e.now = e.now.Add(100 * time.Millisecond)
 	check("not told", nil, 0)
 	check("told by too few", short, 0)
@@ -248,7 +166,7 @@ func TestReservationsAreBounded(t *testing.T) {
 	check("not told again", nil, 0)
 	e.now = e.now.Add(time.Hour)
 	check("told late", all, 2*e.opts.RetryEvery)
-	check("not told any more", slices.Repeat([]nodeSet{0}, 3), 0)
+	check("not told any more", slices.Repeat([]vote.NodeSet{0}, 3), 0)
 }
 
 // A hand-over counts if its holder has drawn the token at most a Timeout before the attempt, by
@@ -272,24 +190,24 @@ func TestTokensFollowFences(t *testing.T) {
 	tokens := e.tokens
 	const before, near, far = 100, 200, node.MaxToken - 100
 	for what, test := range map[string]struct {
-		ballots [3]ballot
+		ballots [3]vote.Ballot
 		token   node.Token
 		spent   bool
 	}{
-		"none":                        {[3]ballot{{vote: voteRefused}, {vote: voteRefused}, {vote: voteRefused}}, before, false},
-		"the highest":                 {[3]ballot{{fence: near - 1}, {fence: near}, {fence: 1}}, near, false},
-		"one far ahead":               {[3]ballot{{fence: far}, {fence: near}, {fence: near}}, near, false},
-		"two far ahead":               {[3]ballot{{fence: far}, {fence: far - 1}, {fence: near}}, far, false},
-		"one, and one does not say":   {[3]ballot{{fence: far}, {vote: voteUnknown}, {fence: near}}, far, false},
-		"one, and one is ignored":     {[3]ballot{{fence: far}, {vote: voteAbstaining}, {fence: near}}, far, false},
-		"two that do not count":       {[3]ballot{{vote: voteUnknown}, {vote: voteAbstaining}, {fence: near}}, near, false},
-		"one has the highest token":   {[3]ballot{{fence: node.MaxToken}, {fence: near}, {fence: near}}, near, false},
-		"one has it, and one is far":  {[3]ballot{{fence: node.MaxToken}, {fence: far}, {fence: near}}, far, false},
-		"two have the highest token":  {[3]ballot{{fence: node.MaxToken}, {fence: node.MaxToken}, {fence: near}}, near, true},
-		"one has it, and one is mute": {[3]ballot{{fence: node.MaxToken}, {vote: voteUnknown}, {fence: near}}, near, false},
+		"none":                        {[3]vote.Ballot{{Vote: vote.Refused}, {Vote: vote.Refused}, {Vote: vote.Refused}}, before, false},
+		"the highest":                 {[3]vote.Ballot{{Fence: near - 1}, {Fence: near}, {Fence: 1}}, near, false},
+		"one far ahead":               {[3]vote.Ballot{{Fence: far}, {Fence: near}, {Fence: near}}, near, false},
+		"two far ahead":               {[3]vote.Ballot{{Fence: far}, {Fence: far - 1}, {Fence: near}}, far, false},
+		"one, and one does not say":   {[3]vote.Ballot{{Fence: far}, {Vote: vote.Unknown}, {Fence: near}}, far, false},
+		"one, and one is ignored":     {[3]vote.Ballot{{Fence: far}, {Vote: vote.Abstaining}, {Fence: near}}, far, false},
+		"two that do not count":       {[3]vote.Ballot{{Vote: vote.Unknown}, {Vote: vote.Abstaining}, {Fence: near}}, near, false},
+		"one has the highest token":   {[3]vote.Ballot{{Fence: node.MaxToken}, {Fence: near}, {Fence: near}}, near, false},
+		"one has it, and one is far":  {[3]vote.Ballot{{Fence: node.MaxToken}, {Fence: far}, {Fence: near}}, far, false},
+		"two have the highest token":  {[3]vote.Ballot{{Fence: node.MaxToken}, {Fence: node.MaxToken}, {Fence: near}}, near, true},
+		"one has it, and one is mute": {[3]vote.Ballot{{Fence: node.MaxToken}, {Vote: vote.Unknown}, {Fence: near}}, near, false},
 	} {
 		f := findings{token: before, ballots: test.ballots[:]}
-		if f.followFences(tokens); f.token != test.token || f.spent != test.spent {
+		if f.followFences(tokens, 2); f.token != test.token || f.spent != test.spent {
 			t.Errorf("%s: token %d, spent %v; want %d, %v", what, f.token, f.spent, test.token, test.spent)
 		}
 	}
@@ -359,47 +277,47 @@ func TestJudge(t *testing.T) {
 			says       string
 			kind       node.Kind
 			reply      node.Reply
-			vote       vote
+			vote       vote.Vote
 			may, stale bool
 		}{
 			{says: "a grant is a yes, and the claim is there",
-				reply: node.Reply{Status: node.Granted, Life: old}, vote: voteGranted, may: true},
+				reply: node.Reply{Status: node.Granted, Life: old}, vote: vote.Granted, may: true},
 			{says: "a server that started a moment ago abstains, and the claim is there",
-				reply: node.Reply{Status: node.Granted, Life: young}, vote: voteAbstaining, may: true},
+				reply: node.Reply{Status: node.Granted, Life: young}, vote: vote.Abstaining, may: true},
 			{says: "a server that does not say when it started is ignored",
-				reply: node.Reply{Status: node.Granted}, vote: voteUnknown, may: true},
+				reply: node.Reply{Status: node.Granted}, vote: vote.Unknown, may: true},
 			{says: "a refusal is a no, and nothing is there",
-				reply: node.Reply{Status: node.Refused, Life: old}, vote: voteRefused},
+				reply: node.Reply{Status: node.Refused, Life: old}, vote: vote.Refused},
 			{says: "the refusal of a young server counts as well",
-				reply: node.Reply{Status: node.Refused, Life: young}, vote: voteRefused},
+				reply: node.Reply{Status: node.Refused, Life: young}, vote: vote.Refused},
 			{says: "a token that is too low is a no of its own sort",
-				reply: node.Reply{Status: node.Stale, Life: old}, vote: voteRefused, stale: true},
+				reply: node.Reply{Status: node.Stale, Life: old}, vote: vote.Refused, stale: true},
 			{says: "a command without an answer may still be executed",
-				reply: node.Reply{Err: node.ErrTimeout}, vote: voteUnknown, may: true},
+				reply: node.Reply{Err: node.ErrTimeout}, vote: vote.Unknown, may: true},
 			{says: "a command that was not sent is not",
-				reply: node.Reply{Err: node.ErrUnreachable, Unsent: true}, vote: voteUnknown},
+				reply: node.Reply{Err: node.ErrUnreachable, Unsent: true}, vote: vote.Unknown},
 			{says: "an extension that was not sent leaves what was there",
-				kind: node.Extend, reply: node.Reply{Err: refused, Unsent: true}, vote: voteUnknown, may: true},
+				kind: node.Extend, reply: node.Reply{Err: refused, Unsent: true}, vote: vote.Unknown, may: true},
 			{says: "a key of another type is no answer to an acquire, but nothing is there",
-				reply: node.Reply{Err: node.ErrWrongType}, vote: voteUnknown},
+				reply: node.Reply{Err: node.ErrWrongType}, vote: vote.Unknown},
 			{says: "a release that meets a key of another type finds no lease",
-				kind: node.Release, reply: node.Reply{Err: node.ErrWrongType}, vote: voteRefused, may: true},
+				kind: node.Release, reply: node.Reply{Err: node.ErrWrongType}, vote: vote.Refused, may: true},
 			{says: "nor does a downgrade",
-				kind: node.Downgrade, reply: node.Reply{Err: node.ErrWrongType}, vote: voteRefused, may: true},
+				kind: node.Downgrade, reply: node.Reply{Err: node.ErrWrongType}, vote: vote.Refused, may: true},
 			{says: "a release of what is absent is confirmed",
-				kind: node.Release, reply: node.Reply{Status: node.Absent, Life: old}, vote: voteGranted},
+				kind: node.Release, reply: node.Reply{Status: node.Absent, Life: old}, vote: vote.Granted},
 			{says: "an extension of all names is a yes",
-				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true, true}, Life: old}, vote: voteGranted, may: true},
+				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true, true}, Life: old}, vote: vote.Granted, may: true},
 			{says: "a server that started within a third of MaxLease abstains from an extension, and has the lease",
-				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true}, Life: young}, vote: voteAbstaining, may: true},
+				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true}, Life: young}, vote: vote.Abstaining, may: true},
 			{says: "so does one that started just a third of MaxLease ago, for clocks may differ",
-				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true}, Life: &node.Life{ID: "c", Born: start.Add(-10 * time.Second)}}, vote: voteAbstaining, may: true},
+				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true}, Life: &node.Life{ID: "c", Born: start.Add(-10 * time.Second)}}, vote: vote.Abstaining, may: true},
 			{says: "one that started earlier counts for an extension",
-				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true}, Life: &node.Life{ID: "d", Born: start.Add(-10200 * time.Millisecond)}}, vote: voteGranted, may: true},
+				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true}, Life: &node.Life{ID: "d", Born: start.Add(-10200 * time.Millisecond)}}, vote: vote.Granted, may: true},
 			{says: "and not for an acquire",
-				reply: node.Reply{Status: node.Granted, Life: &node.Life{ID: "d", Born: start.Add(-10200 * time.Millisecond)}}, vote: voteAbstaining, may: true},
+				reply: node.Reply{Status: node.Granted, Life: &node.Life{ID: "d", Born: start.Add(-10200 * time.Millisecond)}}, vote: vote.Abstaining, may: true},
 			{says: "an extension that lacks a name is a no",
-				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true, false}, Life: old}, vote: voteRefused},
+				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true, false}, Life: old}, vote: vote.Refused},
 		} {
 			kind := row.kind
 			if kind == 0 {
@@ -408,8 +326,8 @@ func TestJudge(t *testing.T) {
 			e := newEngine(&config{clock: opts.Clock, opts: opts, nodes: []node.Node{model.New(opts.Clock, "n1")}})
 			e.enter()
 			v := e.voters
-			if b := v.judge(0, kind, start, row.reply); b.vote != row.vote || b.may != row.may || b.stale != row.stale {
-				t.Errorf("%s: %v, may %v, stale %v", row.says, b.vote, b.may, b.stale)
+			if b := v.judge(0, kind, start, row.reply); b.Vote != row.vote || b.May != row.may || b.Stale != row.stale {
+				t.Errorf("%s: %v, may %v, stale %v", row.says, b.Vote, b.May, b.Stale)
 			}
 		}
 	})

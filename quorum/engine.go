@@ -12,6 +12,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // An engine is all that changes in a Locker: the holders and waiters of this process, the commands under
@@ -67,7 +68,7 @@ const maxReady = 100
 // An effect is one of: a command for some of the nodes, a signal to be set, an event to be reported,
 // or something else to be done.
 type effect struct {
-	nodes   nodeSet
+	nodes   vote.NodeSet
 	command node.Command
 	replies []func(node.Reply) // by node
 	signal  clock.Signal
@@ -78,8 +79,9 @@ type effect struct {
 
 func newEngine(c *config) *engine {
 	e := &engine{config: c, idle: c.clock.NewSignal(), alarm: c.clock.NewSignal(), serving: true, attempts: limiter{bound: firstAttempts}}
-	e.tokens = &tokens{config: c, moment: &e.moment}
-	e.voters = &voters{config: c, moment: &e.moment, known: make([]voter, len(c.nodes)), tell: e.tell, log: e.log}
+	e.tokens = &tokens{moment: &e.moment, maker: vote.Tokens{Retention: c.opts.FenceRetention}}
+	e.voters = newVoters(c, &e.moment)
+	e.voters.tell, e.voters.log = e.tell, e.log
 	e.queues = &queues{engine: e, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}
 	e.handovers = &handovers{engine: e, waiters: make(map[string]*waiter), byOwner: make(map[string]*offer),
 		since: make([]clock.Instant, len(c.nodes))}
@@ -221,7 +223,7 @@ func (e *engine) carryOut(x *effect) {
 		x.do()
 	default:
 		for i, n := range e.nodes {
-			if x.nodes.has(i) {
+			if x.nodes.Has(i) {
 				n.Submit(x.command, x.replies[i])
 			}
 		}
@@ -237,15 +239,15 @@ func (e *engine) then(what string, do func()) {
 }
 
 // submit has a command sent to some of the nodes.
-func (e *engine) submit(nodes nodeSet, command node.Command, replies []func(node.Reply)) {
+func (e *engine) submit(nodes vote.NodeSet, command node.Command, replies []func(node.Reply)) {
 	e.effects = append(e.effects, effect{nodes: nodes, command: command, replies: replies})
 }
 
 // send has a command sent to some of the nodes. Each answer is a step.
-func (e *engine) send(nodes nodeSet, command node.Command, answer func(int, node.Reply)) {
+func (e *engine) send(nodes vote.NodeSet, command node.Command, answer func(int, node.Reply)) {
 	replies := make([]func(node.Reply), len(e.nodes))
 	for i := range replies {
-		if nodes.has(i) {
+		if nodes.Has(i) {
 			replies[i] = func(r node.Reply) {
 				e.enter()
 				e.answers(i, &command, r)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // The errors of this package. Match them with errors.Is; an [*Error], from
@@ -41,7 +42,7 @@ var (
 	ErrClosed = errors.New("locker is closed")
 	// ErrSameServer: two of the configured nodes are one server, so its failure would
 	// count twice. Neither counts once both have answered; before that, one may.
-	ErrSameServer = errors.New("two nodes are the same server")
+	ErrSameServer = vote.ErrSameServer
 )
 
 // sentinels are all of them.

@@ -10,12 +10,13 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // Findings are what a waiter knows from its attempts. Only its own task uses them.
 type findings struct {
-	ballots   []ballot      // the latest answer of each node
-	last      []ballot      // those of the attempt before; the next attempt overwrites them
+	ballots   []vote.Ballot // the latest answer of each node
+	last      []vote.Ballot // those of the attempt before; the next attempt overwrites them
 	token     node.Token    // the highest fence seen for the name
 	saw       clock.Instant // when a node told of it, if it is far ahead
 	took      time.Duration // by the last attempt
@@ -36,23 +37,23 @@ type findings struct {
 const maxStale = 3
 
 // record draws conclusions from the answers to a failed attempt.
-func (f *findings) record(t *tokens) {
-	f.followFences(t)
+func (f *findings) record(t *tokens, need int) {
+	f.followFences(t, need)
 	t.saw(f.token)
 	stale, granted, free := 0, 0, 0
 	for _, b := range f.ballots {
-		if b.stale && b.fence <= f.token { // the next token will be above it
+		if b.Stale && b.Fence <= f.token { // the next token will be above it
 			stale++
 		}
-		if b.vote == voteGranted {
+		if b.Vote == vote.Granted {
 			granted++
 		}
-		if b.free {
+		if b.Free {
 			free++
 		}
 	}
-	f.passable = granted+free >= t.need
-	if stale > 0 && stale+granted >= t.need {
+	f.passable = granted+free >= need
+	if stale > 0 && stale+granted >= need {
 		f.stale++
 	} else {
 		f.stale = 0
@@ -67,25 +68,25 @@ func (f *findings) record(t *tokens) {
 // followFences finds the fence that the next token has to be above: the highest, but
 // for those that are far ahead. A fence far ahead on a single node is followed only if
 // there is no quorum without that node. No token is above node.MaxToken.
-func (f *findings) followFences(t *tokens) {
+func (f *findings) followFences(t *tokens, need int) {
 	without, spent, far, saw := 0, 0, f.token, f.saw // nodes that do not count: they do not vote, or are far ahead
 	for _, b := range f.ballots {
 		switch {
-		case b.fence == node.MaxToken:
+		case b.Fence == node.MaxToken:
 			without++
 			spent++
-		case t.farAhead(b.fence):
+		case t.farAhead(b.Fence):
 			without++
-			if b.fence > far {
-				far, saw = b.fence, b.at
+			if b.Fence > far {
+				far, saw = b.Fence, b.At
 			}
-		case b.vote == voteUnknown || b.vote == voteAbstaining:
+		case b.Vote == vote.Unknown || b.Vote == vote.Abstaining:
 			without++
 		default:
-			f.token = max(f.token, b.fence)
+			f.token = max(f.token, b.Fence)
 		}
 	}
-	spare := len(f.ballots) - t.need
+	spare := len(f.ballots) - need
 	f.spent = spent > spare
 	if without > spare && far > f.token {
 		f.token, f.saw = far, saw
@@ -97,7 +98,7 @@ func (f *findings) followFences(t *tokens) {
 func (f *findings) hopeless(need int) bool {
 	broken := 0
 	for _, b := range f.ballots {
-		if lasting(b.err) {
+		if lasting(b.Err) {
 			broken++
 		}
 	}
@@ -111,18 +112,18 @@ func (f *findings) asksAtOnce() bool { return f.stale > 0 && f.stale <= maxStale
 // attempt; those of them that are ignored; and those whose notices may come from this
 // waiter's own release, including nodes whose answer was not waited for, and those
 // that did not count what they granted.
-func (f *findings) wasFree() (free, silent, own nodeSet) {
+func (f *findings) wasFree() (free, silent, own vote.NodeSet) {
 	for i, b := range f.ballots {
 		// Of a node that is listed twice, the notices are of this waiter's own releases.
-		noVote := b.vote == voteAbstaining || errors.Is(b.err, ErrSameServer)
+		noVote := b.Vote == vote.Abstaining || errors.Is(b.Err, ErrSameServer)
 		if noVote {
-			silent.add(i)
+			silent.Add(i)
 		}
-		if b.vote == voteGranted || noVote || b.stale {
-			free.add(i)
+		if b.Vote == vote.Granted || noVote || b.Stale {
+			free.Add(i)
 		}
-		if b.vote == votePending || errors.Is(b.err, node.ErrUnreplicated) {
-			own.add(i)
+		if b.Vote == vote.Pending || errors.Is(b.Err, node.ErrUnreplicated) {
+			own.Add(i)
 		}
 	}
 	return free, silent, own | free
@@ -133,8 +134,8 @@ func (f *findings) wasFree() (free, silent, own nodeSet) {
 func (f *findings) freeIn(need int, poll time.Duration) time.Duration {
 	all := make([]time.Duration, len(f.ballots))
 	for i, b := range f.ballots {
-		all[i] = b.wait
-		if b.wait < 0 {
+		all[i] = b.Wait
+		if b.Wait < 0 {
 			all[i] = poll
 		}
 	}
@@ -145,8 +146,8 @@ func (f *findings) freeIn(need int, poll time.Duration) time.Duration {
 func (f *findings) before(need int) int {
 	all := make([]int, len(f.ballots))
 	for i, b := range f.ballots {
-		all[i] = b.ahead
-		if b.vote == voteUnknown || b.vote == voteAbstaining {
+		all[i] = b.Ahead
+		if b.Vote == vote.Unknown || b.Vote == vote.Abstaining {
 			all[i] = math.MaxInt32
 		}
 	}
@@ -157,21 +158,21 @@ func (f *findings) before(need int) int {
 // foreign reports whether the name is held by another library's lock, whose release
 // notifies no queued waiter.
 func (f *findings) foreign() bool {
-	return slices.ContainsFunc(f.ballots, func(b ballot) bool { return b.foreign })
+	return slices.ContainsFunc(f.ballots, func(b vote.Ballot) bool { return b.Foreign })
 }
 
 // failed builds the error of an attempt, and of a wait that ends with it. why is not nil if the caller has ended it: that is all
 // there is to say if the answers until then do not explain why it failed.
 func (f *findings) failed(c *config, title string, why error) error {
-	t := tally{nodes: len(f.ballots), need: c.need}
+	t := vote.Tally{Nodes: len(f.ballots), Need: c.need}
 	for _, b := range f.ballots {
-		t.add(b.vote)
+		t.Add(b.Vote)
 	}
-	if why != nil && !t.explained() {
+	if why != nil && !t.Explained() {
 		return fmt.Errorf("acquire %q: %w", title, why)
 	}
 	sentinel := ErrNoQuorum
-	if t.votes[voteGranted]+t.votes[voteRefused] >= c.need && t.votes[voteGranted] < c.need && !f.late && !f.spent {
+	if t.Votes[vote.Granted]+t.Votes[vote.Refused] >= c.need && t.Votes[vote.Granted] < c.need && !f.late && !f.spent {
 		sentinel = ErrHeld
 	}
 	switch {

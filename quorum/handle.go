@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // A Handle is what another process needs to take a lease over with [Locker.Resume]. It is opaque
@@ -149,7 +150,7 @@ func (t *terms) age(now time.Time, rate float64) error {
 		}
 	}
 	if t.FixedLeft > 0 {
-		if t.FixedLeft -= passed; t.FixedLeft <= 2*drift(t.FixedLeft, rate) {
+		if t.FixedLeft -= passed; t.FixedLeft <= 2*vote.Drift(t.FixedLeft, rate) {
 			return errors.New("its fixed lease is over, by the time of day")
 		}
 		t.Lease = t.FixedLeft

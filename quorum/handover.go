@@ -6,6 +6,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // This file is about locks that are handed over from a holder to a waiter.
@@ -48,7 +49,7 @@ type handovers struct {
 	*engine
 	listening bool
 	turns     subscriptions
-	hears     nodeSet            // nodes that have said that they would tell
+	hears     vote.NodeSet       // nodes that have said that they would tell
 	since     []clock.Instant    // by node: when it said so last
 	waiters   map[string]*waiter // that listen, by their names on the nodes
 	inOrder   line               // the same, in the order in which they began
@@ -69,7 +70,7 @@ func (w *waiter) offerLasts() time.Duration {
 func (w *waiter) mayOffer() bool {
 	s, o := w.request, &w.e.opts
 	return s.names == nil && !s.fixed && s.keep == 0 &&
-		attemptWindow(s.lease) >= o.RetryEvery && w.offerLasts() >= o.RetryEvery+2*o.Timeout
+		vote.AttemptWindow(s.lease) >= o.RetryEvery && w.offerLasts() >= o.RetryEvery+2*o.Timeout
 }
 
 // offerToken is the token of an offer whose attempt has the given one: a Timeout ahead, since
@@ -188,10 +189,10 @@ func (f *handovers) hear(i int, t node.Turn) {
 // connected notes that node i sends turns from now on. Waiters ask it once more, as they
 // may have missed one.
 func (f *handovers) connected(i int) {
-	f.hears.add(i)
+	f.hears.Add(i)
 	f.since[i] = f.now
 	for s := f.inOrder.first; s != nil; s = s.next {
-		s.w.released.add(i)
+		s.w.released.Add(i)
 		s.w.stir()
 	}
 }
@@ -202,9 +203,9 @@ func (f *handovers) tellFirst(i int, t node.Turn) {
 	if w == nil {
 		return
 	}
-	w.calledFirst.add(i)
+	w.calledFirst.Add(i)
 	if at, several := slices.BinarySearch(w.request.names, t.Name); several {
-		w.calledFirstFor[at].add(i)
+		w.calledFirstFor[at].Add(i)
 	}
 	w.stir()
 }
@@ -219,7 +220,7 @@ func (f *handovers) tellFirst(i int, t node.Turn) {
 func (f *handovers) take(i int, t node.Turn) (revoked *offer) {
 	o := f.byOwner[t.Owner]
 	switch {
-	case o == nil, !o.proves(&t), t.Life == nil && f.voters.another(i, t.Server):
+	case o == nil, !o.proves(&t), t.Life == nil && f.voters.servers.Another(i, t.Server):
 		return nil
 	case o.to == nil:
 		return o
@@ -240,9 +241,9 @@ func (o *offer) proves(t *node.Turn) bool {
 }
 
 // handedBy returns the nodes that have handed the lock over to w.
-func (w *waiter) handedBy() (s nodeSet) {
+func (w *waiter) handedBy() (s vote.NodeSet) {
 	for _, h := range w.handed {
-		s.add(h.by)
+		s.Add(h.by)
 	}
 	return s
 }
@@ -261,16 +262,16 @@ func (w *waiter) handedOver() (g grant, ok bool) {
 	for _, o := range w.offers {
 		token := latest(w.handed, o.Owner)
 		// Enough must be left to renew it.
-		renewable := validUntil(o.start, lease, e.opts.Drift).Add(-e.opts.Timeout)
+		renewable := vote.ValidUntil(o.start, lease, e.opts.Drift).Add(-e.opts.Timeout)
 		switch {
-		case token == 0 || e.now >= min(renewable, decideBy(o.start, lease, w.request.lease, e.opts.Drift)):
+		case token == 0 || e.now >= min(renewable, vote.DecideBy(o.start, lease, w.request.lease, e.opts.Drift)):
 		case e.outdated(token, o.Token):
 		case w.handedWith(o, token) >= e.need:
 			e.handovers.accept(w, o)
 			e.tokens.saw(token)
 			c := o.claim
 			c.Token = token
-			return grant{claim: c, start: o.start, lease: lease, mayHold: allNodes(len(e.nodes))}, true
+			return grant{claim: c, start: o.start, lease: lease, mayHold: vote.AllNodes(len(e.nodes))}, true
 		}
 	}
 	return grant{}, false
@@ -288,15 +289,15 @@ func latest(all []handover, owner string) (token node.Token) {
 
 // handedWith is how many nodes have handed the lock over to an offer with a token, and have a vote.
 func (w *waiter) handedWith(o *offer, token node.Token) int {
-	by := nodeSet(0)
+	by := vote.NodeSet(0)
 	v := w.e.voters
 	for _, h := range w.handed {
 		if h.Owner == o.Owner && h.Token == token && h.Life != nil &&
-			v.meet(h.by, h.Life) == nil && v.abstains(node.Acquire, o.start, h.Life) == 0 {
-			by.add(h.by)
+			v.mayVote(h.by, h.Life) == nil && v.servers.Abstains(node.Acquire, o.start, h.Life) == 0 {
+			by.Add(h.by)
 		}
 	}
-	return by.len()
+	return by.Len()
 }
 
 // returnHandovers releases what was handed over to w, except to one owner. As long as it waits

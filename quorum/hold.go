@@ -10,6 +10,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // A Lease is one acquisition of a name. It is over when it is unlocked or when
@@ -46,7 +47,7 @@ type hold struct {
 	reader  int // its place among the readers of its queue
 
 	mode         node.Mode     // what it is now: of a claim to write, Read when that was given up
-	stillWriter  nodeSet       // nodes that have not confirmed the downgrade
+	stillWriter  vote.NodeSet  // nodes that have not confirmed the downgrade
 	leases       int           // not yet unlocked
 	writers      int           // open leases that are not read-only
 	until        clock.Instant // how long the lease can be relied on
@@ -54,9 +55,9 @@ type hold struct {
 	renewAt      clock.Instant // Never: not to be renewed, or being renewed
 	expiry       clock.Instant // by when no node has a key of it
 	high         node.Token    // the highest token used for it: healing takes fresh ones
-	mayHold      nodeSet
-	healed       nodeSet // nodes that were sent a second acquire: the first may still be on its way
-	settled      nodeSet // of a reader: nodes that have answered all that could create it
+	mayHold      vote.NodeSet
+	healed       vote.NodeSet // nodes that were sent a second acquire: the first may still be on its way
+	settled      vote.NodeSet // of a reader: nodes that have answered all that could create it
 	state        state
 	why          error         // why it ended; nil while it is held
 	failed       *Error        // the last failed renewal
@@ -74,7 +75,7 @@ type grant struct {
 	claim   claim
 	start   clock.Instant // no node was asked before
 	lease   time.Duration // from start
-	mayHold nodeSet       // nodes that may have the claim, now or later
+	mayHold vote.NodeSet  // nodes that may have the claim, now or later
 	high    node.Token    // the highest token that was used for the claim, or 0
 	round   *round        // whose late answers the hold of a reader learns of; nil for a hand-over
 }
@@ -98,9 +99,9 @@ func (h *hold) slot() *slot { return &h.spot }
 // answered notes that a node has granted a command that made, extended or downgraded the lease.
 func (h *hold) answered(r *round, i int) bool {
 	switch kind := r.command.Kind; {
-	case !r.ballots[i].granted():
+	case !r.ballots[i].Granted():
 	case kind == node.Extend:
-		h.mayHold.add(i) // it may have refused before, and granted a copy of the command later
+		h.mayHold.Add(i) // it may have refused before, and granted a copy of the command later
 	case kind == node.Downgrade:
 		h.stillWriter &^= 1 << i
 	default:
@@ -135,7 +136,7 @@ func (e *engine) newHold(ctx context.Context, g grant, s *settings) *hold {
 // start.
 func (h *hold) extended(start clock.Instant, lease time.Duration) {
 	e := h.e
-	h.until = min(max(h.until, validUntil(start, lease, e.opts.Drift)), h.limit)
+	h.until = min(max(h.until, vote.ValidUntil(start, lease, e.opts.Drift)), h.limit)
 	h.expiry = max(h.expiry, e.expiry(start, lease))
 	if !h.fixed && h.until < h.limit {
 		third := h.lease / 3
@@ -381,20 +382,20 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	r.asker = h
 	h.sent(r.start, d)
 	stillWriter := h.resendDowngrade()
-	r.ask(allNodes(len(e.nodes)))
+	r.ask(vote.AllNodes(len(e.nodes)))
 	e.leave()
 	verdict, why := r.await(ctx), stopped(ctx)
 	e.enter()
 	defer e.leave()
 	defer r.done()
 	switch {
-	case verdict == won:
+	case verdict == vote.Won:
 		return h.confirm(r.start, d)
 	case h.isOver():
 		return h.notHeld("extend")
 	case why != nil:
 		return r.fail("extend", ErrNoQuorum, why)
-	case stillWriter == 0 && r.tally.gone() && h.mode == r.claim.mode:
+	case stillWriter == 0 && r.tally.Gone() && h.mode == r.claim.mode:
 		err := r.fail("extend", ErrLost, errBroken)
 		h.lose(err)
 		return err
@@ -424,7 +425,7 @@ func (e *engine) admit(ctx context.Context, g grant, s *settings) *Lease {
 	if r := g.round; r != nil {
 		if h.mode == node.Read && r.command.Kind == node.Acquire { // or the former owner may be under way with a command for it
 			r.asker = h // nodes that grant later are settled, too
-			h.settled |= r.those((*ballot).granted)
+			h.settled |= r.those((*vote.Ballot).Granted)
 		}
 		r.done()
 	}

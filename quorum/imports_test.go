@@ -36,14 +36,15 @@ func deps(t *testing.T, pkg string) []string {
 func TestImportsRunOneWay(t *testing.T) {
 	tests.NeedLong(t)
 	for pkg, allowed := range map[string][]string{
-		"/clock":      {"/clock"},
-		"/node":       {"/clock", "/node"},
-		"/node/model": {"/clock", "/node", "/node/model"},
-		"/quorum":     {"/clock", "/internal/backlog", "/node", "/quorum"},
-		"/election":   {"/clock", "/internal/backlog", "/node", "/quorum", "/election"},
-		"/faults":     {"/faults"},
-		"/spec":       {"/spec"},
-		"/sim":        {"/clock", "/node", "/node/model", "/quorum", "/faults", "/spec", "/internal/backlog", "/internal/lives", "/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook", "github.com/anishathalye/porcupine"},
+		"/clock":                {"/clock"},
+		"/node":                 {"/clock", "/node"},
+		"/node/model":           {"/clock", "/node", "/node/model"},
+		"/quorum/internal/vote": {"/clock", "/node", "/quorum/internal/vote"},
+		"/quorum":               {"/clock", "/internal/backlog", "/node", "/quorum/internal/vote", "/quorum"},
+		"/election":             {"/clock", "/internal/backlog", "/node", "/quorum/internal/vote", "/quorum", "/election"},
+		"/faults":               {"/faults"},
+		"/spec":                 {"/spec"},
+		"/sim":                  {"/clock", "/node", "/node/model", "/quorum/internal/vote", "/quorum", "/faults", "/spec", "/internal/backlog", "/internal/lives", "/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook", "github.com/anishathalye/porcupine"},
 	} {
 		for _, dep := range deps(t, pkg) {
 			if strings.HasPrefix(dep, "golang.org/x/sys/") {
@@ -79,7 +80,7 @@ func TestMayDo(t *testing.T) {
 	computes := strings.Fields(`bytes cmp container/heap context crypto/rand crypto/sha1 encoding/base64 encoding/binary
 		encoding/hex encoding/json errors fmt
 		iter log/slog maps math math/bits slices strconv strings sync sync/atomic time unicode unicode/utf8
-		` + module + "/clock " + module + "/internal/backlog " + module + "/node")
+		` + module + "/clock " + module + "/internal/backlog " + module + "/node " + module + "/quorum/internal/vote")
 	uses := map[string][]string{
 		"os":                    {"Executable", "Getpid", "Hostname"},
 		"path/filepath":         {"Base"},
@@ -87,7 +88,7 @@ func TestMayDo(t *testing.T) {
 		"golang.org/x/sys/unix": {"CLOCK_BOOTTIME", "CLOCK_MONOTONIC", "ClockGettime", "Timespec"},
 	}
 	files := 0
-	for _, dir := range []string{".", "../node", "../clock", "../internal/backlog"} {
+	for _, dir := range []string{".", "internal/vote", "../node", "../clock", "../internal/backlog"} {
 		all, err := filepath.Glob(dir + "/*.go")
 		assert.Succeed(t, err)
 		for _, name := range all {
@@ -125,7 +126,7 @@ var rooms = []struct {
 	files []string
 }{
 	{"words: what users read", []string{"doc", "errors", "event"}},
-	{"what decides", []string{"options", "config", "claim", "ballot", "tally", "nextstep", "findings", "tokens", "voters", "report"}},
+	{"what decides", []string{"options", "config", "claim", "nextstep", "findings", "moment", "voters", "report"}},
 	{"the engine", []string{"engine", "timers", "request", "line", "limiter", "queue", "round", "waiter", "handover", "hold", "minhold", "readwrite", "renew", "release", "label", "settings", "asking", "steps"}},
 	{"what users call", []string{"locker", "with", "prefix", "lease", "inspect", "ask", "watch", "handle", "resume", "multilease"}},
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // Inspect asks all nodes who holds name, and changes nothing. It returns when
@@ -106,7 +107,7 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 			r.done()
 		}
 	}()
-	if r.tally.verdict() != won {
+	if r.tally.Verdict() != vote.Won {
 		return removed, r.fail("break", ErrNoQuorum, why)
 	}
 	for _, h := range here {
@@ -120,11 +121,11 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 func (r *round) above() (token node.Token, ok bool) {
 	e, highest := r.e, node.Token(0)
 	for _, b := range r.ballots {
-		if b.stale {
-			highest = max(highest, b.fence)
+		if b.Stale {
+			highest = max(highest, b.Fence)
 		}
 	}
-	if highest == 0 || r.tally.verdict() != lost || e.now >= r.deadline {
+	if highest == 0 || r.tally.Verdict() != vote.Lost || e.now >= r.deadline {
 		return 0, false
 	}
 	e.tokens.saw(highest)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // labels has the label of a Locker, and those that it knows of others. It keeps the notes of its leases on the
@@ -53,13 +54,13 @@ func (x *labels) keep() {
 // outlasts every lease that is granted or renewed until the next time.
 func (x *labels) keepRecord(r *record) {
 	if r.text != "" && due(&r.keepAt, x.now, x.opts.MaxLease/2) {
-		x.write(r, allNodes(len(x.nodes)), true)
+		x.write(r, vote.AllNodes(len(x.nodes)), true)
 	}
 }
 
 // write writes a text to some nodes. With replace it removes another one first, but only once: that may be refused.
 // No token has to be remembered.
-func (x *labels) write(r *record, nodes nodeSet, replace bool) {
+func (x *labels) write(r *record, nodes vote.NodeSet, replace bool) {
 	now, text := x.now, r.text
 	c := x.about(r)
 	c.TTL = 2*x.opts.MaxLease + x.opts.Grace
@@ -80,7 +81,7 @@ func (x *labels) write(r *record, nodes nodeSet, replace bool) {
 }
 
 // remove removes the text that is on some nodes.
-func (x *labels) remove(r *record, nodes nodeSet) {
+func (x *labels) remove(r *record, nodes vote.NodeSet) {
 	c := x.about(r)
 	c.Kind = node.Break
 	x.send(nodes, c, func(int, node.Reply) {})
@@ -154,7 +155,7 @@ func (s *search) note(owner string) {
 		if len(state.Fields) == 1 && state.TTL > latest {
 			s.found[owner], latest = shortText(state.Fields[0].Name, maxNote), state.TTL
 		}
-		if answers++; answers == majority(len(s.nodes)) {
+		if answers++; answers == vote.Majority(len(s.nodes)) {
 			s.unknown--
 		}
 	})
@@ -164,7 +165,7 @@ func (s *search) note(owner string) {
 func (s *search) look(of string, learn func(*node.State)) {
 	s.unknown++
 	s.open += len(s.nodes)
-	s.send(allNodes(len(s.nodes)), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(of)}}, Deadline: s.until},
+	s.send(vote.AllNodes(len(s.nodes)), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(of)}}, Deadline: s.until},
 		func(_ int, r node.Reply) {
 			if s.open--; r.State != nil {
 				learn(r.State)
@@ -302,7 +303,7 @@ func (le *Lease) SetNote(text string) error {
 		return h.notHeld("note")
 	}
 	if h.note.text != "" {
-		e.labels.remove(&h.note, allNodes(len(e.nodes)))
+		e.labels.remove(&h.note, vote.AllNodes(len(e.nodes)))
 	}
 	h.note.text, h.note.keepAt = text, 0
 	e.labels.keepRecord(&h.note)

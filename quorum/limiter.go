@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // These are the numbers of a limiter. An attempt takes from its first command to the
@@ -185,8 +186,8 @@ func (m *limiter) leave(now clock.Instant) {
 type leftAttempt struct{ *limiter }
 
 func (a *leftAttempt) answered(r *round, _ int) bool {
-	if a.limiter != nil && r.tally.verdict() != undecided {
-		a.ends(r.start, r.e.now, r.tally.answered())
+	if a.limiter != nil && r.tally.Verdict() != vote.Undecided {
+		a.ends(r.start, r.e.now, r.tally.Answered())
 		a.limiter = nil
 	}
 	return false

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // A Locker takes locks on one set of nodes. Make one for the life of the
@@ -29,14 +30,14 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		return nil, err
 	}
 	n := len(nodes)
-	need := cmp.Or(opts.Quorum, majority(n))
+	need := cmp.Or(opts.Quorum, vote.Majority(n))
 	switch {
 	case n == 0:
 		return nil, errors.New("quorum: no nodes")
-	case n > maxNodes-1:
-		return nil, fmt.Errorf("quorum: %d nodes; at most %d are supported", n, maxNodes-1)
-	case need < majority(n) || need > n:
-		return nil, fmt.Errorf("quorum: Options.Quorum is %d of %d nodes; it must be more than half of them, at least %d, and at most all", need, n, majority(n))
+	case n > vote.MaxNodes-1:
+		return nil, fmt.Errorf("quorum: %d nodes; at most %d are supported", n, vote.MaxNodes-1)
+	case need < vote.Majority(n) || need > n:
+		return nil, fmt.Errorf("quorum: Options.Quorum is %d of %d nodes; it must be more than half of them, at least %d, and at most all", need, n, vote.Majority(n))
 	}
 	names := make(map[string]bool)
 	for _, n := range nodes {
@@ -53,7 +54,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 	}
 	if n%2 == 0 && opts.Quorum == 0 { // one that is listed twice is the likelier mistake
 		return nil, fmt.Errorf("quorum: %d nodes survive the loss of no more nodes than %d would; "+
-			"list an odd number, or set Options.Quorum to %d", n, n-1, majority(n))
+			"list an odd number, or set Options.Quorum to %d", n, n-1, vote.Majority(n))
 	}
 	same, guarded := settingsOf(nodes, need, &opts), slices.ContainsFunc(nodes, hasReplicas) // before prefixed hides replicas
 	l := &Locker{newEngine(&config{

@@ -3,6 +3,7 @@ package quorum
 import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // keptUntil is the instant before which the name must not be released.
@@ -20,6 +21,6 @@ func (h *hold) letGo() *round {
 	r := e.round(node.Extend, h.claim, left+e.opts.Grace, e.opts.Timeout)
 	r.asker = h
 	h.sent(r.start, left)
-	r.ask(allNodes(len(e.nodes)))
+	r.ask(vote.AllNodes(len(e.nodes)))
 	return r
 }

@@ -1,9 +1,11 @@
 package quorum
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // This file decides what a waiter does between two attempts. It reads no clock, sends
@@ -27,7 +29,7 @@ type pausing struct {
 	before            int           // how many waiters are before it on a quorum
 	splits            int           // attempts in a row that got some of the nodes, but too few
 	took              time.Duration // by the last attempt
-	free, silent, own nodeSet       // see findings.wasFree
+	free, silent, own vote.NodeSet  // see findings.wasFree
 	unit              time.Duration // the shortest pause after a split
 	luck              float64       // from 0 to 1; drawn once, since the least of many draws is next to nothing
 	deadline          clock.Instant // of the caller's wait
@@ -40,12 +42,12 @@ type pausing struct {
 // News is what has reached a waiter during its pause.
 type news struct {
 	now      clock.Instant
-	ended    bool    // the caller's context has ended, or the Locker was closed
-	passed   bool    // nothing has come, and wakeAt is reached
-	left     bool    // the holder in this process has released
-	released nodeSet // nodes that announced a release
-	first    nodeSet // nodes that said that the waiter is first
-	handed   nodeSet // nodes that handed the lock over to it
+	ended    bool         // the caller's context has ended, or the Locker was closed
+	passed   bool         // nothing has come, and wakeAt is reached
+	left     bool         // the holder in this process has released
+	released vote.NodeSet // nodes that announced a release
+	first    vote.NodeSet // nodes that said that the waiter is first
+	handed   vote.NodeSet // nodes that handed the lock over to it
 }
 
 // wakeAt is when the pause ends if nothing happens.
@@ -72,7 +74,7 @@ func (p *pausing) nextStep(n news) step {
 	}
 	first := n.first | n.handed
 	switch {
-	case n.handed.len() >= p.need:
+	case n.handed.Len() >= p.need:
 		return askAgain
 	case n.handed != 0:
 		// Some nodes may be one hand-over ahead. Asking now would return their grant
@@ -97,12 +99,12 @@ func (p *pausing) timeIsUp(now clock.Instant) step {
 
 // afterRelease decides when some nodes have said that the waiter is first, and some, these
 // among them, may be free.
-func (p *pausing) afterRelease(now clock.Instant, first, free nodeSet) step {
-	enough := free.len() >= p.need
+func (p *pausing) afterRelease(now clock.Instant, first, free vote.NodeSet) step {
+	enough := free.Len() >= p.need
 	switch {
 	case p.splits >= 2 && enough: // the other waiters must not come at the same moment
 		p.by(now.Add(time.Duration(p.luck * float64(p.unit<<min(p.splits, 4)))))
-	case first != 0 && ((p.free|first)&^p.silent).len() >= p.need:
+	case first != 0 && ((p.free|first)&^p.silent).Len() >= p.need:
 		if p.standBack > 0 {
 			p.by(now.Add(p.standBack))
 			return keepPausing
@@ -121,3 +123,39 @@ func (p *pausing) afterRelease(now clock.Instant, first, free nodeSet) step {
 // noticeSlack is how long after the first notice of a release a waiter waits for those of the
 // other nodes.
 const noticeSlack = 20 * time.Millisecond
+
+// freeIn is the time after which need nodes are free, if each node is free after the
+// given time.
+func freeIn(free []time.Duration, need int) time.Duration {
+	slices.Sort(free)
+	return free[need-1]
+}
+
+const (
+	firstPause = 10 * time.Millisecond
+	// expiryMargin is how long after a key's announced end a waiter tries
+	// again: Redis answers PTTL in whole milliseconds and removes a key when
+	// its last one is over.
+	expiryMargin = 2 * time.Millisecond
+)
+
+// pause is how long a waiter sleeps after its attempt failed, unless a notice wakes it.
+// If the nodes said when the lock may be free, it sleeps until then; otherwise for a
+// time that begins at first and doubles with each failed attempt. It never sleeps much
+// longer than poll, or a few times first. random is between 0 and 1: waiters that
+// failed together must not return together ("Retry on Failure").
+func pause(free time.Duration, fruitless int, first, poll time.Duration, random float64) time.Duration {
+	spread := free / 20
+	if free <= 0 {
+		poll = max(poll, 8*first)
+		free = poll / 2
+		if doubled := min(fruitless, 16); first <= poll>>doubled {
+			free = (first << doubled) / 2
+		}
+		spread = free
+	}
+	if free > poll {
+		free, spread = poll*9/10, poll/10
+	}
+	return free + expiryMargin + time.Duration(random*float64(spread+expiryMargin))
+}

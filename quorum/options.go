@@ -15,6 +15,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // Defaults returns what the zero value of [Options] means. Lease is MaxLease if that is less, and FenceRetention if that is more.
@@ -228,8 +229,8 @@ func (o *Options) checkLease(d time.Duration) error {
 	case d > o.MaxLease:
 		return fmt.Errorf("quorum: lease of %v is longer than MaxLease, %v; "+
 			"to use such leases, raise MaxLease in every program that shares these nodes", d, o.MaxLease)
-	case d <= 2*drift(d, o.Drift):
-		return fmt.Errorf("quorum: lease of %v is too short: the allowance for clock drift is %v", d, drift(d, o.Drift))
+	case d <= 2*vote.Drift(d, o.Drift):
+		return fmt.Errorf("quorum: lease of %v is too short: the allowance for clock drift is %v", d, vote.Drift(d, o.Drift))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // This file has what is special about readers and writers.
@@ -13,8 +14,8 @@ var errUpgrade = errors.New("that reads, and nobody can write before it has ende
 
 // settle notes that node i has answered the command that could create the claim.
 func (h *hold) settle(i int) {
-	if !h.healed.has(i) {
-		h.settled.add(i)
+	if !h.healed.Has(i) {
+		h.settled.Add(i)
 	}
 }
 
@@ -28,10 +29,10 @@ func (h *hold) asItIs() claim {
 // downgrade makes a reader of the writer, here and on the nodes. From now on nobody can nest to write.
 func (h *hold) downgrade() *round {
 	e := h.e
-	h.mode, h.stillWriter = node.Read, allNodes(len(e.nodes))
+	h.mode, h.stillWriter = node.Read, vote.AllNodes(len(e.nodes))
 	r := e.round(node.Downgrade, h.claim, 0, e.opts.Timeout)
 	r.asker = h
-	r.ask(allNodes(len(e.nodes)))
+	r.ask(vote.AllNodes(len(e.nodes)))
 	// Readers that wait here may ask the nodes at once: each executes the downgrade first.
 	e.queues.reads(h)
 	return r
@@ -42,9 +43,9 @@ func (h *hold) downgraded(u unlocking) error {
 	e, r := h.e, u.round
 	var err error
 	switch {
-	case r.tally.verdict() == won:
+	case r.tally.Verdict() == vote.Won:
 	case h.why == ErrNotHeld: // the readers are gone as well, and their release came first
-	case r.tally.gone():
+	case r.tally.Gone():
 		h.lose(r.fail("downgrade", ErrLost, errBroken))
 		err = h.notHeld("release")
 	default:
@@ -59,14 +60,14 @@ func (h *hold) downgraded(u unlocking) error {
 // the extension may be older than the downgrade. Until they execute it they let no other reader
 // in, which is safe. A node without the lock has not confirmed: an acquire to write may still
 // reach it.
-func (h *hold) resendDowngrade() (stillWriter nodeSet) {
+func (h *hold) resendDowngrade() (stillWriter vote.NodeSet) {
 	e := h.e
 	if h.stillWriter == 0 {
 		return 0
 	}
 	e.send(h.stillWriter, node.Command{Kind: node.Downgrade, Claims: h.claim.appendTo(nil), Deadline: e.now.Add(e.opts.Timeout)},
 		func(i int, reply node.Reply) {
-			if reply.Status == node.Done && keptAll(reply.Kept) {
+			if reply.Status == node.Done && vote.KeptAll(reply.Kept) {
 				h.stillWriter &^= 1 << i
 			}
 		})
@@ -76,14 +77,14 @@ func (h *hold) resendDowngrade() (stillWriter nodeSet) {
 // missingOn is the vote of node i, which does not have the lease, on a renewal in a mode. A node
 // that has not confirmed a downgrade may have the writer's lock, now or later. told says that
 // the downgrade was sent together with the renewal.
-func (h *hold) missingOn(i int, mode node.Mode, told bool) ballot {
+func (h *hold) missingOn(i int, mode node.Mode, told bool) vote.Ballot {
 	switch {
 	case mode != h.mode: // a downgrade has overtaken the renewal
-		return ballot{vote: voteUnknown}
-	case told || h.stillWriter.has(i):
-		return ballot{vote: voteUnknown, lacks: true}
+		return vote.Ballot{Vote: vote.Unknown}
+	case told || h.stillWriter.Has(i):
+		return vote.Ballot{Vote: vote.Unknown, Lacks: true}
 	case h.mode == node.Read && h.claim.mode == node.Write: // it may have forgotten the downgrade, which is sent again
-		h.stillWriter.add(i)
+		h.stillWriter.Add(i)
 	}
-	return ballot{vote: voteRefused, lacks: true}
+	return vote.Ballot{Vote: vote.Refused, Lacks: true}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // releases sends the releases of a Locker, and repeats them until they are confirmed.
@@ -28,14 +29,14 @@ type releases struct {
 // A removal is what is known of a release. It is the asker of its rounds.
 type removal struct {
 	rs      *releases
-	mayHold nodeSet       // nodes on which the claim may be
+	mayHold vote.NodeSet  // nodes on which the claim may be
 	expiry  clock.Instant // by when no node has a key of it that did not hang
 	tries   int           // how often it was repeated
 }
 
 // begin begins the release of a claim. Nodes in mayHold that do not confirm are asked again until
 // they do. The caller asks the nodes, and puts the round down with done.
-func (rs *releases) begin(c claim, mayHold nodeSet, expiry clock.Instant) *round {
+func (rs *releases) begin(c claim, mayHold vote.NodeSet, expiry clock.Instant) *round {
 	rs.open++
 	return rs.round(&removal{rs: rs, mayHold: mayHold, expiry: expiry}, c)
 }
@@ -52,7 +53,7 @@ func (rs *releases) round(of *removal, c claim) *round {
 
 // send asks those nodes to remove a claim that is no lease and that may be on them: a node that
 // said no has executed the command.
-func (rs *releases) send(c claim, mayHold nodeSet, expiry clock.Instant) {
+func (rs *releases) send(c claim, mayHold vote.NodeSet, expiry clock.Instant) {
 	r := rs.begin(c, mayHold, expiry)
 	r.ask(mayHold)
 	r.done()
@@ -63,8 +64,8 @@ func (m *removal) answered(*round, int) bool { return false }
 // over looks at a release to which every node has answered, or had its time.
 func (m *removal) over(r *round) {
 	rs := m.rs
-	pending := m.mayHold &^ r.those(func(b *ballot) bool { // one that refuses has met what is no claim
-		return b.granted() || b.vote == voteRefused
+	pending := m.mayHold &^ r.those(func(b *vote.Ballot) bool { // one that refuses has met what is no claim
+		return b.Granted() || b.Vote == vote.Refused
 	})
 	if m.tries > 1 {
 		rs.repeated(m.mayHold)
@@ -92,9 +93,9 @@ func (m *removal) over(r *round) {
 }
 
 // repeated makes room on these nodes for the newest that waits for it, whose keys last the longest.
-func (rs *releases) repeated(nodes nodeSet) {
+func (rs *releases) repeated(nodes vote.NodeSet) {
 	for i := range rs.nodes {
-		if !nodes.has(i) {
+		if !nodes.Has(i) {
 			continue
 		}
 		rs.again[i]--
@@ -117,7 +118,7 @@ func (rs *releases) ended() {
 // leave repeats at once what is not confirmed: Close waits for it.
 func (rs *releases) leave() {
 	rs.leaving = true
-	rs.expedite(allNodes(len(rs.nodes)))
+	rs.expedite(vote.AllNodes(len(rs.nodes)))
 }
 
 // reach repeats soon what node i has not confirmed: it answers again.
@@ -127,7 +128,7 @@ func (rs *releases) reach(i int) {
 }
 
 // expedite makes the sweeps on some nodes due now.
-func (rs *releases) expedite(nodes nodeSet) {
+func (rs *releases) expedite(nodes vote.NodeSet) {
 	for _, t := range rs.sweeps {
 		if s := t.(*sweep); s.mayHold&nodes != 0 {
 			s.spot.at, s.spot.early = rs.now, rs.now
@@ -138,9 +139,9 @@ func (rs *releases) expedite(nodes nodeSet) {
 }
 
 // reachedSince reports whether one of these nodes answers again since then.
-func (rs *releases) reachedSince(nodes nodeSet, then clock.Instant) bool {
+func (rs *releases) reachedSince(nodes vote.NodeSet, then clock.Instant) bool {
 	for i, at := range rs.reached {
-		if at > 0 && nodes.has(i) && at >= then {
+		if at > 0 && nodes.Has(i) && at >= then {
 			return true
 		}
 	}
@@ -182,10 +183,10 @@ func (s *sweep) fire() {
 
 // withRoom returns the nodes on which a release may be repeated now. It is to be repeated on each of the others later:
 // the repeats of an overload must not go on with it.
-func (rs *releases) withRoom(s *sweep) (now nodeSet) {
+func (rs *releases) withRoom(s *sweep) (now vote.NodeSet) {
 	for i := range rs.nodes {
 		switch {
-		case !s.mayHold.has(i):
+		case !s.mayHold.Has(i):
 		case rs.again[i] < maxRepeats:
 			rs.again[i]++
 			now |= 1 << i
@@ -277,11 +278,11 @@ func (u unlocking) wait(ctx context.Context) error {
 func (u unlocking) released() (err error) {
 	h, r, e := u.h, u.round, u.h.e
 	switch {
-	case r.tally.verdict() == won:
+	case r.tally.Verdict() == vote.Won:
 		if r.command.Kind == node.Release && !r.removed() {
 			err = e.fail("release", h.claim.title(), nil, ErrNotHeld, errBroken)
 		}
-	case r.tally.gone():
+	case r.tally.Gone():
 		err = r.fail("release", ErrNotHeld, errBroken)
 	default:
 		err = r.fail("release", ErrNoQuorum, nil)
@@ -306,7 +307,7 @@ func (h *hold) release() *round {
 	}
 	if h.note.text != "" {
 		h.note.text = ""
-		e.labels.remove(&h.note, allNodes(len(e.nodes)))
+		e.labels.remove(&h.note, vote.AllNodes(len(e.nodes)))
 	}
 	r := e.releases.begin(c, h.mayHold, h.expiry)
 	if claims := r.command.Claims; c.mode == node.Read && h.settled != 0 {
@@ -314,6 +315,6 @@ func (h *hold) release() *round {
 		r.ask(h.settled)
 		r.command.Claims = claims
 	}
-	r.ask(allNodes(len(e.nodes)))
+	r.ask(vote.AllNodes(len(e.nodes)))
 	return r
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // maxRenewal bounds how many leases one command renews, and so how long a
@@ -52,14 +53,14 @@ type renewal struct {
 // A renewed is one lease in a renewal.
 type renewed struct {
 	*hold
-	told    nodeSet // nodes that had not confirmed a downgrade, and were sent it again
-	ballots []ballot
-	tally   tally
+	told    vote.NodeSet // nodes that had not confirmed a downgrade, and were sent it again
+	ballots []vote.Ballot
+	tally   vote.Tally
 }
 
 func (r *renewal) add(h *hold) {
 	n := len(r.e.nodes)
-	r.holds = append(r.holds, renewed{hold: h, ballots: make([]ballot, n), tally: tally{nodes: n, need: r.e.need}})
+	r.holds = append(r.holds, renewed{hold: h, ballots: make([]vote.Ballot, n), tally: vote.Tally{Nodes: n, Need: r.e.need}})
 	r.claims = h.claim.appendTo(r.claims)
 }
 
@@ -71,9 +72,9 @@ func (r *renewal) send() {
 		h := &r.holds[k]
 		h.sent(r.start, r.lease)
 		h.told = h.resendDowngrade()
-		h.lookAsked(allNodes(len(e.nodes)))
+		h.lookAsked(vote.AllNodes(len(e.nodes)))
 	}
-	e.send(allNodes(len(e.nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims, TTL: r.lease + e.opts.Grace,
+	e.send(vote.AllNodes(len(e.nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims, TTL: r.lease + e.opts.Grace,
 		Deadline: r.start.Add(e.timeout(r.lease))}, r.receive)
 }
 
@@ -92,15 +93,15 @@ func (r *renewal) receive(i int, reply node.Reply) {
 	for k := range r.holds {
 		h := &r.holds[k]
 		h.ballots[i] = b
-		if b.granted() {
+		if b.Granted() {
 			h.ballots[i] = r.keptOn(i, h, b, kept[:h.claim.size()])
 			kept = kept[h.claim.size():]
 		}
-		before, gone := h.tally.verdict(), h.tally.gone()
-		h.tally.add(h.ballots[i].vote)
+		before, gone := h.tally.Verdict(), h.tally.Gone()
+		h.tally.Add(h.ballots[i].Vote)
 		// It may be known for long that too few nodes have it, before it is known that
 		// a majority has lost it.
-		if before == undecided && h.tally.verdict() != undecided || !gone && h.tally.gone() {
+		if before == vote.Undecided && h.tally.Verdict() != vote.Undecided || !gone && h.tally.Gone() {
 			decided = append(decided, h)
 		}
 	}
@@ -122,22 +123,22 @@ func refusedTogether(reply node.Reply) bool {
 }
 
 // keptOn is the vote b of node i on one of the leases, or that it lacks the lease.
-func (r *renewal) keptOn(i int, h *renewed, b ballot, kept []bool) ballot {
-	if keptAll(kept) {
-		h.mayHold.add(i) // it may have refused before, and granted a copy of the command later
+func (r *renewal) keptOn(i int, h *renewed, b vote.Ballot, kept []bool) vote.Ballot {
+	if vote.KeptAll(kept) {
+		h.mayHold.Add(i) // it may have refused before, and granted a copy of the command later
 		return b
 	}
-	return h.missingOn(i, r.mode, h.told.has(i))
+	return h.missingOn(i, r.mode, h.told.Has(i))
 }
 
 func (r *renewal) decide(h *renewed) {
 	e := r.e
-	if h.tally.verdict() == won {
+	if h.tally.Verdict() == vote.Won {
 		_ = h.confirm(r.start, r.lease) // the holder learns it from its context
 		return
 	}
 	err := e.fail("extend", h.claim.title(), h.ballots, ErrNoQuorum, nil)
-	gone := h.tally.gone() && h.hold.mode == r.mode
+	gone := h.tally.Gone() && h.hold.mode == r.mode
 	if gone {
 		err.Err, err.Cause = ErrLost, errBroken
 	}
@@ -180,13 +181,13 @@ func (h *hold) retry(err *Error) {
 func (r *renewal) heal() {
 	for k := range r.holds {
 		h := &r.holds[k]
-		lacks := func(b ballot) bool { return b.lacks }
-		if h.tally.votes[voteGranted] < majority(h.tally.nodes) || !slices.ContainsFunc(h.ballots, lacks) {
+		lacks := func(b vote.Ballot) bool { return b.Lacks }
+		if h.tally.Votes[vote.Granted] < vote.Majority(h.tally.Nodes) || !slices.ContainsFunc(h.ballots, lacks) {
 			continue
 		}
 		h.resendDowngrade() // a node that gets the lease back may have the writer again
 		for i, b := range h.ballots {
-			if b.lacks {
+			if b.Lacks {
 				h.heal(i)
 			}
 		}
@@ -202,8 +203,8 @@ func (h *hold) heal(i int) {
 		return
 	}
 	h.high = token
-	h.mayHold.add(i)
-	h.healed.add(i)
+	h.mayHold.Add(i)
+	h.healed.Add(i)
 	h.settled &^= 1 << i
 	life := max(h.lease, h.keptUntil().Sub(e.now))
 	h.expiry = max(h.expiry, e.expiry(e.now, life))

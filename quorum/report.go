@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // A Report is what the nodes knew of a name when they were asked. It may be outdated
@@ -87,26 +88,26 @@ const (
 	NodeAbstaining NodeState = "abstaining" // it restarted so recently that it may have forgotten a lock
 )
 
-func nodeReport(name string, b ballot) NodeReport {
-	n := NodeReport{Node: name, State: NodeError, Err: b.err}
-	if b.state == nil || n.Err != nil {
+func nodeReport(name string, b vote.Ballot) NodeReport {
+	n := NodeReport{Node: name, State: NodeError, Err: b.Err}
+	if b.State == nil || n.Err != nil {
 		return n
 	}
-	n.TTL, n.Fence, n.Abstains = b.state.TTL, b.state.Fence, b.wait
-	n.MoreOwners, n.MoreWaiting = b.state.More, b.state.Behind
-	for _, place := range b.state.Queue {
+	n.TTL, n.Fence, n.Abstains = b.State.TTL, b.State.Fence, b.Wait
+	n.MoreOwners, n.MoreWaiting = b.State.More, b.State.Behind
+	for _, place := range b.State.Queue {
 		n.Waiting = append(n.Waiting, place.Waiter)
 	}
-	switch b.state.Type {
+	switch b.State.Type {
 	case "none":
 		n.State = NodeFree
 	case "hash":
 		n.State = NodeHeld
-		n.Mode, n.Owners = owners(b.state.Fields)
+		n.Mode, n.Owners = owners(b.State.Fields)
 	case "string":
-		n.State, n.Value = NodeHeld, b.state.Value
+		n.State, n.Value = NodeHeld, b.State.Value
 	default:
-		n.Err = fmt.Errorf("%w: it is a %s", node.ErrWrongType, b.state.Type)
+		n.Err = fmt.Errorf("%w: it is a %s", node.ErrWrongType, b.State.Type)
 		return n
 	}
 	if n.Abstains > 0 {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // settings are what one acquisition was asked for.
@@ -66,7 +67,7 @@ const (
 // setKeep decides how long nodes keep the name at least, whatever the pace of their clocks.
 func (s *settings) setKeep(o *Options) error {
 	if s.minHold > 0 {
-		s.keep = max(s.keep, s.minHold+drift(s.minHold, o.Drift))
+		s.keep = max(s.keep, s.minHold+vote.Drift(s.minHold, o.Drift))
 	}
 	switch {
 	case s.keep == 0:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // Resume takes over a lease from its handle, whichever process has it. A quorum of nodes
@@ -93,16 +94,16 @@ func (e *engine) tookOver(ctx context.Context, r *round, t *terms, s *settings, 
 	defer r.done()
 	left, err = r.deadline.Sub(e.now), r.fail("resume", ErrNoQuorum, why)
 	for _, b := range r.ballots {
-		if b.stale {
-			fence = max(fence, b.fence)
+		if b.Stale {
+			fence = max(fence, b.Fence)
 		}
 	}
 	switch {
-	case r.tally.verdict() == won && r.discountDuplicates() && e.now < decideBy(r.start, s.lease, s.lease, e.opts.Drift):
+	case r.tally.Verdict() == vote.Won && r.discountDuplicates() && e.now < vote.DecideBy(r.start, s.lease, s.lease, e.opts.Drift):
 		if lease, err = e.resumed(ctx, r, t, s); err == nil {
 			return lease, 0, 0, nil
 		}
-	case fence == 0 && r.tally.missing(e.need):
+	case fence == 0 && r.tally.Missing(e.need):
 		err = r.fail("resume", ErrNotHeld, nil)
 	}
 	e.giveBack(r)
@@ -139,7 +140,7 @@ func (e *engine) resumed(ctx context.Context, r *round, t *terms, s *settings) (
 	e.tellOf(&g.claim, Event{Kind: EventAcquired, Took: took})
 	former := s.claim
 	former.Owner, former.Token = t.Owner, r.claim.Token // which no late command of it is above
-	if others := allNodes(len(e.nodes)) &^ r.those((*ballot).granted); others != 0 {
+	if others := vote.AllNodes(len(e.nodes)) &^ r.those((*vote.Ballot).Granted); others != 0 {
 		e.releases.send(former, others, e.expiry(r.start, e.opts.MaxLease))
 	}
 	return lease, nil
@@ -150,8 +151,8 @@ func (e *engine) resumed(ctx context.Context, r *round, t *terms, s *settings) (
 // have given it to the new owner. A key without an end is not of a lease.
 func (r *round) formerLeft() (left time.Duration) {
 	for i := range r.ballots {
-		if b := &r.ballots[i]; b.granted() {
-			left = max(left, b.left)
+		if b := &r.ballots[i]; b.Granted() {
+			left = max(left, b.Left)
 		}
 	}
 	return left

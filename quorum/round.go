@@ -7,6 +7,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // A round is one command about one claim, sent to some or all nodes, and its answers. Rounds are
@@ -23,9 +24,9 @@ type round struct {
 
 	replies []func(node.Reply) // one for each node, made once
 	users   int                // nodes that have not answered, and the caller
-	ballots []ballot
-	tally   tally
-	asked   nodeSet
+	ballots []vote.Ballot
+	tally   vote.Tally
+	asked   vote.NodeSet
 	asker   asker        // nil: only a call waits for it
 	signal  clock.Signal // of a call that waits: set when the verdict falls, and at each answer if eager
 	eager   bool
@@ -45,7 +46,7 @@ func (e *engine) newRound() *round {
 		e:       e,
 		signal:  e.clock.NewSignal(),
 		replies: make([]func(node.Reply), len(e.nodes)),
-		ballots: make([]ballot, len(e.nodes)),
+		ballots: make([]vote.Ballot, len(e.nodes)),
 	}
 	for i := range e.nodes {
 		r.replies[i] = func(reply node.Reply) {
@@ -108,26 +109,26 @@ func (e *engine) round(kind node.Kind, c claim, ttl, timeout time.Duration) *rou
 		r.command.HandOver = c.handover
 	}
 	clear(r.ballots)
-	r.tally = tally{nodes: len(e.nodes), need: e.need}
+	r.tally = vote.Tally{Nodes: len(e.nodes), Need: e.need}
 	if kind == node.Inspect || kind == node.Break {
-		r.tally.need = majority(len(e.nodes)) // nobody holds a name that so many do not have
+		r.tally.Need = vote.Majority(len(e.nodes)) // nobody holds a name that so many do not have
 	}
 	r.asked, r.asker, r.eager = 0, nil, false
 	return r
 }
 
 // ask sends the command to those of nodes that have not been asked before.
-func (r *round) ask(nodes nodeSet) {
+func (r *round) ask(nodes vote.NodeSet) {
 	nodes &^= r.asked
 	r.asked |= nodes
-	r.users += nodes.len()
+	r.users += nodes.Len()
 	r.e.submit(nodes, r.command, r.replies)
 }
 
 // askAll begins a round, and asks all nodes.
 func (e *engine) askAll(kind node.Kind, c claim, ttl, timeout time.Duration) *round {
 	r := e.round(kind, c, ttl, timeout)
-	r.ask(allNodes(len(e.nodes)))
+	r.ask(vote.AllNodes(len(e.nodes)))
 	return r
 }
 
@@ -140,14 +141,14 @@ func (r *round) receive(i int, reply node.Reply) {
 	if reply.Status == node.Refused && r.claim.mode != node.Read {
 		e.voters.noteLongLock(i, reply)
 	}
-	before := r.tally.verdict()
+	before := r.tally.Verdict()
 	r.ballots[i] = b
-	r.tally.add(b.vote)
+	r.tally.Add(b.Vote)
 	if r.asker != nil && r.asker.answered(r, i) {
 		r.done()
 		return
 	}
-	if r.eager || before == undecided && r.tally.verdict() != undecided {
+	if r.eager || before == vote.Undecided && r.tally.Verdict() != vote.Undecided {
 		e.set(r.signal)
 	}
 	r.done()
@@ -155,12 +156,12 @@ func (r *round) receive(i int, reply node.Reply) {
 
 // await is called outside a step. It returns the verdict, or undecided when ctx ended before. It needs
 // no timer: all nodes asked have answered by shortly after the deadline.
-func (r *round) await(ctx context.Context) verdict {
+func (r *round) await(ctx context.Context) vote.Verdict {
 	for wake := clock.WakeSet; ; wake = r.signal.Wait(ctx, clock.Never) {
 		r.e.mu.Lock()
-		v := r.tally.verdict()
+		v := r.tally.Verdict()
 		r.e.mu.Unlock()
-		if v != undecided || wake != clock.WakeSet {
+		if v != vote.Undecided || wake != clock.WakeSet {
 			return v
 		}
 	}
@@ -196,16 +197,16 @@ func (r *round) awaitOpen(ctx context.Context, until clock.Instant) {
 func (r *round) discountDuplicates() bool {
 	for i := range r.ballots {
 		b := &r.ballots[i]
-		if b.vote != voteGranted {
+		if b.Vote != vote.Granted {
 			continue
 		}
-		if duplicate := r.e.voters.duplicate(i); duplicate != nil {
-			r.tally.votes[voteGranted]--
-			r.tally.add(voteUnknown)
-			b.vote, b.err = voteUnknown, duplicate
+		if duplicate := r.e.voters.servers.Duplicate(i); duplicate != nil {
+			r.tally.Votes[vote.Granted]--
+			r.tally.Add(vote.Unknown)
+			b.Vote, b.Err = vote.Unknown, duplicate
 		}
 	}
-	return r.tally.verdict() == won
+	return r.tally.Verdict() == vote.Won
 }
 
 // lingerUntil is the instant until which a round that is decided now waits for further answers.
@@ -223,10 +224,10 @@ func (r *round) patience() clock.Instant {
 // open is how many of the nodes asked have not answered.
 func (r *round) open() int {
 	answered := 0
-	for _, n := range r.tally.votes {
+	for _, n := range r.tally.Votes {
 		answered += n
 	}
-	return r.asked.len() - answered
+	return r.asked.Len() - answered
 }
 
 // done ends one use of the round; the last one puts it back.
@@ -243,10 +244,10 @@ func (r *round) done() {
 }
 
 // those returns the nodes whose ballots are such.
-func (r *round) those(are func(*ballot) bool) (s nodeSet) {
+func (r *round) those(are func(*vote.Ballot) bool) (s vote.NodeSet) {
 	for i := range r.ballots {
 		if are(&r.ballots[i]) {
-			s.add(i)
+			s.Add(i)
 		}
 	}
 	return s
@@ -255,26 +256,26 @@ func (r *round) those(are func(*ballot) bool) (s nodeSet) {
 // mayHoldNow returns the nodes that may have, or may yet get, the claim of an
 // acquire: all that were asked, but for those that said no and those that the
 // command never reached.
-func (r *round) mayHoldNow() nodeSet {
-	return r.asked &^ r.those(func(b *ballot) bool { return b.vote != votePending && !b.may })
+func (r *round) mayHoldNow() vote.NodeSet {
+	return r.asked &^ r.those(func(b *vote.Ballot) bool { return b.Vote != vote.Pending && !b.May })
 }
 
 // reached returns the nodes that the command has reached, or may yet.
-func (r *round) reached() nodeSet {
-	return r.asked &^ r.those(func(b *ballot) bool { return b.unsent })
+func (r *round) reached() vote.NodeSet {
+	return r.asked &^ r.those(func(b *vote.Ballot) bool { return b.Unsent })
 }
 
 // fail builds the error of a round that was not won.
 func (r *round) fail(op string, sentinel, cause error) *Error {
 	e := r.e.fail(op, r.claim.title(), r.ballots, sentinel, cause)
-	e.Quorum = r.tally.need
+	e.Quorum = r.tally.Need
 	return e
 }
 
 // removed reports whether any node so far had the released claim. A holder has a
 // quorum, and any quorum that confirms meets it.
 func (r *round) removed() bool {
-	return slices.ContainsFunc(r.ballots, func(b ballot) bool { return b.removed })
+	return slices.ContainsFunc(r.ballots, func(b vote.Ballot) bool { return b.Removed })
 }
 
 // putDown is done, outside a step.
@@ -313,7 +314,7 @@ func (e *engine) inspectMost(ctx context.Context, name string, timeout time.Dura
 // report returns what the nodes have answered, and how many have not yet.
 func (r *round) report() (rep *Report, open int) {
 	nodes := r.e.nodes
-	rep = &Report{process: r.e.uuid, Name: r.claim.Name, Quorum: r.tally.need, Nodes: make([]NodeReport, len(nodes))}
+	rep = &Report{process: r.e.uuid, Name: r.claim.Name, Quorum: r.tally.Need, Nodes: make([]NodeReport, len(nodes))}
 	r.e.mu.Lock()
 	defer r.e.mu.Unlock()
 	for i, b := range r.ballots {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // errSettings is the cause of an EventSettingsDiffer.
@@ -36,7 +37,7 @@ func (x *labels) compareSettings(token node.Token, ttl time.Duration) {
 	c := node.Command{Mode: node.Read, Claims: []node.Claim{{Name: node.SettingsName, Owner: x.config.settings, Token: token}},
 		TTL: ttl, Retention: time.Millisecond, Deadline: x.now.Add(x.opts.Timeout)}
 	for _, c.Kind = range []node.Kind{node.Acquire, node.Extend, node.Inspect} {
-		x.send(allNodes(len(x.nodes)), c, func(i int, r node.Reply) {
+		x.send(vote.AllNodes(len(x.nodes)), c, func(i int, r node.Reply) {
 			if r.State != nil && r.State.Type == "hash" {
 				x.foundSettings(i, r.State.Fields)
 			}

@@ -90,16 +90,6 @@ func (e *engine) text(x *effect) string {
 	return fmt.Sprintf("send%s: %s", x.nodes, commandText(&x.command))
 }
 
-func (s nodeSet) String() string {
-	var b strings.Builder
-	for i := range maxNodes {
-		if s.has(i) {
-			fmt.Fprintf(&b, " n%d", i+1)
-		}
-	}
-	return b.String()
-}
-
 func commandText(c *node.Command) string {
 	var b strings.Builder
 	b.WriteString(c.Kind.String())

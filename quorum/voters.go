@@ -4,21 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// voters decides what the answer of a node is worth, by what a Locker knows of the nodes'
-// servers.
+// voters has what answers say of the nodes: which votes they are, and which nodes do not answer, refuse or have restarted.
 type voters struct {
 	*config
 	*moment
+	servers   vote.Servers
 	known     []voter // by node
-	twins     bool    // two nodes are one server: found when the life of one changes, not with each answer
 	tell      func(Event)
 	log       func(slog.Level, string, ...any)
 	recovered func(i int)   // called when node i answers again
@@ -27,9 +25,19 @@ type voters struct {
 	tryAt     clock.Instant // from then on another call finds out whether they do
 }
 
+func newVoters(c *config, now *moment) *voters {
+	v := &voters{config: c, moment: now, known: make([]voter, len(c.nodes))}
+	o := &c.opts
+	v.servers.Rule = vote.Rule{MaxLease: o.MaxLease, Grace: o.Grace, Drift: o.Drift, NoRestartGuard: o.NoRestartGuard}
+	v.servers.Lives = make([]*node.Life, len(c.nodes))
+	for _, n := range c.nodes {
+		v.servers.Names = append(v.servers.Names, n.Name())
+	}
+	return v
+}
+
 // A voter is what is known of one node's server.
 type voter struct {
-	life    *node.Life
 	born    clock.Instant // of the latest life that was reported as too young
 	heard   hearing
 	refuses uint32        // a set of the kinds of commands that it has refused to execute last
@@ -51,145 +59,31 @@ const (
 	silent                 // it has not
 )
 
-// judge turns the reply of node i, to a command sent at start, into a ballot.
-func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Reply) ballot {
-	b := ballot{fence: reply.Fence, state: reply.State}
-	if reply.Status == node.Unknown {
-		v.unknown(i, kind, reply, &b)
-		return b
-	}
-	refused := reply.Status == node.Refused || reply.Status == node.Stale
-	if v.answered(i, kind, !refused); refused {
-		b.at = v.now
-	}
-	if err := v.meet(i, reply.Life); err != nil {
-		b.vote, b.err, b.may = voteUnknown, err, true
-		return b
-	}
-	switch reply.Status {
-	case node.Granted:
-		b.vote, b.may, b.left = voteGranted, true, reply.TTL
-		v.count(&b, kind, start, reply.Life)
-	case node.Refused:
-		b.vote, b.wait, b.free, b.foreign = voteRefused, reply.TTL, reply.Line.Free, reply.Line.Foreign
-		b.ahead = reply.Line.Ahead
-	case node.Stale:
-		b.vote, b.stale = voteRefused, true
-	case node.Released:
-		b.vote, b.removed = voteGranted, true
-	case node.Absent:
-		b.vote = voteGranted
-	case node.Done:
-		b.vote, b.may = voteGranted, kind == node.Extend
-		switch {
-		case !keptAll(reply.Kept):
-			b.vote, b.may = voteRefused, false
-		case kind == node.Extend:
-			v.count(&b, kind, start, reply.Life)
-		}
-	}
-	if kind == node.Inspect {
-		b.wait = v.abstains(kind, start, reply.Life)
-	}
-	return b
-}
-
-// unknown is judge of an answer that is an error.
-func (v *voters) unknown(i int, kind node.Kind, reply node.Reply, b *ballot) {
-	b.vote, b.err, b.may = voteUnknown, reply.Err, !reply.Unsent || kind == node.Extend
-	b.unsent = reply.Unsent
-	if !errors.Is(reply.Err, node.ErrWrongType) {
+// judge turns the reply of node i, to a command sent at start, into a ballot. It reports what is new about the node.
+func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Reply) vote.Ballot {
+	switch {
+	case reply.Status != node.Unknown:
+		v.answered(i, kind, reply.Status != node.Refused && reply.Status != node.Stale)
+		v.meet(i, reply.Life)
+	case errors.Is(reply.Err, node.ErrWrongType):
+		v.answered(i, kind, true) // it is well; the key is not
+	default:
 		v.failed(i, kind, reply.Err)
-		return
 	}
-	v.answered(i, kind, true) // it is well; the key is not
-	b.may = kind != node.Acquire && kind != node.Rename
-	if kind == node.Release || kind == node.Downgrade || kind == node.Rename {
-		b.vote = voteRefused // whatever is at the key, it is not the lease
-	}
+	return v.servers.Judge(i, kind, start, v.now, reply)
 }
 
-// count makes a grant abstain if the server may have forgotten something since it began its life.
-func (v *voters) count(b *ballot, kind node.Kind, start clock.Instant, life *node.Life) {
-	b.vote = voteGranted
-	if until := v.abstains(kind, start, life); until > 0 {
-		b.vote, b.wait = voteAbstaining, until
-	}
-}
-
-// abstains returns for how long a server in this life does not count for a command of a kind
-// sent at start, 0 if it does.
-func (v *voters) abstains(kind node.Kind, start clock.Instant, life *node.Life) time.Duration {
-	if v.opts.NoRestartGuard {
-		return 0
-	}
-	return max(0, guardEnd(life.Born, v.guard(kind), v.opts.Drift).Sub(start))
-}
-
-// guard is for how long a server that may have forgotten everything does not count. An attempt could
-// get a name whose lease was forgotten, until every such lease is over. The holder of a lease knows
-// that no other lease was forgotten, but an attempt may have been granted and forgotten, and
-// is not over before its attemptWindow.
-func (v *voters) guard(kind node.Kind) time.Duration {
-	if kind == node.Extend {
-		return attemptWindow(v.opts.MaxLease)
-	}
-	return v.opts.MaxLease + v.opts.Grace
-}
-
-var errNoLife = fmt.Errorf("%w: it does not tell when it started, so a restart could go unnoticed", node.ErrUnsupported)
-
-// meet notes the life of the server that answered for node i. It returns an error if
-// that cannot have a vote: it reports no life, or is configured twice.
-func (v *voters) meet(i int, life *node.Life) error {
-	if life == nil {
-		if v.opts.NoRestartGuard {
-			return nil
-		}
-		return errNoLife
-	}
-	if v.known[i].life != life {
+// meet notes the life of the server that answered for node i.
+func (v *voters) meet(i int, life *node.Life) {
+	if life != nil && v.servers.Lives[i] != life {
 		v.learn(i, life)
 	}
-	return v.duplicate(i)
 }
 
-// duplicate is the error that node i is the server of another node as well, or nil. All nodes of
-// one server have the same.
-func (v *voters) duplicate(i int) error {
-	life := v.known[i].life
-	if !v.twins || life == nil {
-		return nil
-	}
-	same := make([]string, 0, 1) // without an allocation
-	for j, n := range v.nodes {
-		if other := v.known[j].life; other != nil && shareServer(other.ID, life.ID) {
-			same = append(same, n.Name())
-		}
-	}
-	if len(same) < 2 {
-		return nil
-	}
-	return fmt.Errorf("%w: list one of %s (run_id %s)", ErrSameServer, strings.Join(same, ", "), life.ID)
-}
-
-// another reports whether another node than i has this server.
-func (v *voters) another(i int, server string) bool {
-	for j := range v.known {
-		if life := v.known[j].life; j != i && life != nil && life.ID == server {
-			return true
-		}
-	}
-	return false
-}
-
-// shareServer reports whether two lives, by their IDs, have a server in common.
-func shareServer(a, b string) bool {
-	if a == b || !strings.Contains(a+b, node.LivesTogether) {
-		return a == b
-	}
-	of := strings.Split(b, node.LivesTogether)
-	return slices.ContainsFunc(strings.Split(a, node.LivesTogether), func(one string) bool { return slices.Contains(of, one) })
+// mayVote is that of the servers, after meet.
+func (v *voters) mayVote(i int, life *node.Life) error {
+	v.meet(i, life)
+	return v.servers.MayVote(i, life)
 }
 
 // someUnheard reports whether nothing was heard yet of a node.
@@ -203,18 +97,11 @@ func (v *voters) someUnheard() bool {
 }
 
 func (v *voters) learn(i int, life *node.Life) {
-	was, name := v.known[i].life, v.nodes[i].Name()
-	v.known[i].life = life
-	v.twins = true // so that duplicate compares them
-	some := false
-	for j := range v.known {
-		some = some || v.duplicate(j) != nil
-	}
-	v.twins = some
-	if err := v.duplicate(i); err != nil && (was == nil || was.ID != life.ID) {
+	was, name := v.servers.Learn(i, life), v.nodes[i].Name()
+	if err := v.servers.Duplicate(i); err != nil && (was == nil || was.ID != life.ID) {
 		v.log(slog.LevelWarn, "two nodes are one server, and are ignored", "node", name, "error", err)
 	}
-	wait := v.abstains(node.Acquire, v.now, life)
+	wait := v.servers.Abstains(node.Acquire, v.now, life)
 	other := was == nil || was.ID != life.ID
 	if wait == 0 || !other && life.Born <= v.known[i].born {
 		return
@@ -343,10 +230,10 @@ func (v *voters) down(title string, waited bool) error {
 // silence is the error of a call that has not asked, while too few nodes answer. why is what
 // has ended it, if anything has.
 func (v *voters) silence(title string, why error) error {
-	ballots := make([]ballot, len(v.nodes))
+	ballots := make([]vote.Ballot, len(v.nodes))
 	for i := range ballots {
 		if v.known[i].heard == silent {
-			ballots[i] = ballot{vote: voteUnknown, err: v.known[i].why}
+			ballots[i] = vote.Ballot{Vote: vote.Unknown, Err: v.known[i].why}
 		}
 	}
 	if why == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // A waiter is one call of Lock or TryLock, until it has a lease or an error. Waiters are used again; late
@@ -43,7 +44,7 @@ type waiter struct {
 	// In the wait queues on the nodes:
 	wait      node.Wait     // of the next attempt; drawn once
 	last      claim         // of the last attempt
-	placed    nodeSet       // nodes that may know of it, from any attempt
+	placed    vote.NodeSet  // nodes that may know of it, from any attempt
 	listed    bool          // the nodes tell it when it is first
 	listening spot          // in the line of those
 	reserved  clock.Instant // until then it may keep several names from others
@@ -57,10 +58,10 @@ type waiter struct {
 	pause       pausing
 
 	// News since the last attempt began:
-	released       nodeSet // these nodes announced a release
-	calledFirst    nodeSet // these said that the waiter is first
-	holderLeft     bool    // the holder in this process has released
-	calledFirstFor []nodeSet
+	released       vote.NodeSet // these nodes announced a release
+	calledFirst    vote.NodeSet // these said that the waiter is first
+	holderLeft     bool         // the holder in this process has released
+	calledFirstFor []vote.NodeSet
 	offers         []*offer   // what its last attempts have left on the nodes, the oldest first
 	handed         []handover // to these
 
@@ -107,13 +108,13 @@ func (e *engine) waiter(ctx context.Context, s *settings) *waiter {
 	w := take(&e.waiters)
 	if w == nil {
 		w = &waiter{e: e, signal: e.clock.NewSignal()}
-		w.found.ballots = make([]ballot, len(e.nodes))
+		w.found.ballots = make([]vote.Ballot, len(e.nodes))
 	}
 	w.phase, w.request, w.ctx, w.began, w.deadline, w.reserved = phaseQueueing, s, ctx, e.now, clock.Never, e.now
 	if s.wait >= 0 {
 		w.deadline = e.now.Add(s.wait)
 	}
-	w.calledFirstFor = append(w.calledFirstFor[:0], make([]nodeSet, len(s.names))...)
+	w.calledFirstFor = append(w.calledFirstFor[:0], make([]vote.NodeSet, len(s.names))...)
 	if s.fair {
 		w.drawTicket()
 	}
@@ -259,7 +260,7 @@ func (w *waiter) ask() phase {
 	if c.wait.Offer != 0 {
 		e.handovers.offer(w, c, r.start)
 	}
-	r.ask(allNodes(len(e.nodes)))
+	r.ask(vote.AllNodes(len(e.nodes)))
 	return phaseAsking
 }
 
@@ -268,15 +269,15 @@ func (w *waiter) ask() phase {
 // attempt may be a key that somebody has left, and only the slow nodes decide.
 func (w *waiter) asking() phase {
 	r := w.round
-	switch v := r.tally.verdict(); {
-	case w.stopped != nil || v == lost:
+	switch v := r.tally.Verdict(); {
+	case w.stopped != nil || v == vote.Lost:
 		return w.linger()
-	case v == won:
+	case v == vote.Won:
 		w.lingerUntil = r.lingerUntil()
 		return phaseConfirming
-	case r.tally.split() && w.splitUntil == 0 && w.request.wait != 0 && w.found.splits < 2:
+	case r.tally.Split() && w.splitUntil == 0 && w.request.wait != 0 && w.found.splits < 2:
 		w.splitUntil = r.patience()
-	case w.splitUntil != 0 && w.e.now >= w.splitUntil && r.tally.split():
+	case w.splitUntil != 0 && w.e.now >= w.splitUntil && r.tally.Split():
 		return w.linger()
 	}
 	w.until = cmp.Or(w.splitUntil, clock.Never)
@@ -292,7 +293,7 @@ func (w *waiter) confirming() phase {
 		return phaseConfirming
 	}
 	if w.stopped == nil && r.discountDuplicates() {
-		if e.now < decideBy(r.start, s.lease, s.lease, e.opts.Drift) {
+		if e.now < vote.DecideBy(r.start, s.lease, s.lease, e.opts.Drift) {
 			g := grantOf(r, w.last, s.lease, 0)
 			w.attemptEnds()
 			return w.granted(g)
@@ -312,10 +313,10 @@ func (w *waiter) linger() phase {
 // nodes that refuse need no release.
 func (w *waiter) lingering() phase {
 	e, r := w.e, w.round
-	explained, granted := r.tally.explained(), r.tally.votes[voteGranted]+r.tally.votes[voteAbstaining]
+	explained, granted := r.tally.Explained(), r.tally.Votes[vote.Granted]+r.tally.Votes[vote.Abstaining]
 	over := r.open() == 0 || explained && granted > 0
 	if w.request.wait == 0 { // the error names all nodes that fail
-		over = r.open() == 0 || granted+r.tally.votes[voteRefused] >= e.need
+		over = r.open() == 0 || granted+r.tally.Votes[vote.Refused] >= e.need
 	}
 	w.until = w.lingerUntil
 	if !explained {
@@ -349,7 +350,7 @@ func (w *waiter) attemptEnds() {
 
 // answered looks at an answer to the attempt.
 func (w *waiter) answered(r *round, _ int) bool {
-	if w.counted && r.tally.verdict() != undecided {
+	if w.counted && r.tally.Verdict() != vote.Undecided {
 		w.decided(r)
 	}
 	w.stir()
@@ -361,7 +362,7 @@ func (w *waiter) over(*round) {}
 // decided tells the limiter that the attempt is decided.
 func (w *waiter) decided(r *round) {
 	w.counted = false
-	w.e.attempts.ends(r.start, w.e.now, r.tally.answered())
+	w.e.attempts.ends(r.start, w.e.now, r.tally.Answered())
 }
 
 // note keeps what the failed attempt has found, and tells of it.
@@ -369,8 +370,8 @@ func (w *waiter) note(r *round) {
 	f := &w.found
 	f.took = w.e.now.Sub(r.start)
 	f.ballots, f.last = append(f.last[:0], r.ballots...), f.ballots
-	cutOff := w.stopped != nil && !r.tally.explained() // it is not known why it failed
-	f.record(w.e.tokens)
+	cutOff := w.stopped != nil && !r.tally.Explained() // it is not known why it failed
+	f.record(w.e.tokens, w.e.need)
 	if w.e.observed() {
 		w.e.tellOf(&r.claim, Event{Kind: EventAttemptFailed, Took: f.took, Err: w.failed()})
 	}
@@ -409,7 +410,7 @@ func (w *waiter) pausing() phase {
 	if next == stopWaiting {
 		return w.end(nil, w.failed())
 	}
-	if n.handed != 0 && n.handed.len() < w.e.need {
+	if n.handed != 0 && n.handed.Len() < w.e.need {
 		w.returnHandovers(true, "") // the rest has not come in time
 	}
 	w.wait.Barge = next == askPastOthers && !w.request.fair
@@ -622,7 +623,7 @@ func (w *waiter) leavePlace() {
 	}
 	c.wait.PlaceTTL = 0
 	r := e.releases.begin(c, w.placed, e.now.Add(kept+e.opts.Timeout))
-	r.ask(allNodes(len(e.nodes)))
+	r.ask(vote.AllNodes(len(e.nodes)))
 	r.done()
 }
 
@@ -633,7 +634,7 @@ func (w *waiter) leavePlace() {
 // longer it counts instead: for so long others keep some of the nodes while a node hangs.
 func (w *waiter) mayReserve() bool {
 	e, first := w.e, w.calledFirstFor
-	few := func(told nodeSet) bool { return told.len() < e.need }
+	few := func(told vote.NodeSet) bool { return told.Len() < e.need }
 	if !slices.ContainsFunc(first, few) {
 		clear(first)
 		most, others := 2*max(e.opts.RetryEvery, e.opts.Timeout), time.Duration(len(first)-1)
@@ -653,7 +654,7 @@ func (w *waiter) watch() {
 				if e.opts.Steps != nil {
 					e.heard(i, "tells that %s is released", name)
 				}
-				w.released.add(i)
+				w.released.Add(i)
 				w.stir()
 				e.leave()
 			})
