@@ -62,9 +62,9 @@ func (l *Locker) askOwners(ctx context.Context, name string, owners []string) (e
 		verdict, why := r.await(ctx), stopped(ctx)
 		l.enter()
 		if verdict != vote.Won && err == nil {
-			failed := r.fail("ask", ErrNoQuorum, why)
-			failed.Name = name
-			err = failed
+			f := r.failure("ask", ErrNoQuorum, why)
+			f.name = name
+			err = l.above.explain(f)
 		}
 		r.done()
 		l.leave()

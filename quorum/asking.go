@@ -7,14 +7,44 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// An asking is what a holder knows of requests to finish. A request takes and releases a lock of a name that
-// is made from the owner. So the nodes need no command for it: the release is published, and
-// the fence says later that there was one. Nothing depends on it.
-type asking struct {
-	subscriptions
-	asked  chan struct{}
-	closed bool // it is, or is about to be
+// A companion is what belongs to a hold, and no lock needs: its note, and what its holder knows of requests to finish.
+//
+// A request takes and releases a lock of a name that is made from the owner. So the nodes need no command for it: the
+// release is published, and the fence says later that there was one. Nothing depends on it.
+type companion struct {
+	labels *labels
+	h      *hold
+	note   record
+
+	subscriptions               // to requests
+	asked         chan struct{} // nil: nobody has called Asked
+	closed        bool          // it is, or is about to be
 }
+
+// companionOf returns that of a hold, and makes it if need be.
+func (l *Locker) companionOf(h *hold) *companion {
+	if h.follower == nil {
+		h.follower = &companion{labels: l.labels, h: h, note: record{of: h.claim.Owner}}
+	}
+	return h.follower.(*companion)
+}
+
+// extending keeps the note on the nodes.
+func (c *companion) extending() { c.labels.keepRecord(&c.note) }
+
+// renewing looks whether a notice of a request was lost.
+func (c *companion) renewing() { c.look(vote.AllNodes(len(c.labels.nodes))) }
+
+// released removes the note.
+func (c *companion) released() {
+	if c.note.text != "" {
+		c.note.text = ""
+		c.labels.remove(&c.note, vote.AllNodes(len(c.labels.nodes)))
+	}
+}
+
+// ended ends the subscription to requests.
+func (c *companion) ended() { c.stop() }
 
 // Asked returns a channel that is closed when somebody has asked the holder to finish, with [Locker.Ask] or "redquorum
 // ask". It is a hint: the lease goes on, and the holder decides. A request that was made before the first call
@@ -28,48 +58,50 @@ func (le *Lease) Asked() <-chan struct{} {
 	h, e := le.h, le.h.e
 	e.enter()
 	defer e.leave()
-	if h.asking != nil {
-		return h.asking.asked
+	c := le.l.companionOf(h)
+	if c.asked != nil {
+		return c.asked
 	}
-	h.asking = &asking{asked: make(chan struct{})}
+	c.asked = make(chan struct{})
 	if h.isOver() {
-		h.asking.closed = true // nothing will close it
-		return h.asking.asked
+		c.closed = true // nothing will close it
+		return c.asked
 	}
-	e.subscribe(&h.asking.subscriptions, func(i int, n node.Node) (stop func()) {
+	e.subscribe(&c.subscriptions, func(i int, n node.Node) (stop func()) {
 		return n.Watch(node.AskName(h.claim.Owner), node.Exclusive, func() {
 			e.enter()
 			if e.opts.Steps != nil {
 				e.heard(i, "tells that the holder of %s may be asked to finish", h.claim.title())
 			}
-			h.lookAsked(1 << i)
+			c.look(1 << i)
 			e.leave()
 		})
 	})
-	return h.asking.asked
+	return c.asked
 }
 
-// lookAsked looks on some nodes whether the holder is asked to finish.
-func (h *hold) lookAsked(nodes vote.NodeSet) {
-	e := h.e
-	if h.asking == nil || h.asking.closed {
+// look looks on some nodes whether the holder is asked to finish.
+func (c *companion) look(nodes vote.NodeSet) {
+	if c.asked == nil || c.closed {
 		return
 	}
-	e.send(nodes, node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.AskName(h.claim.Owner)}},
-		Deadline: e.now.Add(e.opts.Timeout)}, func(_ int, r node.Reply) {
-		if r.State != nil && r.State.Fence > 0 && h.stopAsking() {
-			e.then("the holder is asked to finish", func() { close(h.asking.asked) })
+	x := c.labels
+	x.send(nodes, node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.AskName(c.h.claim.Owner)}},
+		Deadline: x.now.Add(x.opts.Timeout)}, func(_ int, r node.Reply) {
+		if r.State != nil && r.State.Fence > 0 && c.stop() {
+			x.then("the holder is asked to finish", func() { close(c.asked) })
 		}
 	})
 }
 
-// stopAsking ends the subscription to requests, once.
-func (h *hold) stopAsking() bool {
-	if h.asking == nil || h.asking.closed {
+// stop ends the subscription to requests, once.
+func (c *companion) stop() bool {
+	if c.asked == nil || c.closed {
 		return false
 	}
-	h.asking.closed = true
-	h.e.task("unsubscribe", func() { h.e.unsubscribe(&h.asking.subscriptions) }) // not in this task: it may be one that the subscription calls
+	c.closed = true
+	x := c.labels
+	x.task("unsubscribe", func() { x.unsubscribe(&c.subscriptions) }) // not in this task: it may be one that the subscription calls
 	return true
 }
 
@@ -80,15 +112,15 @@ func (le *Lease) Announce() {
 	e.enter()
 	defer e.leave()
 	e.because("announce", &h.claim)
-	e.announce(&h.claim)
+	le.l.announce(&h.claim)
 }
 
 // announce takes and releases a lock of a name that is made from the first of a claim: its release is published.
-func (e *engine) announce(of *claim) {
-	token, _ := e.tokens.next(0) // without one the nodes refuse
-	c := claim{Claim: node.Claim{Name: node.AskName(of.Name), Owner: e.uuid, Token: token}}
+func (l *Locker) announce(of *claim) {
+	token, _ := l.tokens.next(0) // without one the nodes refuse
+	c := claim{Claim: node.Claim{Name: node.AskName(of.Name), Owner: l.uuid, Token: token}}
 	for _, kind := range []node.Kind{node.Acquire, node.Release} {
-		e.send(vote.AllNodes(len(e.nodes)), node.Command{Kind: kind, Claims: c.appendTo(nil), TTL: e.opts.Timeout,
-			Retention: time.Millisecond, Deadline: e.now.Add(e.opts.Timeout)}, func(int, node.Reply) {})
+		l.send(vote.AllNodes(len(l.nodes)), node.Command{Kind: kind, Claims: c.appendTo(nil), TTL: l.opts.Timeout,
+			Retention: time.Millisecond, Deadline: l.now.Add(l.opts.Timeout)}, func(int, node.Reply) {})
 	}
 }

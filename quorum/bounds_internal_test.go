@@ -3,6 +3,8 @@ package quorum
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -80,7 +82,7 @@ func TestLimiter(t *testing.T) {
 	} {
 		e := bare(t)
 		e.attempts.underWay, e.attempts.quickest = row.underWay, 10*time.Millisecond
-		w := e.waiter(t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: row.wait, lease: 2 * time.Second})
+		w := e.waiter(t.Context(), &want{claim: claim{Claim: node.Claim{Name: "x"}}, wait: row.wait, lease: 2 * time.Second})
 		w.run()
 		if row.leave {
 			e.attempts.leave(e.now)
@@ -100,7 +102,7 @@ type trial struct {
 }
 
 func (l trial) waiter() *waiter {
-	return l.engine.waiter(l.t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: -1, lease: time.Second})
+	return l.engine.waiter(l.t.Context(), &want{claim: claim{Claim: node.Claim{Name: "x"}}, wait: -1, lease: time.Second})
 }
 
 // attempts makes n of them that all begin now and take the same time.
@@ -230,15 +232,37 @@ func TestOrderOutside(t *testing.T) {
 // bare is an engine whose effects nobody carries out.
 func bare(t *testing.T) *engine {
 	t.Helper()
-	opts := assert.Got(Options{Clock: clock.Runtime(), Label: NoLabel}.fill())(t)
 	var nodes []node.Node
 	for i := range 3 {
-		nodes = append(nodes, model.New(opts.Clock, fmt.Sprint("n", i+1)))
+		nodes = append(nodes, model.New(clock.Runtime(), fmt.Sprint("n", i+1)))
 	}
-	e := newEngine(&config{nodes: nodes, need: 2, opts: opts, clock: opts.Clock, uuid: "u"})
+	e := newEngine(&config{nodes: nodes, need: 2, opts: usual(), clock: clock.Runtime(), uuid: "u", above: &nobody{}})
 	e.enter()
 	return e
 }
+
+// usual are the defaults of package quorum.
+func usual() rules {
+	return rules{MaxLease: 30 * time.Second, Drift: 0.01, Timeout: 500 * time.Millisecond, RetryEvery: time.Second,
+		FenceRetention: 24 * time.Hour, Random: rand.Uint64}
+}
+
+// nobody is above an engine, and wants to hear of events alone.
+type nobody struct{ heard func(event) }
+
+func (*nobody) explain(f failure) error {
+	if f.cause != nil {
+		return fmt.Errorf("%w: %w", f.err, f.cause)
+	}
+	return f.err
+}
+func (*nobody) stopped(ctx context.Context) error                       { return ctx.Err() }
+func (n *nobody) observes() bool                                        { return n.heard != nil }
+func (n *nobody) observe(x event)                                       { n.heard(x) }
+func (*nobody) active()                                                 {}
+func (*nobody) admitted(*hold, string) follower                         { return nil }
+func (*nobody) broken(*hold)                                            {}
+func (*nobody) line(time.Time, slog.Level, string, ...any) (add func()) { return nil }
 
 // A waiter for as many names as there may be reserves them, however long it has waited.
 func TestReservationOfTheLongestWait(t *testing.T) {
@@ -326,7 +350,7 @@ func TestTake(t *testing.T) {
 func TestYieldingEndsWithTheWait(t *testing.T) {
 	e := bare(t)
 	e.queues.listeners["x"] = listeners{released: e.now, need: 10 * time.Second}
-	w := e.waiter(t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: time.Second, lease: time.Second})
+	w := e.waiter(t.Context(), &want{claim: claim{Claim: node.Claim{Name: "x"}}, wait: time.Second, lease: time.Second})
 	w.run()
 	if w.phase != phaseYielding || w.spot.at != e.now.Add(time.Second) {
 		t.Errorf("phase %d for %v", w.phase, w.spot.at.Sub(e.now))

@@ -1,65 +1,36 @@
 package quorum
 
 import (
-	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
+
+// rules are those of quorum.Options that the engine follows. They are complete.
+type rules struct {
+	MaxLease, Grace     time.Duration
+	Drift               float64
+	Timeout, RetryEvery time.Duration
+	MaxDown             time.Duration
+	FenceRetention      time.Duration
+	NoRestartGuard      bool
+	Label               string // for the log
+	Steps               func(line string)
+	Random              func() uint64
+}
 
 // A config is what a Locker was made with. It never changes, and all parts of the Locker share
 // it.
 type config struct {
 	nodes []node.Node
 	need  int // how many of them must grant
-	opts  Options
+	opts  rules
 	clock clock.Clock
 	uuid  string // of the Locker: its owners begin with it
 
-	guarded bool // a node has replicas, and so needs the restart guard
-
-	deployment string // the nodes' names, sorted
-	settings   string // see settingsOf
-
-	events *backlog.Backlog[Event]       // for Options.Observe; nil if that is
-	lines  *backlog.Backlog[slog.Record] // for Options.Logger; nil if that is
-}
-
-// maxUnobserved is how many events wait at most for Options.Observe.
-const maxUnobserved = 1 << 16
-
-// report begins to report what happens.
-func (c *config) report() {
-	if logger := c.opts.Logger; logger != nil {
-		c.lines = backlog.Lines(c.clock, logger)
-	}
-	if observe := c.opts.Observe; observe != nil {
-		c.events = backlog.New(c.clock, maxUnobserved, observe, func(n int) {
-			c.warn("events were left out: Options.Observe is too slow", "events", n)
-			observe(Event{Kind: EventsLeftOut, Count: n})
-		})
-	}
-}
-
-// reported waits until everything was reported, or until an instant.
-func (c *config) reported(until clock.Instant) {
-	if c.events != nil {
-		c.events.Finish(until)
-	}
-	if c.lines != nil {
-		c.lines.Finish(until)
-	}
-}
-
-// warn adds a warning to the log.
-func (c *config) warn(text string, args ...any) {
-	if c.lines != nil {
-		c.lines.Add(backlog.Line(c.clock.Wall(), slog.LevelWarn, text, args...))
-	}
+	above above
 }
 
 // timeout bounds a round about a lease of length d.
@@ -85,20 +56,32 @@ func (c *config) waiterName(mode node.Mode) string {
 // chance draws a number from 0 up to 1.
 func (c *config) chance() float64 { return float64(c.opts.Random()>>11) / (1 << 53) }
 
-func (c *config) observe(e Event) {
-	if c.opts.Trace != nil {
-		c.opts.Trace(e)
-	}
-	if c.events != nil {
-		c.events.Add(e)
-	}
+// fail builds the error of an operation that too few nodes have granted; without ballots no node has decided that.
+func (c *config) fail(op, name string, ballots []vote.Ballot, sentinel, cause error) error {
+	return c.above.explain(c.failure(op, name, ballots, sentinel, cause))
 }
 
-// fail builds the error of an operation that too few nodes have granted; without ballots no node has decided that.
-func (c *config) fail(op, name string, ballots []vote.Ballot, sentinel, cause error) *Error {
-	e := &Error{Op: op, Name: name, Quorum: c.need, Err: sentinel, Cause: cause, guarded: c.guarded, Nodes: slices.Grow([]NodeVote(nil), len(ballots))}
-	for i, b := range ballots {
-		e.Nodes = append(e.Nodes, NodeVote{Node: c.nodes[i].Name(), Vote: Vote(b.Vote.String()), For: b.Wait, Err: b.Err})
-	}
-	return e
+func (c *config) failure(op, name string, ballots []vote.Ballot, sentinel, cause error) failure {
+	return failure{op: op, name: name, need: c.need, ballots: ballots, err: sentinel, cause: cause}
+}
+
+// placeTTL is how long a node keeps a place: longer than two attempts with Options.RetryEvery
+// between them. It is also how long a node keeps a lock for a waiter that it was handed over to
+// and that hangs.
+func (c *config) placeTTL() time.Duration { return c.opts.RetryEvery + 3*c.opts.Timeout }
+
+// offerToken is the token of an offer whose attempt has the given one: a Timeout ahead, since
+// others lock and unlock before the offer arrives, and an offer below their fences could never
+// be used.
+func (c *config) offerToken(token node.Token) node.Token {
+	return min(token+node.Token(c.opts.Timeout.Microseconds()), node.MaxToken)
+}
+
+// outdated reports whether a hand-over has a token from long before the attempt that left the
+// offer: the release that brings it has come late, or its holder's clock is behind. A node that
+// has forgotten its fence votes for attempts that begin MaxLease later. Their tokens are above
+// all of before, if clocks agree to within that; those of hand-overs, if these are at most
+// a Timeout older and clocks agree to within a Timeout less.
+func (c *config) outdated(handedOver, attempt node.Token) bool {
+	return c.offerToken(handedOver) < attempt
 }

@@ -2,8 +2,6 @@ package quorum
 
 import (
 	"errors"
-	"io"
-	"log/slog"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -172,7 +170,7 @@ func TestReservationsAreBounded(t *testing.T) {
 // A hand-over counts if its holder has drawn the token at most a Timeout before the attempt, by
 // the waiter's clock.
 func TestOutdatedHandOver(t *testing.T) {
-	c := &config{opts: Options{Timeout: time.Second}}
+	c := &config{opts: rules{Timeout: time.Second}}
 	for older, want := range map[node.Token]bool{0: false, 1_000_000: false, 1_000_001: true, 1 << 40: true} {
 		const attempt = 1 << 50
 		assert.That(t, c.outdated(attempt-older, attempt) == want, "%d us older: want %v", older, want)
@@ -184,8 +182,7 @@ func TestOutdatedHandOver(t *testing.T) {
 // The next token is above all fences, but for those that are far ahead; above these only
 // where too few nodes are left that vote and are not.
 func TestTokensFollowFences(t *testing.T) {
-	opts := assert.Got(Options{}.fill())(t)
-	e := newEngine(&config{clock: opts.Clock, opts: opts, need: 2})
+	e := newEngine(&config{clock: clock.System(), opts: usual(), need: 2})
 	e.enter()
 	tokens := e.tokens
 	const before, near, far = 100, 200, node.MaxToken - 100
@@ -216,16 +213,16 @@ func TestTokensFollowFences(t *testing.T) {
 // A life that is known now better, now worse is reported as too young once.
 func TestAYoungLifeIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts := assert.Got(Options{Clock: clock.Runtime()}.fill())(t)
+		c := clock.Runtime()
 		time.Sleep(time.Hour)
 		told := 0
-		opts.Trace = func(e Event) {
-			if e.Kind == EventNodeAbstains {
+		hear := func(x event) {
+			if x.kind == eventNodeAbstains {
 				told++
 			}
 		}
-		e := newEngine(&config{clock: opts.Clock, opts: opts, nodes: []node.Node{model.New(opts.Clock, "n1")}})
-		now := opts.Clock.Now()
+		e := newEngine(&config{clock: c, opts: usual(), nodes: []node.Node{model.New(c, "n1")}, above: &nobody{hear}})
+		now := c.Now()
 		meet := func(id string, age time.Duration) {
 			e.enter()
 			e.voters.judge(0, node.Acquire, now, node.Reply{Status: node.Granted, Life: &node.Life{ID: id, Born: now.Add(-age)}})
@@ -245,12 +242,12 @@ func TestAYoungLifeIsReportedOnce(t *testing.T) {
 // A primary is no other server when a replica of its own comes back that is the first to confirm a lock.
 func TestAReplicaThatComesBackIsNoRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts := assert.Got(Options{Clock: clock.Runtime()}.fill())(t)
+		c := clock.Runtime()
 		time.Sleep(time.Hour)
 		told := 0
-		opts.Trace = func(Event) { told++ }
-		e := newEngine(&config{clock: opts.Clock, opts: opts, nodes: []node.Node{withReplicas{model.New(opts.Clock, "n1")}}})
-		now := opts.Clock.Now()
+		hear := func(event) { told++ }
+		e := newEngine(&config{clock: c, opts: usual(), nodes: []node.Node{withReplicas{model.New(c, "n1")}}, above: &nobody{hear}})
+		now := c.Now()
 		for _, life := range []node.Life{{ID: "a", Born: now.Add(-time.Minute)}, {ID: "a", Born: now.Add(-time.Second)}, {ID: "b", Born: now}} {
 			e.enter()
 			e.voters.judge(0, node.Acquire, now, node.Reply{Status: node.Granted, Life: &life})
@@ -267,10 +264,9 @@ func (withReplicas) Replicas() int { return 2 }
 // Each row is what a reply means as a vote.
 func TestJudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts, err := Options{Clock: clock.Runtime(), Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}.fill()
-		assert.Succeed(t, err)
+		c := clock.Runtime()
 		time.Sleep(time.Hour)
-		start := opts.Clock.Now()
+		start := c.Now()
 		old, young := &node.Life{ID: "a"}, &node.Life{ID: "b", Born: start.Add(-time.Second)}
 		refused := errors.New("refused")
 		for _, row := range []struct {
@@ -323,7 +319,7 @@ func TestJudge(t *testing.T) {
 			if kind == 0 {
 				kind = node.Acquire
 			}
-			e := newEngine(&config{clock: opts.Clock, opts: opts, nodes: []node.Node{model.New(opts.Clock, "n1")}})
+			e := newEngine(&config{clock: c, opts: usual(), nodes: []node.Node{model.New(c, "n1")}, above: &nobody{}})
 			e.enter()
 			v := e.voters
 			if b := v.judge(0, kind, start, row.reply); b.Vote != row.vote || b.May != row.may || b.Stale != row.stale {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
@@ -32,8 +31,6 @@ type engine struct {
 	attempts  limiter
 	handovers *handovers
 	releases  *releases
-	labels    *labels
-	watchings []*watching
 
 	calls   int          // under way
 	closed  bool         // no more of them may begin
@@ -72,7 +69,7 @@ type effect struct {
 	command node.Command
 	replies []func(node.Reply) // by node
 	signal  clock.Signal
-	event   *Event
+	event   *event
 	do      func()
 	what    string // that is
 }
@@ -87,7 +84,6 @@ func newEngine(c *config) *engine {
 		since: make([]clock.Instant, len(c.nodes))}
 	e.releases = &releases{engine: e, reached: make([]clock.Instant, len(c.nodes)), again: make([]int, len(c.nodes)), later: make([][]*sweep, len(c.nodes))}
 	e.voters.recovered = e.releases.reach
-	e.labels = &labels{engine: e, own: record{of: c.uuid, text: c.opts.Label}, known: map[string]string{c.uuid: c.opts.Label}, differing: make(map[string]bool)}
 	return e
 }
 
@@ -218,7 +214,7 @@ func (e *engine) carryOut(x *effect) {
 	case x.signal != nil:
 		x.signal.Set()
 	case x.event != nil:
-		e.observe(*x.event)
+		e.above.observe(*x.event)
 	case x.do != nil:
 		x.do()
 	default:
@@ -260,44 +256,50 @@ func (e *engine) send(nodes vote.NodeSet, command node.Command, answer func(int,
 }
 
 // observed reports whether anybody gets events.
-func (e *engine) observed() bool { return e.events != nil || e.opts.Trace != nil }
+func (e *engine) observed() bool { return e.above.observes() }
 
 // tell reports an event.
-func (e *engine) tell(event Event) {
+func (e *engine) tell(x event) {
 	if e.observed() {
-		kept := event // allocated only here
+		kept := x // allocated only here
 		e.effects = append(e.effects, effect{event: &kept})
 	}
 }
 
 // tellOf reports an event of a claim.
-func (e *engine) tellOf(c *claim, event Event) {
+func (e *engine) tellOf(c *claim, x event) {
 	if e.observed() {
-		event.Name, event.Owner, event.Token = c.title(), c.Owner, c.Token
-		e.tell(event)
+		x.name, x.owner, x.token = c.title(), c.Owner, c.Token
+		e.tell(x)
 	}
 }
 
 // log adds a line to the log.
 func (e *engine) log(level slog.Level, text string, args ...any) {
-	if e.lines != nil {
-		line := backlog.Line(e.wall(), level, text, args...)
-		e.then("log", func() { e.lines.Add(line) })
+	if add := e.above.line(e.wall(), level, text, args...); add != nil {
+		e.then("log", add)
 	}
 }
 
 // begin notes that a call begins. It returns an error if ctx has ended, or the Locker is closed.
 func (e *engine) begin(ctx context.Context, op, title string) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s %q: %w", op, title, stopped(ctx))
+		return fmt.Errorf("%s %q: %w", op, title, e.above.stopped(ctx))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return ErrClosed
+		return sentinelClosed
 	}
 	e.calls++
 	return nil
+}
+
+// read has f read what belongs to the engine. It is no step.
+func (e *engine) read(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f()
 }
 
 // end notes that a call is over.
@@ -349,14 +351,6 @@ type subscriptions struct {
 	stops []func()
 	ended bool
 }
-
-// A watching is one call of Watch.
-type watching struct {
-	subscriptions
-	calls *backlog.Backlog[struct{}] // of the function, which is foreign
-}
-
-func (w *watching) tell() { w.calls.Add(struct{}{}) }
 
 // subscribe has a subscription made on each node.
 func (e *engine) subscribe(to *subscriptions, begin func(int, node.Node) (stop func())) {

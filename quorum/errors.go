@@ -1,13 +1,13 @@
 package quorum
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -20,26 +20,26 @@ var (
 	// the name or is asking for it, and the Error has no Nodes. An error whose wait the context ended
 	// matches ErrHeld if the last complete attempt found the name held. It matches the
 	// context's error, too: so check the context first.
-	ErrHeld = errors.New("lock is held by another owner")
+	ErrHeld = sentinelHeld
 	// ErrNoQuorum: fewer nodes answered than are needed.
-	ErrNoQuorum = errors.New("no quorum of nodes")
+	ErrNoQuorum = sentinelNoQuorum
 	// ErrLost: the lease ended before it was unlocked: it expired, was broken, or the nodes
 	// lost it. Another owner may have worked near its end.
-	ErrLost = errors.New("lease is lost")
+	ErrLost = sentinelLost
 	// ErrMaxHold: the lease may not be held for longer than its MaxHold. An
 	// error of a lease that ended so matches ErrLost too.
-	ErrMaxHold = errors.New("maximum hold time reached")
+	ErrMaxHold = sentinelMaxHold
 	// ErrNotHeld: there is no such lease any more: it was unlocked, detached or lost before. The
 	// error of a lease that was lost matches ErrLost, too. ErrNotHeld is also the cause with
 	// which the context of an unlocked lease ends.
-	ErrNotHeld = errors.New("lease is not held")
+	ErrNotHeld = sentinelNotHeld
 	// ErrDeadlock: the caller would wait for its own lease, as the context belongs to a lease
 	// of the name. [WithReentry] shares that lease. It cannot if the lease has only some of
 	// the names (see [WithNames]), or is a reader's and a writer's is asked for (see
 	// [WithWrite]).
-	ErrDeadlock = errors.New("the caller would wait for its own lease")
+	ErrDeadlock = sentinelDeadlock
 	// ErrClosed: the Locker was closed.
-	ErrClosed = errors.New("locker is closed")
+	ErrClosed = sentinelClosed
 	// ErrSameServer: two of the configured nodes are one server, so its failure would
 	// count twice. Neither counts once both have answered; before that, one may.
 	ErrSameServer = vote.ErrSameServer
@@ -47,25 +47,6 @@ var (
 
 // sentinels are all of them.
 var sentinels = []error{ErrHeld, ErrNoQuorum, ErrLost, ErrMaxHold, ErrNotHeld, ErrDeadlock, ErrClosed, ErrSameServer}
-
-// errCrowded: the call had its time before it was its turn to ask the nodes.
-var errCrowded = errors.New("too many attempts of this Locker are under way while nodes do not answer in time")
-
-// errLate: a majority granted, but so slowly that nothing of the lease was left.
-var errLate = errors.New("granted too late, the lease has no validity left")
-
-// errBroken: the nodes no longer have a lease whose time is not over. It matches ErrLost.
-const errBroken = lostOnNodes("it was broken or resumed elsewhere, or the nodes lost it")
-
-type lostOnNodes string
-
-func (e lostOnNodes) Error() string      { return string(e) }
-func (lostOnNodes) Is(target error) bool { return target == ErrLost }
-
-// errPart: a lease can be nested in, but not added to.
-var errPart = errors.New("the context's lease has only some of the names")
-
-var errReentry = errors.New("the context belongs to that lease: use WithReentry to share it, or another context to wait for its end")
 
 // An Error says what one operation asked of the nodes and what each answered.
 type Error struct {
@@ -134,9 +115,6 @@ func (e *Error) Permanent() bool {
 	}
 	return e.Err == ErrDeadlock || e.Cause == errSpent || broken > max(0, len(e.Nodes)-e.Quorum)
 }
-
-// lasting reports whether a node fails with err until somebody changes something.
-func lasting(err error) bool { return node.Permanent(err) || errors.Is(err, ErrSameServer) }
 
 // Error says in one line what failed, why, and what each node answered; what several answered alike
 // is said once. Of a lease that was lost it says that first.
@@ -277,21 +255,24 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// errSpent: the nodes have seen the highest token that there is, so that no other is
-// above it.
-var errSpent = fmt.Errorf("no fencing token is left above those that the nodes have seen; the highest is %d", node.MaxToken)
+// stopped is why ctx ended: its error and, if it has one, its own cause.
+func stopped(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if err == nil || err == cause {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, elsewhere{cause})
+}
 
-var (
-	errHere  = errors.New("held in this process")
-	errAsked = errors.New("another caller of this process is asking for it")
-)
+// An elsewhere is the cause with which a context has ended, perhaps that of another lease. It matches all that the cause
+// does but for the errors of this package: they would say how that lease ended, and not what came of this call.
+type elsewhere struct{ err error }
 
-var (
-	errFixed      = errors.New("its fixed lease")
-	errNotRenewed = errors.New("it was not renewed in time")
-)
-
-// errDetached is why a detached lease is over; it must not be released.
-var errDetached = fmt.Errorf("%w: it was detached", ErrNotHeld)
-
-var errForced = fmt.Errorf("this program broke it")
+func (e elsewhere) Error() string { return e.err.Error() }
+func (e elsewhere) Is(target error) bool {
+	return !slices.Contains(sentinels, target) && errors.Is(e.err, target)
+}
+func (e elsewhere) As(target any) bool {
+	_, details := target.(**Error)
+	return !details && errors.As(e.err, target)
+}

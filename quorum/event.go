@@ -3,7 +3,6 @@ package quorum
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -76,16 +75,7 @@ const (
 	EventSettingsDiffer                      // another program has other settings, or had until a moment ago: both may hold one lock
 )
 
-var eventNames = [...]string{"", "acquired", "attempt failed", "extended", "extend failed", "lost",
-	"released", "healed", "node failed", "node recovered", "downgraded", "detached",
-	"node abstains", "waiting", "not acquired", "events left out", "settings differ"}
-
-func (k EventKind) String() string {
-	if k == 0 || int(k) >= len(eventNames) {
-		return fmt.Sprintf("EventKind(%d)", uint8(k))
-	}
-	return eventNames[k]
-}
+func (k EventKind) String() string { return eventKind(k).String() }
 
 // causes has a word for each error that an event's Err may match; the first that does counts.
 var causes = [...]struct {

@@ -1,7 +1,6 @@
 package quorum
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -28,8 +27,6 @@ type findings struct {
 	stale     int           // attempts in a row that lacked only a higher token
 	fruitless int           // attempts in a row after which nobody was known to hold the name
 	splits    int           // attempts in a row that got some of the nodes, but too few
-
-	holder *holder // who that is, once a task has found it; nil before the first
 }
 
 // maxStale bounds the attempts without a pause between them. Each has a token above the
@@ -115,7 +112,7 @@ func (f *findings) asksAtOnce() bool { return f.stale > 0 && f.stale <= maxStale
 func (f *findings) wasFree() (free, silent, own vote.NodeSet) {
 	for i, b := range f.ballots {
 		// Of a node that is listed twice, the notices are of this waiter's own releases.
-		noVote := b.Vote == vote.Abstaining || errors.Is(b.Err, ErrSameServer)
+		noVote := b.Vote == vote.Abstaining || errors.Is(b.Err, vote.ErrSameServer)
 		if noVote {
 			silent.Add(i)
 		}
@@ -171,9 +168,9 @@ func (f *findings) failed(c *config, title string, why error) error {
 	if why != nil && !t.Explained() {
 		return fmt.Errorf("acquire %q: %w", title, why)
 	}
-	sentinel := ErrNoQuorum
+	sentinel := sentinelNoQuorum
 	if t.Votes[vote.Granted]+t.Votes[vote.Refused] >= c.need && t.Votes[vote.Granted] < c.need && !f.late && !f.spent {
-		sentinel = ErrHeld
+		sentinel = sentinelHeld
 	}
 	switch {
 	case why != nil:
@@ -185,32 +182,4 @@ func (f *findings) failed(c *config, title string, why error) error {
 		why = errSpent
 	}
 	return c.fail("acquire", title, f.ballots, sentinel, why)
-}
-
-// stopped is why ctx ended: its error and, if it has one, its own cause.
-func stopped(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if err == nil || err == cause {
-		return err
-	}
-	return fmt.Errorf("%w: %w", err, elsewhere{cause})
-}
-
-// An elsewhere is the cause with which a context has ended, perhaps that of another lease. It matches all that the cause
-// does but for the errors of this package: they would say how that lease ended, and not what came of this call.
-type elsewhere struct{ err error }
-
-func (e elsewhere) Error() string { return e.err.Error() }
-func (e elsewhere) Is(target error) bool {
-	return !slices.Contains(sentinels, target) && errors.Is(e.err, target)
-}
-func (e elsewhere) As(target any) bool {
-	_, details := target.(**Error)
-	return !details && errors.As(e.err, target)
-}
-
-// A holder is the label and the note of the one that has a name.
-type holder struct {
-	label string // or its owner, if it has no label
-	note  string
 }

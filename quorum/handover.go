@@ -73,22 +73,6 @@ func (w *waiter) mayOffer() bool {
 		vote.AttemptWindow(s.lease) >= o.RetryEvery && w.offerLasts() >= o.RetryEvery+2*o.Timeout
 }
 
-// offerToken is the token of an offer whose attempt has the given one: a Timeout ahead, since
-// others lock and unlock before the offer arrives, and an offer below their fences could never
-// be used.
-func (c *config) offerToken(token node.Token) node.Token {
-	return min(token+node.Token(c.opts.Timeout.Microseconds()), node.MaxToken)
-}
-
-// outdated reports whether a hand-over has a token from long before the attempt that left the
-// offer: the release that brings it has come late, or its holder's clock is behind. A node that
-// has forgotten its fence votes for attempts that begin MaxLease later. Their tokens are above
-// all of before, if clocks agree to within that; those of hand-overs, if these are at most
-// a Timeout older and clocks agree to within a Timeout less.
-func (c *config) outdated(handedOver, attempt node.Token) bool {
-	return c.offerToken(handedOver) < attempt
-}
-
 // offer notes that an attempt of w, begun at start, leaves an offer.
 func (f *handovers) offer(w *waiter, c claim, start clock.Instant) {
 	c.Owner = node.Offer(c.Owner)

@@ -5,22 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
-
-// A Lease is one acquisition of a name. It is over when it is unlocked or when
-// it is lost; it never comes back. Its methods may be called from any goroutine at
-// any time.
-type Lease struct {
-	h        *hold
-	unlocked atomic.Bool
-	mode     node.Mode // that was asked for
-}
 
 // A state is where a hold is in its life; docs/waiting.md has them in order.
 type state uint8
@@ -42,7 +32,6 @@ type hold struct {
 	fixed   bool
 	since   clock.Instant   // when the acquiring round started
 	parent  context.Context // of the acquiring call, for its values
-	first   Lease
 	spot    slot
 	reader  int // its place among the readers of its queue
 
@@ -60,11 +49,10 @@ type hold struct {
 	settled      vote.NodeSet // of a reader: nodes that have answered all that could create it
 	state        state
 	why          error         // why it ended; nil while it is held
-	failed       *Error        // the last failed renewal
+	failed       *failure      // the last failed renewal
 	reported     clock.Instant // when an event told of one last
 	renewedAlone bool          // by commands that renew no other lease
-	note         record
-	asking       *asking // nil: nobody has called Asked
+	follower     follower      // nil: there is none
 	ctx          context.Context
 	ending       []*dependent // contexts that end with it
 }
@@ -113,15 +101,14 @@ func (h *hold) answered(r *round, i int) bool {
 func (h *hold) over(*round) {}
 
 // newHold makes the lease of a grant.
-func (e *engine) newHold(ctx context.Context, g grant, s *settings) *hold {
+func (e *engine) newHold(ctx context.Context, g grant, s *want) *hold {
 	h := &hold{
 		e: e, claim: g.claim,
 		lease: s.lease, maxHold: s.maxHold, keep: s.keep, fixed: s.fixed, expiry: e.expiry(g.start, s.keep),
 		mode: g.claim.mode, since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
-		high: max(g.claim.Token, g.high), mayHold: g.mayHold, note: record{of: g.claim.Owner, text: s.note},
+		high: max(g.claim.Token, g.high), mayHold: g.mayHold,
 	}
 	h.claim.wait.PlaceTTL = 0 // its release leaves no place in the queue
-	h.first.h, h.first.mode = h, h.mode
 	if h.mode != node.Read {
 		h.writers = 1
 	}
@@ -155,7 +142,9 @@ func (h *hold) extended(start clock.Instant, lease time.Duration) {
 // sent notes that an extension is on its way: it lengthens keys on each node that it
 // reaches, even if it fails as a whole.
 func (h *hold) sent(start clock.Instant, lease time.Duration) {
-	h.e.labels.keepRecord(&h.note)
+	if h.follower != nil {
+		h.follower.extending()
+	}
 	h.expiry = max(h.expiry, h.e.expiry(start, lease))
 }
 
@@ -197,17 +186,22 @@ func (h *hold) isOver() bool {
 	case h.e.now < h.until:
 		return false
 	case h.until == h.limit:
-		h.lose(&Error{Op: "hold", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("%w: %v", ErrMaxHold, h.maxHold)})
+		h.lose(h.whyLost("hold", fmt.Errorf("%w: %v", sentinelMaxHold, h.maxHold)))
 	case h.fixed:
-		h.lose(&Error{Op: "hold", Name: h.claim.title(), Err: ErrLost, Cause: fmt.Errorf("%w of %v is over", errFixed, h.lease)})
+		h.lose(h.whyLost("hold", fmt.Errorf("%w of %v is over", errFixed, h.lease)))
 	case h.failed != nil:
 		lost := *h.failed
-		lost.Err = ErrLost
-		h.lose(&lost)
+		lost.err = sentinelLost
+		h.lose(h.e.above.explain(lost))
 	default:
-		h.lose(&Error{Op: "extend", Name: h.claim.title(), Err: ErrLost, Cause: errNotRenewed})
+		h.lose(h.whyLost("extend", errNotRenewed))
 	}
 	return true
+}
+
+// whyLost is the error of a hold whose end no votes have decided.
+func (h *hold) whyLost(op string, cause error) error {
+	return h.e.above.explain(failure{op: op, name: h.claim.title(), err: sentinelLost, cause: cause})
 }
 
 // lose ends the hold before it was unlocked. Its contexts end before anything else happens.
@@ -216,19 +210,19 @@ func (h *hold) lose(why error) {
 		return
 	}
 	e := h.e
-	e.tellOf(&h.claim, Event{Kind: EventLost, Held: e.now.Sub(h.since), Err: why})
+	e.tellOf(&h.claim, event{kind: eventLost, held: e.now.Sub(h.since), err: why})
 	level := slog.LevelError
 	switch {
 	case h.fixed: // its time is over, as was to be expected
 		level = slog.LevelInfo
-	case errors.Is(why, ErrMaxHold):
+	case errors.Is(why, sentinelMaxHold):
 		level = slog.LevelWarn
 	}
 	e.log(level, "lease lost", "name", h.claim.title(), "owner", h.claim.Owner, "token", h.claim.Token, "label", e.opts.Label, "error", why)
 	e.lost = append(e.lost, h)
 	e.at(h, h.expiry, h.expiry) // until then Close releases what the nodes may have of it
 	if errors.Is(why, errBroken) {
-		h.logNextHolder()
+		e.above.broken(h)
 	}
 }
 
@@ -236,6 +230,19 @@ func (h *hold) lose(why error) {
 func (h *hold) vacate() {
 	h.e.handovers.leaseEnds(&h.claim)
 	h.e.queues.vacate(h)
+}
+
+// part ends the hold, and leaves its lease on the nodes for another process.
+func (h *hold) part() {
+	e := h.e
+	brief := h.remaining() < h.lease/3 && !h.fixed && h.until < h.limit // it was handed over, and is not renewed yet
+	h.end(stateOver, errDetached)
+	e.handovers.leaseDetached(&h.claim)
+	e.queues.vacate(h)
+	e.tellOf(&h.claim, event{kind: eventDetached, held: e.now.Sub(h.since)})
+	if brief {
+		e.askAll(node.Extend, h.asItIs(), h.lease+e.opts.Grace, e.timeout(h.lease)).done()
+	}
 }
 
 // end ends the hold, once, and its contexts. It tells neither the nodes nor local waiters.
@@ -249,16 +256,29 @@ func (h *hold) end(to state, why error) bool {
 	}
 	h.e.ends, h.ending = append(h.e.ends, h.ending...), nil
 	h.e.timers.drop(h)
-	h.stopAsking()
+	if h.follower != nil {
+		h.follower.ended()
+	}
 	return true
 }
 
 func (h *hold) notHeld(op string) error {
-	e := &Error{Op: op, Name: h.claim.title(), Err: ErrNotHeld}
-	if h.why != ErrNotHeld {
-		e.Cause = h.why
+	f := failure{op: op, name: h.claim.title(), err: sentinelNotHeld}
+	if h.why != sentinelNotHeld {
+		f.cause = h.why
 	}
-	return e
+	return h.e.above.explain(f)
+}
+
+// atRisk is why the hold has ended, or the last renewal failed; nil if neither has.
+func (h *hold) atRisk() error {
+	switch {
+	case h.isOver():
+		return h.notHeld("renew")
+	case h.failed != nil:
+		return h.e.above.explain(*h.failed)
+	}
+	return nil
 }
 
 func (h *hold) remaining() time.Duration {
@@ -336,32 +356,29 @@ func (h *hold) detach(d *dependent) {
 	d.cancel(nil)
 }
 
-// nest returns another lease of a hold that still has time left, or nil. It returns an
+// nest makes another lease of a hold that still has time left, or reports false. It returns an
 // error if the acquisition asks for more than the hold has, or did not ask for
 // re-entry.
-func (h *hold) nest(s *settings) (*Lease, error) {
+func (h *hold) nest(s *want) (bool, error) {
 	switch {
 	case h.leases == 0 || h.isOver():
-		return nil, nil
+		return false, nil
 	case s.mode != node.Read && h.mode == node.Read:
-		return nil, h.e.fail("acquire", s.title(), nil, ErrDeadlock, errUpgrade)
+		return false, h.e.fail("acquire", s.title(), nil, sentinelDeadlock, errUpgrade)
 	case !s.reentry:
-		return nil, h.e.fail("acquire", s.title(), nil, ErrDeadlock, errReentry)
+		return false, h.e.fail("acquire", s.title(), nil, sentinelDeadlock, errReentry)
 	case s.keep > h.keep:
-		return nil, fmt.Errorf("quorum: MinHold of %v is longer than that of the lease that it nests in; ask for it there", s.minHold)
+		return false, fmt.Errorf("quorum: MinHold of %v is longer than that of the lease that it nests in; ask for it there", s.minHold)
 	case s.mode != node.Read:
 		h.writers++
 	}
 	h.leases++
-	return &Lease{h: h, mode: s.mode}, nil
+	return true, nil
 }
 
 // extend is called outside a step.
 func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	e := h.e
-	if err := e.opts.checkLease(d); err != nil {
-		return err
-	}
 	ended := ctx.Err() != nil
 	e.enter()
 	e.because("extend", &h.claim)
@@ -371,20 +388,20 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 		return h.notHeld("extend")
 	case ended:
 		e.leave()
-		return fmt.Errorf("extend %q: %w", h.claim.title(), stopped(ctx))
+		return fmt.Errorf("extend %q: %w", h.claim.title(), e.above.stopped(ctx))
 	case e.now.Add(d) > h.limit:
 		defer e.leave()
-		return e.fail("extend", h.claim.title(), nil, ErrMaxHold,
+		return e.fail("extend", h.claim.title(), nil, sentinelMaxHold,
 			fmt.Errorf("%v from now is beyond the maximum hold time of %v", d, h.maxHold))
 	}
-	e.labels.keep()
+	e.above.active()
 	r := e.round(node.Extend, h.asItIs(), d+e.opts.Grace, e.timeout(d))
 	r.asker = h
 	h.sent(r.start, d)
 	stillWriter := h.resendDowngrade()
 	r.ask(vote.AllNodes(len(e.nodes)))
 	e.leave()
-	verdict, why := r.await(ctx), stopped(ctx)
+	verdict, why := r.await(ctx), e.above.stopped(ctx)
 	e.enter()
 	defer e.leave()
 	defer r.done()
@@ -394,13 +411,13 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 	case h.isOver():
 		return h.notHeld("extend")
 	case why != nil:
-		return r.fail("extend", ErrNoQuorum, why)
+		return r.fail("extend", sentinelNoQuorum, why)
 	case stillWriter == 0 && r.tally.Gone() && h.mode == r.claim.mode:
-		err := r.fail("extend", ErrLost, errBroken)
+		err := r.fail("extend", sentinelLost, errBroken)
 		h.lose(err)
 		return err
 	}
-	return r.fail("extend", ErrNoQuorum, nil)
+	return r.fail("extend", sentinelNoQuorum, nil)
 }
 
 // confirm takes over an extension that a quorum granted. It counts only if
@@ -413,15 +430,15 @@ func (h *hold) confirm(start clock.Instant, lease time.Duration) error {
 	h.extended(start, lease)
 	h.failed = nil
 	h.schedule()
-	h.e.tellOf(&h.claim, Event{Kind: EventExtended, Took: h.e.now.Sub(start)})
+	h.e.tellOf(&h.claim, event{kind: eventExtended, took: h.e.now.Sub(start)})
 	return nil
 }
 
 // admit makes the hold of a grant, and tells this process.
-func (e *engine) admit(ctx context.Context, g grant, s *settings) *Lease {
-	e.labels.keep()
+func (e *engine) admit(ctx context.Context, g grant, s *want) *hold {
+	e.above.active()
 	h := e.newHold(ctx, g, s)
-	e.labels.keepRecord(&h.note)
+	h.follower = e.above.admitted(h, s.note)
 	if r := g.round; r != nil {
 		if h.mode == node.Read && r.command.Kind == node.Acquire { // or the former owner may be under way with a command for it
 			r.asker = h // nodes that grant later are settled, too
@@ -430,12 +447,12 @@ func (e *engine) admit(ctx context.Context, g grant, s *settings) *Lease {
 		r.done()
 	}
 	for _, over := range e.queues.register(h) {
-		over.lose(e.fail("hold", over.claim.title(), nil, ErrLost, errBroken))
+		over.lose(e.fail("hold", over.claim.title(), nil, sentinelLost, errBroken))
 	}
 	if h.state == stateHeld {
 		h.schedule()
 	}
-	return &h.first
+	return h
 }
 
 // A carrier is what a context has of the holds that it belongs to: the innermost, and the carrier of the others.

@@ -125,10 +125,10 @@ var rooms = []struct {
 	name  string
 	files []string
 }{
-	{"words: what users read", []string{"doc", "errors", "event"}},
-	{"what decides", []string{"options", "config", "claim", "nextstep", "findings", "moment", "voters", "report"}},
-	{"the engine", []string{"engine", "timers", "request", "line", "limiter", "queue", "round", "waiter", "handover", "hold", "minhold", "readwrite", "renew", "release", "label", "settings", "asking", "steps"}},
-	{"what users call", []string{"locker", "with", "prefix", "lease", "inspect", "ask", "watch", "handle", "resume", "multilease"}},
+	{"the engine", strings.Fields("above calls claim config engine events failure findings handover hold limiter line minhold moment " +
+		"nextstep queue readwrite release renew round steps timers voters waiter want")},
+	{"what users call, and what is for people", strings.Fields("ask asking doc errors event handle inspect label lease locker multilease " +
+		"options people prefix report request resume settings watch with")},
 }
 
 func TestRooms(t *testing.T) {

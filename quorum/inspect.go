@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
@@ -21,11 +22,11 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	r := l.inspectMost(ctx, name, l.opts.Timeout)
 	defer r.putDown()
 	if l.opts.Label != NoLabel { // while a node may hang
-		most, _ := r.report()
+		most, _ := report(r)
 		l.labels.of(ctx, most.Owners, most.Waiting, r.deadline)
 	}
 	r.awaitAll(ctx)
-	rep, open := r.report()
+	rep, open := report(r)
 	if open > 0 { // ctx has ended
 		return nil, fmt.Errorf("inspect %q: %w", name, stopped(ctx))
 	}
@@ -51,7 +52,7 @@ func (l *Locker) Check(ctx context.Context, name, owner string) error {
 func (l *Locker) find(ctx context.Context, r *round, means func(*Report) (known bool, err *Error)) error {
 	defer r.putDown()
 	for r.awaitMost(ctx); ; r.awaitAll(ctx) {
-		rep, open := r.report()
+		rep, open := report(r)
 		known, err := means(rep)
 		switch {
 		case known && err == nil:
@@ -111,7 +112,7 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 		return removed, r.fail("break", ErrNoQuorum, why)
 	}
 	for _, h := range here {
-		h.lose(&Error{Op: "hold", Name: name, Err: ErrLost, Cause: errForced})
+		h.lose(l.above.explain(failure{op: "hold", name: name, err: ErrLost, cause: errForced}))
 	}
 	return removed, nil
 }
@@ -130,4 +131,44 @@ func (r *round) above() (token node.Token, ok bool) {
 	}
 	e.tokens.saw(highest)
 	return e.tokens.next(highest)
+}
+
+// inspect asks all nodes for the holder of name, and of however many for this owner. It, inspectMost and report are
+// called outside a step.
+func (l *Locker) inspect(name, owner string, timeout time.Duration) *round {
+	c := claim{Claim: node.Claim{Name: name, Owner: owner}}
+	l.enter()
+	defer l.leave()
+	l.because("inspect", &c)
+	return l.askAll(node.Inspect, c, 0, timeout)
+}
+
+// inspectMost asks all nodes for the holder of name, and returns when most have answered. If it has more readers than a
+// node tells of, each may tell of others: then it asks again for one of them.
+func (l *Locker) inspectMost(ctx context.Context, name string, timeout time.Duration) *round {
+	r := l.inspect(name, "", timeout)
+	r.awaitMost(ctx)
+	rep, _ := report(r)
+	if rep.Verdict != VerdictContended || rep.MoreOwners == 0 {
+		return r
+	}
+	left := r.deadline.Sub(l.clock.Now())
+	r.putDown()
+	r = l.inspect(name, rep.Owner, left)
+	r.awaitMost(ctx)
+	return r
+}
+
+// report returns what the nodes have answered, and how many have not yet.
+func report(r *round) (rep *Report, open int) {
+	nodes := r.e.nodes
+	rep = &Report{process: r.e.uuid, Name: r.claim.Name, Quorum: r.tally.Need, Nodes: make([]NodeReport, len(nodes))}
+	r.e.read(func() {
+		open = r.open()
+		for i, b := range r.ballots {
+			rep.Nodes[i] = nodeReport(nodes[i].Name(), b)
+		}
+	})
+	rep.conclude()
+	return rep, open
 }

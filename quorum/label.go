@@ -15,6 +15,12 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
+// A holder is the label and the note of the one that has a name.
+type holder struct {
+	label string // or its owner, if it has no label
+	note  string
+}
+
 // labels has the label of a Locker, and those that it knows of others. It keeps the notes of its leases on the
 // nodes, too.
 //
@@ -24,10 +30,16 @@ import (
 // them alone, which says nothing about a node.
 type labels struct {
 	*engine
+	settings  string // of this program: see settingsOf
 	own       record
 	lookAt    clock.Instant
 	known     map[string]string // labels, by process
 	differing map[string]bool   // settings of others that were reported
+}
+
+func newLabels(e *engine, label, settings string) *labels {
+	return &labels{engine: e, settings: settings, own: record{of: e.uuid, text: label}, known: map[string]string{e.uuid: label},
+		differing: make(map[string]bool)}
 }
 
 // A record is a text for people.
@@ -98,7 +110,7 @@ const maxLabels = 32
 
 // of is called outside a step. It returns the labels of these owners and waiters, by process, and the notes of the
 // owners, by owner. It lacks those that no node tells by until.
-func (x *labels) of(ctx context.Context, owners, waiting []string, until clock.Instant) map[string]string {
+func (x *labels) of(ctx context.Context, owners, waiting []string, until clock.Instant) (found map[string]string) {
 	if x.opts.Label == NoLabel {
 		return nil
 	}
@@ -114,12 +126,14 @@ func (x *labels) of(ctx context.Context, owners, waiting []string, until clock.I
 	}
 	x.leave()
 	for wake := clock.WakeSet; ; wake = s.signal.Wait(ctx, until) {
-		x.mu.Lock()
-		if wake != clock.WakeSet || s.open == 0 || s.unknown == 0 {
-			defer x.mu.Unlock()
-			return maps.Clone(s.found) // answers may still come
+		x.read(func() {
+			if wake != clock.WakeSet || s.open == 0 || s.unknown == 0 {
+				found = maps.Clone(s.found) // answers may still come
+			}
+		})
+		if found != nil {
+			return found
 		}
-		x.mu.Unlock()
 	}
 }
 
@@ -188,89 +202,91 @@ const maxLooked = 10
 
 // whoHolds is called outside a step. It returns the holder of one of the names, or the zero holder if that is not found
 // out by until: the nodes are not asked after ctx has ended, nor more often than lookEvery.
-func (x *labels) whoHolds(ctx context.Context, c *claim, until clock.Instant) (found holder) {
+func (l *Locker) whoHolds(ctx context.Context, c *claim, until clock.Instant) (found holder) {
 	ended := ctx.Err() != nil
-	x.enter()
-	asks := x.opts.Label != NoLabel && !ended && x.now < until && due(&x.lookAt, x.now, lookEvery)
-	x.leave()
+	l.enter()
+	asks := l.opts.Label != NoLabel && !ended && l.now < until && due(&l.labels.lookAt, l.now, lookEvery)
+	l.leave()
 	if !asks {
 		return found
 	}
 	looked := 0
 	for name := range c.each() {
-		left := until.Sub(x.clock.Now())
+		left := until.Sub(l.clock.Now())
 		if looked++; looked > maxLooked || left <= 0 || found.label != "" {
 			break
 		}
-		found = x.holderOf(ctx, name, left)
+		found = l.holderOf(ctx, name, left)
 	}
 	return found
 }
 
 // holderOf returns what a majority of the nodes says of one name. It does not wait for nodes that hang.
-func (x *labels) holderOf(ctx context.Context, name string, timeout time.Duration) holder {
-	r := x.inspectMost(ctx, name, timeout)
+func (l *Locker) holderOf(ctx context.Context, name string, timeout time.Duration) holder {
+	r := l.inspectMost(ctx, name, timeout)
 	defer r.putDown()
-	rep, _ := r.report()
-	if rep.Verdict != VerdictHeld || node.Process(rep.Owner) == x.uuid {
+	rep, _ := report(r)
+	if rep.Verdict != VerdictHeld || node.Process(rep.Owner) == l.uuid {
 		return holder{}
 	}
-	rep.labels = x.of(ctx, []string{rep.Owner}, nil, r.deadline)
+	rep.labels = l.labels.of(ctx, []string{rep.Owner}, nil, r.deadline)
 	return holder{cmp.Or(rep.Label(rep.Owner), shortText(rep.Owner, maxLabel)), rep.Note(rep.Owner)}
 }
 
-// look finds out in a task who the holder is, if the wait has lasted for some time: when the
+// pauses finds out in a task who the holder is, if the wait has lasted for some time: when the
 // context has ended it is too late to ask. It does not for a writer: a node tells of all readers, and
 // there may be thousands.
-func (w *waiter) look() {
-	e, s := w.e, w.request
-	if e.opts.Label == NoLabel || s.mode == node.Write || e.now < w.began.Add(e.opts.RetryEvery/2) || e.now < e.labels.lookAt {
+func (s *settings) pauses(began clock.Instant) {
+	l := s.l
+	if l.opts.Label == NoLabel || s.mode == node.Write || l.now < began.Add(l.opts.RetryEvery/2) || l.now < l.labels.lookAt {
 		return // it is too much, or whoHolds would not ask
 	}
-	if w.found.holder == nil {
-		w.found.holder = new(holder)
+	if s.holder == nil {
+		s.holder = new(holder)
 	}
-	into, until := w.found.holder, e.now.Add(e.opts.Timeout)
-	e.inTask(func() {
-		if found := e.labels.whoHolds(context.Background(), &s.claim, until); found.label != "" {
-			e.mu.Lock()
-			*into = found
-			e.mu.Unlock()
+	into, until := s.holder, l.now.Add(l.opts.Timeout)
+	l.inTask(func() {
+		if found := l.whoHolds(context.Background(), &s.claim, until); found.label != "" {
+			l.read(func() { *into = found })
 		}
 	})
 }
 
-// nameHolder is called outside a step. It puts into an error who the holder is. A writer asks only after
+// failed puts into an error for how long the call has waited, and who the holder is. A writer asks only after
 // a long wait, which is rare enough for thousands of readers.
-func (w *waiter) nameHolder(ctx context.Context, err *Error) {
-	e := w.e
-	if err.Err != ErrHeld || err.Nodes == nil || w.request.mode == node.Write && err.Waited < e.opts.RetryEvery/2 {
+func (s *settings) failed(ctx context.Context, failed error, waited time.Duration, deadline clock.Instant) {
+	l := s.l
+	err, ok := failed.(*Error)
+	if !ok {
 		return
 	}
-	found := e.labels.whoHolds(ctx, &w.request.claim, w.deadline.Add(e.timeout(w.request.lease)))
-	if found.label == "" && w.found.holder != nil {
-		e.mu.Lock()
-		found = *w.found.holder
-		e.mu.Unlock()
+	if s.wait != 0 && err.Err != ErrDeadlock {
+		err.Waited = waited
+	}
+	if err.Err != ErrHeld || err.Nodes == nil || s.mode == node.Write && err.Waited < l.opts.RetryEvery/2 {
+		return
+	}
+	found := l.whoHolds(ctx, &s.claim, deadline.Add(l.timeout(s.lease)))
+	if found.label == "" && s.holder != nil {
+		l.read(func() { found = *s.holder })
 	}
 	err.Holder, err.Note = found.label, found.note
 }
 
 // logNextHolder logs the holder of a name whose lease was lost here.
-func (h *hold) logNextHolder() {
-	e := h.e
-	if e.lines == nil {
+func (l *Locker) logNextHolder(h *hold) {
+	if l.lines == nil {
 		return
 	}
-	until := e.now.Add(e.opts.Timeout)
-	e.inTask(func() {
-		found := e.labels.whoHolds(context.Background(), &h.claim, until)
+	until := l.now.Add(l.opts.Timeout)
+	l.inTask(func() {
+		found := l.whoHolds(context.Background(), &h.claim, until)
 		if found.label == "" {
 			return
 		}
-		e.enter()
-		e.log(slog.LevelWarn, "lost lease has another holder", "name", h.claim.title(), "holder", found.label)
-		e.leave()
+		l.enter()
+		l.log(slog.LevelWarn, "lost lease has another holder", "name", h.claim.title(), "holder", found.label)
+		l.leave()
 	})
 }
 
@@ -302,11 +318,10 @@ func (le *Lease) SetNote(text string) error {
 	if h.isOver() {
 		return h.notHeld("note")
 	}
-	if h.note.text != "" {
-		e.labels.remove(&h.note, vote.AllNodes(len(e.nodes)))
-	}
-	h.note.text, h.note.keepAt = text, 0
-	e.labels.keepRecord(&h.note)
-	e.announce(&h.claim)
+	c := le.l.companionOf(h)
+	c.released()
+	c.note.text, c.note.keepAt = text, 0
+	c.extending()
+	le.l.announce(&h.claim)
 	return nil
 }

@@ -3,10 +3,21 @@ package quorum
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
 )
+
+// A Lease is one acquisition of a name. It is over when it is unlocked or when
+// it is lost; it never comes back. Its methods may be called from any goroutine at
+// any time.
+type Lease struct {
+	l        *Locker
+	h        *hold
+	unlocked atomic.Bool
+	mode     node.Mode // that was asked for
+}
 
 // Names returns the lock's name, or all of them, sorted: see [WithNames].
 func (le *Lease) Names() []string { return slices.Collect(le.h.claim.each()) }
@@ -19,10 +30,9 @@ func (le *Lease) Owner() string { return le.h.claim.Owner }
 // Mode returns whether the lease excludes all others, reads or writes: see [WithRead].
 // Nested leases share it, so it changes from Write to Read when only nested readers are
 // left.
-func (le *Lease) Mode() node.Mode {
-	le.h.e.mu.Lock()
-	defer le.h.e.mu.Unlock()
-	return le.h.mode
+func (le *Lease) Mode() (mode node.Mode) {
+	le.h.e.read(func() { mode = le.h.mode })
+	return mode
 }
 
 // Token returns the fencing token: higher than that of every earlier holder of
@@ -57,7 +67,7 @@ func (le *Lease) Remaining() time.Duration {
 // and Detach fail: that is up to those who have acquired them.
 func FromContext(ctx context.Context) (leases []*Lease) {
 	for c := carrierOf(ctx); c != nil; c = c.outer {
-		le := &Lease{h: c.hold}
+		le := &Lease{l: c.hold.e.above.(people).l, h: c.hold}
 		le.unlocked.Store(true)
 		leases = append(leases, le)
 	}
@@ -71,13 +81,7 @@ func FromContext(ctx context.Context) (leases []*Lease) {
 func (le *Lease) AtRisk() error {
 	le.h.e.enter()
 	defer le.h.e.leave()
-	switch h := le.h; {
-	case h.isOver():
-		return h.notHeld("renew")
-	case h.failed != nil:
-		return h.failed
-	}
-	return nil
+	return le.h.atRisk()
 }
 
 // Extend makes the lease last d from now, or longer if it does already. It must be at most
@@ -88,6 +92,9 @@ func (le *Lease) AtRisk() error {
 func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if le.unlocked.Load() {
 		return le.notHeld("extend")
+	}
+	if err := le.l.opts.checkLease(d); err != nil {
+		return err
 	}
 	return le.h.extend(ctx, d)
 }
@@ -115,15 +122,11 @@ func (le *Lease) beginUnlock() (u unlocking) {
 	if le == nil || le.unlocked.Swap(true) {
 		return u
 	}
-	le.h.e.enter()
-	defer le.h.e.leave()
-	le.h.e.because("unlock", &le.h.claim)
-	return le.h.unlock(le.mode)
+	return le.h.beginUnlock(le.mode)
 }
 
 // notHeld is the error of an operation on a lease that is over. It is called outside a step.
-func (le *Lease) notHeld(op string) error {
-	le.h.e.mu.Lock()
-	defer le.h.e.mu.Unlock()
-	return le.h.notHeld(op)
+func (le *Lease) notHeld(op string) (err error) {
+	le.h.e.read(func() { err = le.h.notHeld(op) })
+	return err
 }

@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 
-	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
@@ -18,6 +19,15 @@ import (
 // program; its methods may be called from any goroutine at any time.
 type Locker struct {
 	*engine
+	opts   Options // complete
+	labels *labels
+
+	guarded    bool   // a node has replicas, and so needs the restart guard
+	deployment string // the nodes' names, sorted
+
+	watchings []*watching
+	events    *backlog.Backlog[Event]       // for Options.Observe; nil if that is
+	lines     *backlog.Backlog[slog.Record] // for Options.Logger; nil if that is
 }
 
 // New returns a Locker on nodes, at most 63 of them. Close closes them, unless
@@ -56,19 +66,17 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		return nil, fmt.Errorf("quorum: %d nodes survive the loss of no more nodes than %d would; "+
 			"list an odd number, or set Options.Quorum to %d", n, n-1, vote.Majority(n))
 	}
-	same, guarded := settingsOf(nodes, need, &opts), slices.ContainsFunc(nodes, hasReplicas) // before prefixed hides replicas
-	l := &Locker{newEngine(&config{
+	l := &Locker{opts: opts, guarded: slices.ContainsFunc(nodes, hasReplicas), deployment: strings.Join(slices.Sorted(maps.Keys(names)), ",")}
+	l.engine = newEngine(&config{
 		nodes: withPrefix(nodes, opts.Prefix),
 		need:  need,
-		opts:  opts,
+		opts:  opts.rules(),
 		clock: opts.Clock,
 		uuid:  node.NewProcess(opts.Random(), opts.Random()),
-
-		guarded:    guarded,
-		deployment: strings.Join(slices.Sorted(maps.Keys(names)), ","),
-		settings:   same,
-	})}
-	l.config.report()
+		above: people{l},
+	})
+	l.labels = newLabels(l.engine, opts.Label, settingsOf(nodes, need, &opts)) // of the nodes as they are: prefixed hides replicas
+	l.report()
 	l.clock.Go(l.serve)
 	return l, nil
 }
@@ -93,14 +101,14 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 	if err != nil {
 		return nil, l.refused(name, err)
 	}
-	return l.acquire(ctx, &s)
+	return l.lease(ctx, &s)
 }
 
 // refused reports a call with a bad option or name.
 func (l *Locker) refused(name string, err error) error {
 	l.enter()
 	defer l.leave()
-	l.tell(Event{Kind: EventNotAcquired, Name: name, Err: err})
+	l.tell(event{kind: eventNotAcquired, name: name, err: err})
 	return err
 }
 
@@ -116,91 +124,17 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 		return nil, l.refused(name, err)
 	}
 	s.wait = 0
-	return l.acquire(ctx, &s)
+	return l.lease(ctx, &s)
 }
 
-// acquire is Lock and, with a wait of 0, TryLock. It is called outside a step.
-func (l *Locker) acquire(ctx context.Context, s *settings) (*Lease, error) {
-	ended := ctx.Err() != nil
-	l.enter()
-	switch {
-	case l.closed:
-		l.leave()
-		return nil, ErrClosed
-	case ended:
-		l.leave()
-		return nil, fmt.Errorf("acquire %q: %w", s.title(), stopped(ctx))
+// lease makes the lease of a call. It is called outside a step.
+func (l *Locker) lease(ctx context.Context, s *settings) (*Lease, error) {
+	s.caller = s
+	h, err := l.acquire(ctx, &s.want)
+	if err != nil {
+		return nil, err
 	}
-	l.calls++
-	l.because("lock", &s.claim)
-	w := l.waiter(ctx, s)
-	w.run()
-	over := false
-	defer func() {
-		if !over { // something of the caller's has panicked
-			l.clock.Go(func() { l.abandon(w) })
-		}
-	}()
-	l.leave()
-	lease, err := l.finish(ctx, w)
-	defer l.leave()
-	over = true
-	w.putBack()
-	l.callEnds()
-	return lease, err
-}
-
-// finish waits until a call is over, and begins a step then. It tells of a failure.
-func (l *Locker) finish(ctx context.Context, w *waiter) (*Lease, error) {
-	w.await(ctx)
-	if w.watching != nil {
-		l.leave()
-		l.unsubscribe(w.watching)
-		l.enter()
-	}
-	if e, ok := w.err.(*Error); ok {
-		if w.request.wait != 0 && e.Err != ErrDeadlock {
-			e.Waited = l.now.Sub(w.began)
-		}
-		l.leave()
-		w.nameHolder(ctx, e)
-		l.enter()
-	}
-	if w.err != nil {
-		l.tell(Event{Kind: EventNotAcquired, Name: w.request.title(), Took: l.now.Sub(w.began), Waited: w.everWaited(), Err: w.err})
-	}
-	return w.lease, w.err
-}
-
-// abandon ends a call that nobody waits for, and unlocks what it gets. It is called outside a step.
-func (l *Locker) abandon(w *waiter) {
-	nobody, cancel := context.WithCancel(context.Background())
-	cancel()
-	lease, _ := l.finish(nobody, w)
-	w.putBack()
-	l.leave()
-	_ = lease.Unlock(nobody)
-	l.end()
-}
-
-// await waits until the call is over, and begins a step then. Its caller's context may end it.
-func (w *waiter) await(ctx context.Context) {
-	for {
-		var why error
-		if w.signal.Wait(ctx, clock.Never) == clock.WakeEnded {
-			why = stopped(ctx)
-		}
-		w.e.enter()
-		if why != nil && w.phase != phaseOver {
-			w.e.because("give up", &w.request.claim)
-			w.stopped = why
-			w.run()
-		}
-		if w.phase == phaseOver {
-			return
-		}
-		w.e.leave()
-	}
+	return &Lease{l: l, h: h, mode: s.mode}, nil
 }
 
 // Do acquires name as Lock does, calls fn, and unlocks, also if fn panics. fn's
@@ -283,20 +217,17 @@ func (n notCanceled) As(target any) bool { return errors.As(n.err, target) }
 // goroutine behind, except in these, and in a Dialer that
 // hangs (see package redisnode). Another Close returns nil at once, even while the first is under way.
 func (l *Locker) Close() error {
-	l.enter()
-	was := l.closed
-	l.closed = true
-	l.queues.waiters((*waiter).stir)
-	l.leave()
-	if was {
+	errs, first := l.shut()
+	if !first {
 		return nil
 	}
-	l.await(clock.Never, func() bool { return l.calls == 0 })
-	errs := l.unlockAll()
-	l.await(l.clock.Now().Add(l.opts.Timeout), func() bool { return l.releases.open == 0 })
-	l.stop()
+	var watchings []*watching
+	l.read(func() { watchings = slices.Clone(l.watchings) })
+	for _, w := range watchings {
+		w.tell()
+	}
 	if l.opts.SharedNodes {
-		l.unsubscribe(&l.handovers.turns)
+		l.leaveNodes()
 	} else {
 		for _, n := range l.nodes {
 			if err := n.Close(); err != nil {
@@ -306,51 +237,8 @@ func (l *Locker) Close() error {
 	}
 	until := l.clock.Now().Add(l.opts.Timeout)
 	l.reported(until)
-	l.mu.Lock()
-	watchings := slices.Clone(l.watchings)
-	l.mu.Unlock()
 	for _, w := range watchings {
 		w.calls.Finish(until)
 	}
 	return errors.Join(errs...)
-}
-
-// unlockAll unlocks every lease, and returns the errors of those that too few nodes confirmed.
-func (l *Locker) unlockAll() (unconfirmed []error) {
-	var open []unlocking
-	l.enter()
-	l.releases.leave()
-	for _, h := range l.queues.holds() {
-		if h.end(stateOver, ErrClosed) {
-			l.handovers.leaseEnds(&h.claim)
-			open = append(open, unlocking{h: h, start: l.now, round: h.letGo(), wasHeld: true})
-		}
-	}
-	for _, t := range slices.Clone(l.timers) {
-		if h, ok := t.(*hold); ok && h.state == stateLost { // its Unlock has not come
-			open = append(open, h.unlockLost())
-		}
-	}
-	l.leave()
-	for _, u := range open {
-		if err := u.wait(context.Background()); errors.Is(err, ErrNoQuorum) {
-			unconfirmed = append(unconfirmed, err)
-		}
-	}
-	return unconfirmed
-}
-
-// stop ends the task of serve. What is left of the leases are those of a handle that was resumed here more
-// than once: the name has only the latest.
-func (l *Locker) stop() {
-	l.enter()
-	l.ended = true
-	for _, t := range slices.Clone(l.timers) {
-		if h, ok := t.(*hold); ok && h.end(stateOver, ErrClosed) {
-			l.tellOf(&h.claim, Event{Kind: EventReleased, Held: l.now.Sub(h.since)})
-		}
-	}
-	l.set(l.alarm)
-	l.leave()
-	l.await(clock.Never, func() bool { return !l.serving && l.calls == 0 })
 }

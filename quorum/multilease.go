@@ -303,6 +303,6 @@ func (p *part) take(ctx context.Context, until clock.Instant) (err error) {
 	if until != clock.Never {
 		s.wait = max(0, until.Sub(p.Locker.clock.Now()))
 	}
-	p.lease, err = p.Locker.acquire(ctx, &s)
+	p.lease, err = p.Locker.lease(ctx, &s)
 	return err
 }

@@ -266,3 +266,9 @@ func shortText(text string, most int) string {
 	}, text)
 	return strings.ToValidUTF8(text[:min(len(text), most)], "") // without a part of a letter
 }
+
+// rules are what the engine follows of complete options.
+func (o *Options) rules() rules {
+	return rules{MaxLease: o.MaxLease, Grace: o.Grace, Drift: o.Drift, Timeout: o.Timeout, RetryEvery: o.RetryEvery, MaxDown: o.MaxDown,
+		FenceRetention: o.FenceRetention, NoRestartGuard: o.NoRestartGuard, Label: o.Label, Steps: o.Steps, Random: o.Random}
+}

@@ -25,7 +25,7 @@ func newDrive(t *testing.T) *drive {
 	d := &drive{engine: bare(t)}
 	d.holder = &hold{e: d.engine, claim: claim{Claim: node.Claim{Name: "x"}}, until: d.now.Add(time.Hour), limit: clock.Never}
 	d.queues.at("x").enter(d.holder)
-	d.w = d.waiter(t.Context(), &settings{claim: claim{Claim: node.Claim{Name: "x"}}, wait: 10 * time.Second, lease: 30 * time.Second})
+	d.w = d.waiter(t.Context(), &want{claim: claim{Claim: node.Claim{Name: "x"}}, wait: 10 * time.Second, lease: 30 * time.Second})
 	d.w.run()
 	return d
 }
@@ -56,7 +56,7 @@ func (d *drive) to(p phase) {
 	if p == phaseQueueing {
 		return
 	}
-	d.holder.end(stateOver, ErrNotHeld)
+	d.holder.end(stateOver, sentinelNotHeld)
 	d.holder.vacate()
 	d.settle()
 	switch p {
@@ -89,7 +89,7 @@ func TestPhases(t *testing.T) {
 		says string
 		do   func(*drive)
 	}{
-		{"its holder here leaves", func(d *drive) { d.holder.end(stateOver, ErrNotHeld); d.holder.vacate() }},
+		{"its holder here leaves", func(d *drive) { d.holder.end(stateOver, sentinelNotHeld); d.holder.vacate() }},
 		{"the third node grants", func(d *drive) { d.answer(node.Granted, 2) }},
 		{"all nodes grant", func(d *drive) { d.answer(node.Granted, 0, 1, 2) }},
 		{"all nodes call it first", func(d *drive) {
@@ -158,21 +158,19 @@ func TestStates(t *testing.T) {
 		{"its minimum hold is over", func(h *hold) { h.e.now = h.keptUntil(); h.fire() }},
 		{"its time is over", func(h *hold) { h.e.now = h.until; h.isOver(); h.fire() }},
 		{"a quorum extends it", func(h *hold) { _ = h.confirm(h.e.now, time.Second) }},
-		{"a majority has lost it", func(h *hold) { h.lose(ErrLost) }},
+		{"a majority has lost it", func(h *hold) { h.lose(sentinelLost) }},
 		{"it is detached", func(h *hold) {
-			if l := (&Lease{h: h}); !h.isOver() {
-				h.e.mu.Unlock()
-				_, _ = l.Detach()
-				h.e.enter()
+			if !h.isOver() {
+				h.part()
 			}
 		}},
 		{"the Locker is closed", func(h *hold) {
-			if h.end(stateOver, ErrClosed) {
+			if h.end(stateOver, sentinelClosed) {
 				h.letGo()
 			}
 		}},
 	}
-	for from, want := range map[state][]state{
+	for from, becomes := range map[state][]state{
 		//         inner       last        last later  min hold    time        extended    lost        detached    closed
 		stateHeld: {stateHeld, stateKept, stateOver, stateHeld, stateLost, stateHeld, stateLost, stateOver, stateKept},
 		stateLost: {stateLost, stateKept, stateOver, stateLost, stateLost, stateLost, stateLost, stateLost, stateLost},
@@ -181,23 +179,23 @@ func TestStates(t *testing.T) {
 	} {
 		for i, in := range inputs {
 			e := bare(t)
-			s := &settings{claim: claim{Claim: node.Claim{Name: "x", Owner: "o", Token: 1}}, lease: 30 * time.Second, keep: 20 * time.Second}
+			s := &want{claim: claim{Claim: node.Claim{Name: "x", Owner: "o", Token: 1}}, lease: 30 * time.Second, keep: 20 * time.Second}
 			s.fixed = true
-			h := e.admit(t.Context(), grant{claim: s.claim, start: e.now, lease: 10 * time.Second}, s).h
+			h := e.admit(t.Context(), grant{claim: s.claim, start: e.now, lease: 10 * time.Second}, s)
 			switch from {
 			case stateLost:
-				h.lose(ErrLost)
+				h.lose(sentinelLost)
 			case stateKept:
 				h.unlock(node.Exclusive)
 			case stateOver:
-				h.end(stateOver, ErrClosed)
+				h.end(stateOver, sentinelClosed)
 			}
 			assert.Must(t, h.state == from, "%v was not reached, but %v", from, h.state)
 			in.do(h)
 			for e.goOn() {
 			}
-			assert.That(t, h.state == want[i] && (h.why == nil) == (h.state == stateHeld),
-				"%v, and %s: %v (%v), want %v", from, in.says, h.state, h.why, want[i])
+			assert.That(t, h.state == becomes[i] && (h.why == nil) == (h.state == stateHeld),
+				"%v, and %s: %v (%v), want %v", from, in.says, h.state, h.why, becomes[i])
 		}
 	}
 }

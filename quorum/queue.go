@@ -158,8 +158,8 @@ func (q *queues) advance(name string, at *queue) {
 }
 
 // turn reports whether it is for w to ask the nodes. If the lease of w's own context holds the
-// name, it returns a nested one instead, or the error that there cannot be one.
-func (q *queues) turn(w *waiter) (*Lease, bool, error) {
+// name, w nests in it, which turn returns,  or the error that there cannot be one.
+func (q *queues) turn(w *waiter) (nested *hold, turn bool, err error) {
 	s, free := w.request, true
 	for name := range s.each() {
 		at := q.byName[name]
@@ -173,11 +173,13 @@ func (q *queues) turn(w *waiter) (*Lease, bool, error) {
 		case h.remaining() == 0: // it is about to be vacated
 			free = false
 		case !h.claim.covers(&s.claim):
-			return nil, false, q.fail("acquire", s.title(), nil, ErrDeadlock, errPart)
+			return nil, false, q.fail("acquire", s.title(), nil, sentinelDeadlock, errPart)
 		default:
-			lease, err := h.nest(s)
 			w.admitted = false
-			return lease, lease != nil, err
+			if nests, err := h.nest(s); !nests {
+				return nil, false, err
+			}
+			return h, true, nil
 		}
 	}
 	w.admitted = free
@@ -304,7 +306,7 @@ func (at *queue) holds() []*hold {
 }
 
 // heldFor returns the hold that an acquisition's own context belongs to, or nil.
-func (at *queue) heldFor(s *settings) *hold {
+func (at *queue) heldFor(s *want) *hold {
 	for _, h := range s.outer {
 		if at.has(h) {
 			return h

@@ -12,40 +12,40 @@ import (
 
 // Each row is a rule of who may ask the nodes, among those that want one name in one process.
 func TestQueueAdmits(t *testing.T) {
-	plain, fair, several := settings{wait: -1}, settings{wait: -1, fair: true}, settings{wait: -1}
+	plain, fair, several := want{wait: -1}, want{wait: -1, fair: true}, want{wait: -1}
 	several.names = []string{"x", "y"}
 	other := several
 	other.names = []string{"w", "x"}
-	reader, writer, try, tryRead := settings{wait: -1}, settings{wait: -1}, settings{}, settings{}
+	reader, writer, try, tryRead := want{wait: -1}, want{wait: -1}, want{}, want{}
 	reader.mode, writer.mode, tryRead.mode = node.Read, node.Write, node.Read
 	for _, row := range []struct {
 		says  string
 		held  node.Mode // by a lease here, if taken
 		taken bool
-		queue []settings // waiters before it
-		asks  settings
+		queue []want // waiters before it
+		asks want
 		want  bool
 	}{
 		{says: "the only waiter asks", asks: plain, want: true},
-		{says: "a second waiter does not", queue: []settings{plain}, asks: plain},
+		{says: "a second waiter does not", queue: []want{plain}, asks: plain},
 		{says: "a waiter behind a holder does not", taken: true, asks: plain},
 		{says: "a fair waiter does, for it needs a place", taken: true, asks: fair, want: true},
 		{says: "a waiter for several names does, too", taken: true, asks: several, want: true},
-		{says: "a reader behind a reader asks", queue: []settings{reader}, asks: reader, want: true},
+		{says: "a reader behind a reader asks", queue: []want{reader}, asks: reader, want: true},
 		{says: "a reader behind a holder that reads asks", taken: true, held: node.Read, asks: reader, want: true},
-		{says: "a writer behind a reader that waits does not", queue: []settings{reader}, asks: writer},
+		{says: "a writer behind a reader that waits does not", queue: []want{reader}, asks: writer},
 		{says: "a writer behind a holder that reads does, to keep new readers out", taken: true, held: node.Read, asks: writer, want: true},
 		{says: "a writer behind a holder that writes does not", taken: true, held: node.Write, asks: writer},
-		{says: "a reader behind a writer that waits does not", queue: []settings{writer}, asks: reader},
-		{says: "a waiter for several names blocks nobody", queue: []settings{several}, asks: plain, want: true},
-		{says: "a waiter for several names is blocked by one for this name alone", queue: []settings{reader}, asks: several},
-		{says: "it is blocked by an earlier one with the same first name", queue: []settings{several}, asks: several},
-		{says: "and not by one with another first name", queue: []settings{other}, asks: several, want: true},
-		{says: "of many readers the first ask", queue: slices.Repeat([]settings{reader}, mostAsking-1), asks: reader, want: true},
-		{says: "and no more", queue: slices.Repeat([]settings{reader}, mostAsking), asks: reader},
-		{says: "TryLock does not look at waiters", queue: []settings{plain, fair}, asks: try, want: true},
+		{says: "a reader behind a writer that waits does not", queue: []want{writer}, asks: reader},
+		{says: "a waiter for several names blocks nobody", queue: []want{several}, asks: plain, want: true},
+		{says: "a waiter for several names is blocked by one for this name alone", queue: []want{reader}, asks: several},
+		{says: "it is blocked by an earlier one with the same first name", queue: []want{several}, asks: several},
+		{says: "and not by one with another first name", queue: []want{other}, asks: several, want: true},
+		{says: "of many readers the first ask", queue: slices.Repeat([]want{reader}, mostAsking-1), asks: reader, want: true},
+		{says: "and no more", queue: slices.Repeat([]want{reader}, mostAsking), asks: reader},
+		{says: "TryLock does not look at waiters", queue: []want{plain, fair}, asks: try, want: true},
 		{says: "TryLock looks at holders", taken: true, asks: try},
-		{says: "TryLock of a reader yields to a writer that waits", queue: []settings{writer}, asks: tryRead},
+		{says: "TryLock of a reader yields to a writer that waits", queue: []want{writer}, asks: tryRead},
 	} {
 		q := bare(t).queues
 		if row.taken {
@@ -63,7 +63,7 @@ func TestQueueAdmits(t *testing.T) {
 }
 
 // newcomer is a waiter for x, or for the names of s.
-func newcomer(q *queues, s settings) *waiter {
+func newcomer(q *queues, s want) *waiter {
 	s.Name = "x"
 	if s.names != nil {
 		s.Name = s.names[0]
@@ -74,7 +74,7 @@ func newcomer(q *queues, s settings) *waiter {
 // In whatever order waiters and holders come and go: each waiter that may ask has been admitted or was just
 // woken, and nothing is left of names that nobody uses.
 func TestQueuesForgetNobody(t *testing.T) {
-	kinds := []settings{{wait: -1}, {wait: -1, fair: true}, {wait: -1}, {wait: -1}, {wait: -1}, {wait: -1}}
+	kinds := []want{{wait: -1}, {wait: -1, fair: true}, {wait: -1}, {wait: -1}, {wait: -1}, {wait: -1}}
 	kinds[2].mode, kinds[3].mode = node.Read, node.Write
 	kinds[4].names, kinds[5].names = []string{"x", "y"}, []string{"w", "x", "y"}
 	rapid.Check(t, func(rt *rapid.T) {

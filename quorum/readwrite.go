@@ -1,16 +1,11 @@
 package quorum
 
 import (
-	"errors"
-
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // This file has what is special about readers and writers.
-
-// errUpgrade: a reader cannot become the writer.
-var errUpgrade = errors.New("that reads, and nobody can write before it has ended")
 
 // settle notes that node i has answered the command that could create the claim.
 func (h *hold) settle(i int) {
@@ -44,14 +39,14 @@ func (h *hold) downgraded(u unlocking) error {
 	var err error
 	switch {
 	case r.tally.Verdict() == vote.Won:
-	case h.why == ErrNotHeld: // the readers are gone as well, and their release came first
+	case h.why == sentinelNotHeld: // the readers are gone as well, and their release came first
 	case r.tally.Gone():
-		h.lose(r.fail("downgrade", ErrLost, errBroken))
+		h.lose(r.fail("downgrade", sentinelLost, errBroken))
 		err = h.notHeld("release")
 	default:
-		err = r.fail("downgrade", ErrNoQuorum, nil)
+		err = r.fail("downgrade", sentinelNoQuorum, nil)
 	}
-	e.tellOf(&h.claim, Event{Kind: EventDowngraded, Took: e.now.Sub(u.start), Err: err})
+	e.tellOf(&h.claim, event{kind: eventDowngraded, took: e.now.Sub(u.start), err: err})
 	return err
 }
 

@@ -208,6 +208,14 @@ type unlocking struct {
 	wasHeld bool   // when Unlock was called
 }
 
+// beginUnlock is unlock, outside a step.
+func (h *hold) beginUnlock(mode node.Mode) unlocking {
+	h.e.enter()
+	defer h.e.leave()
+	h.e.because("unlock", &h.claim)
+	return h.unlock(mode)
+}
+
 // unlock ends one of the leases, of that mode. It starts the release if it is the
 // last, and the downgrade if only readers are left of a writer.
 func (h *hold) unlock(mode node.Mode) unlocking {
@@ -228,7 +236,7 @@ func (h *hold) unlock(mode node.Mode) unlocking {
 	}
 	switch h.state {
 	case stateHeld:
-		h.end(stateOver, ErrNotHeld)
+		h.end(stateOver, sentinelNotHeld)
 	case stateLost:
 		return h.unlockLost()
 	default: // it was detached, or Close has released it
@@ -280,14 +288,14 @@ func (u unlocking) released() (err error) {
 	switch {
 	case r.tally.Verdict() == vote.Won:
 		if r.command.Kind == node.Release && !r.removed() {
-			err = e.fail("release", h.claim.title(), nil, ErrNotHeld, errBroken)
+			err = e.fail("release", h.claim.title(), nil, sentinelNotHeld, errBroken)
 		}
 	case r.tally.Gone():
-		err = r.fail("release", ErrNotHeld, errBroken)
+		err = r.fail("release", sentinelNotHeld, errBroken)
 	default:
-		err = r.fail("release", ErrNoQuorum, nil)
+		err = r.fail("release", sentinelNoQuorum, nil)
 	}
-	e.tellOf(&h.claim, Event{Kind: EventReleased, Took: e.now.Sub(u.start), Held: u.start.Sub(h.since), Err: err})
+	e.tellOf(&h.claim, event{kind: eventReleased, took: e.now.Sub(u.start), held: u.start.Sub(h.since), err: err})
 	return err
 }
 
@@ -305,9 +313,8 @@ func (h *hold) release() *round {
 	if next, ok := e.tokens.next(h.high); ok {
 		c.handover = next
 	}
-	if h.note.text != "" {
-		h.note.text = ""
-		e.labels.remove(&h.note, vote.AllNodes(len(e.nodes)))
+	if h.follower != nil {
+		h.follower.released()
 	}
 	r := e.releases.begin(c, h.mayHold, h.expiry)
 	if claims := r.command.Claims; c.mode == node.Read && h.settled != 0 {

@@ -67,12 +67,14 @@ func (r *renewal) add(h *hold) {
 func (r *renewal) send() {
 	e := r.e
 	r.start = e.now
-	e.labels.keep()
+	e.above.active()
 	for k := range r.holds {
 		h := &r.holds[k]
 		h.sent(r.start, r.lease)
 		h.told = h.resendDowngrade()
-		h.lookAsked(vote.AllNodes(len(e.nodes)))
+		if h.follower != nil {
+			h.follower.renewing()
+		}
 	}
 	e.send(vote.AllNodes(len(e.nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims, TTL: r.lease + e.opts.Grace,
 		Deadline: r.start.Add(e.timeout(r.lease))}, r.receive)
@@ -137,19 +139,19 @@ func (r *renewal) decide(h *renewed) {
 		_ = h.confirm(r.start, r.lease) // the holder learns it from its context
 		return
 	}
-	err := e.fail("extend", h.claim.title(), h.ballots, ErrNoQuorum, nil)
+	err := e.failure("extend", h.claim.title(), slices.Clone(h.ballots), sentinelNoQuorum, nil)
 	gone := h.tally.Gone() && h.hold.mode == r.mode
 	if gone {
-		err.Err, err.Cause = ErrLost, errBroken
+		err.err, err.cause = sentinelLost, errBroken
 	}
 	if h.reports() {
-		e.tellOf(&h.claim, Event{Kind: EventExtendFailed, Took: e.now.Sub(r.start), Err: err})
+		e.tellOf(&h.claim, event{kind: eventExtendFailed, took: e.now.Sub(r.start), err: e.above.explain(err)})
 	}
 	if gone {
-		h.lose(err)
+		h.lose(e.above.explain(err))
 		return
 	}
-	h.retry(err)
+	h.retry(&err)
 }
 
 // reports reports whether a failed renewal is worth an event: at most one a second is, of those in a
@@ -164,7 +166,7 @@ func (h *hold) reports() bool {
 }
 
 // retry plans the next renewal after one that too few nodes answered.
-func (h *hold) retry(err *Error) {
+func (h *hold) retry(err *failure) {
 	if h.state != stateHeld {
 		return
 	}
@@ -214,7 +216,7 @@ func (h *hold) heal(i int) {
 		Retention: e.opts.FenceRetention, Deadline: e.now.Add(e.timeout(h.lease))}, func(i int, reply node.Reply) {
 		e.tokens.saw(reply.Fence)
 		if reply.Status == node.Granted {
-			e.tellOf(&h.claim, Event{Kind: EventHealed, Node: e.nodes[i].Name()})
+			e.tellOf(&h.claim, event{kind: eventHealed, node: e.nodes[i].Name()})
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
@@ -12,18 +11,10 @@ import (
 
 // settings are what one acquisition was asked for.
 type settings struct {
-	claim   // without owner and token
-	lease   time.Duration
-	maxHold time.Duration
-	minHold time.Duration // as it was asked for
-	keep    time.Duration // how long the nodes keep the name at least; 0: as long as the lease lasts
-	wait    time.Duration // < 0: no bound
-	fixed   bool
-	note    string
-	fair    bool
-	reentry bool
-	outer   []*hold // that the context belongs to, and that have or had any of the names
-	err     error
+	want
+	l      *Locker
+	err    error   // what is wrong with an option
+	holder *holder // who that is, once a task has found it; nil before the first
 }
 
 // setNames makes the sorted list of names; first is the one given to Lock.
@@ -78,13 +69,4 @@ func (s *settings) setKeep(o *Options) error {
 			"raise MaxLease in every program that uses this name", s.keep, o.MaxLease)
 	}
 	return nil
-}
-
-// life is how long the nodes keep the name from the acquisition if they hear no more of it.
-func (s *settings) life() time.Duration { return max(s.lease, s.keep) }
-
-// asksBehindHolders reports whether the acquisition asks the nodes even if a name is held in
-// this process.
-func (s *settings) asksBehindHolders() bool {
-	return s.wait != 0 && (s.fair || s.names != nil || s.mode == node.Write)
 }

@@ -69,17 +69,17 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 
 // takeOver asks all nodes to give a lease to a new owner, with a token above the given
 // one. The lease counts from start, if that is earlier.
-func (e *engine) takeOver(t *terms, s *settings, above node.Token, timeout time.Duration, start clock.Instant) (*round, error) {
-	e.enter()
-	defer e.leave()
-	e.because("resume", &s.claim)
-	token, ok := e.tokens.next(above)
+func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.Duration, start clock.Instant) (*round, error) {
+	l.enter()
+	defer l.leave()
+	l.because("resume", &s.claim)
+	token, ok := l.tokens.next(above)
 	if !ok {
-		return nil, e.fail("resume", s.title(), nil, ErrNoQuorum, errSpent)
+		return nil, l.fail("resume", s.title(), nil, ErrNoQuorum, errSpent)
 	}
 	c := s.claim
-	c.Owner, c.Token, c.from = e.ownerName(), token, t.Owner
-	r := e.askAll(node.Rename, c, s.life()+e.opts.Grace, timeout)
+	c.Owner, c.Token, c.from = l.ownerName(), token, t.Owner
+	r := l.askAll(node.Rename, c, s.life()+l.opts.Grace, timeout)
 	r.start = min(r.start, start)
 	return r, nil
 }
@@ -87,69 +87,69 @@ func (e *engine) takeOver(t *terms, s *settings, above node.Token, timeout time.
 // tookOver makes the lease that enough nodes have given to its new owner. Otherwise it
 // gives back what they have given, and returns why, the highest fence if it is one, and
 // what is left of the timeout.
-func (e *engine) tookOver(ctx context.Context, r *round, t *terms, s *settings, why error) (lease *Lease, fence node.Token,
+func (l *Locker) tookOver(ctx context.Context, r *round, t *terms, s *settings, why error) (lease *Lease, fence node.Token,
 	left time.Duration, err error) {
-	e.enter()
-	defer e.leave()
+	l.enter()
+	defer l.leave()
 	defer r.done()
-	left, err = r.deadline.Sub(e.now), r.fail("resume", ErrNoQuorum, why)
+	left, err = r.deadline.Sub(l.now), r.fail("resume", ErrNoQuorum, why)
 	for _, b := range r.ballots {
 		if b.Stale {
 			fence = max(fence, b.Fence)
 		}
 	}
 	switch {
-	case r.tally.Verdict() == vote.Won && r.discountDuplicates() && e.now < vote.DecideBy(r.start, s.lease, s.lease, e.opts.Drift):
-		if lease, err = e.resumed(ctx, r, t, s); err == nil {
+	case r.tally.Verdict() == vote.Won && r.discountDuplicates() && l.now < vote.DecideBy(r.start, s.lease, s.lease, l.opts.Drift):
+		if lease, err = l.resumed(ctx, r, t, s); err == nil {
 			return lease, 0, 0, nil
 		}
-	case fence == 0 && r.tally.Missing(e.need):
+	case fence == 0 && r.tally.Missing(l.need):
 		err = r.fail("resume", ErrNotHeld, nil)
 	}
-	e.giveBack(r)
+	l.giveBack(r)
 	return nil, fence, left, err
 }
 
 // giveBack makes the former owner that of what a failed Resume has taken over.
-func (e *engine) giveBack(r *round) {
+func (l *Locker) giveBack(r *round) {
 	c := r.claim
 	c.Owner, c.from = c.from, c.Owner
-	if token, ok := e.tokens.next(c.Token); ok {
+	if token, ok := l.tokens.next(c.Token); ok {
 		c.Token = token
-		e.releases.send(c, r.mayHoldNow(), e.expiry(r.start, e.opts.MaxLease))
+		l.releases.send(c, r.mayHoldNow(), l.expiry(r.start, l.opts.MaxLease))
 	}
 }
 
 // resumed makes the lease, and removes what nodes that did not answer have of the former
 // owner.
-func (e *engine) resumed(ctx context.Context, r *round, t *terms, s *settings) (*Lease, error) {
-	e.tokens.saw(t.High)
-	took := e.now.Sub(r.start)
+func (l *Locker) resumed(ctx context.Context, r *round, t *terms, s *settings) (*Lease, error) {
+	l.tokens.saw(t.High)
+	took := l.now.Sub(r.start)
 	if s.maxHold > 0 { // not from now
 		if s.maxHold -= took; s.maxHold <= 0 {
 			return nil, r.fail("resume", ErrNotHeld, ErrMaxHold)
 		}
 	}
 	if !t.Detached { // nobody else gets the name as long as the former process may hold it
-		s.keep = max(s.keep, took+r.formerLeft())
+		s.keep = max(s.keep, took+formerLeft(r))
 	}
 	g := grantOf(r, r.claim, s.lease, 0)
 	g.claim.from = ""
-	lease := e.admit(ctx, g, s)
-	lease.h.sent(r.start, e.opts.MaxLease) // no command has shortened what the nodes have
-	e.tellOf(&g.claim, Event{Kind: EventAcquired, Took: took})
+	h := l.admit(ctx, g, &s.want)
+	h.sent(r.start, l.opts.MaxLease) // no command has shortened what the nodes have
+	l.tellOf(&g.claim, event{kind: eventAcquired, took: took})
 	former := s.claim
 	former.Owner, former.Token = t.Owner, r.claim.Token // which no late command of it is above
-	if others := vote.AllNodes(len(e.nodes)) &^ r.those((*vote.Ballot).Granted); others != 0 {
-		e.releases.send(former, others, e.expiry(r.start, e.opts.MaxLease))
+	if others := vote.AllNodes(len(l.nodes)) &^ r.those((*vote.Ballot).Granted); others != 0 {
+		l.releases.send(former, others, l.expiry(r.start, l.opts.MaxLease))
 	}
-	return lease, nil
+	return &Lease{l: l, h: h, mode: s.mode}, nil
 }
 
 // formerLeft is for how long the former owner of what was taken over may still rely on
 // it: each extension that counts for it has lengthened the key on one of the nodes that
 // have given it to the new owner. A key without an end is not of a lease.
-func (r *round) formerLeft() (left time.Duration) {
+func formerLeft(r *round) (left time.Duration) {
 	for i := range r.ballots {
 		if b := &r.ballots[i]; b.Granted() {
 			left = max(left, b.Left)
@@ -171,14 +171,7 @@ func (le *Lease) Detach() (Handle, error) {
 	if le.unlocked.Load() || h.isOver() {
 		return "", h.notHeld("detach")
 	}
-	brief := h.remaining() < h.lease/3 && !h.fixed && h.until < h.limit // it was handed over, and is not renewed yet
-	h.end(stateOver, errDetached)
-	e.handovers.leaseDetached(&h.claim)
-	e.queues.vacate(h)
-	e.tellOf(&h.claim, Event{Kind: EventDetached, Held: e.now.Sub(h.since)})
-	if brief {
-		e.askAll(node.Extend, h.asItIs(), h.lease+e.opts.Grace, e.timeout(h.lease)).done()
-	}
+	h.part()
 	t := h.terms(at)
 	t.Detached = true
 	return t.handle(), nil

@@ -266,10 +266,14 @@ func (r *round) reached() vote.NodeSet {
 }
 
 // fail builds the error of a round that was not won.
-func (r *round) fail(op string, sentinel, cause error) *Error {
-	e := r.e.fail(op, r.claim.title(), r.ballots, sentinel, cause)
-	e.Quorum = r.tally.Need
-	return e
+func (r *round) fail(op string, sentinel, cause error) error {
+	return r.e.above.explain(r.failure(op, sentinel, cause))
+}
+
+func (r *round) failure(op string, sentinel, cause error) failure {
+	f := r.e.failure(op, r.claim.title(), r.ballots, sentinel, cause)
+	f.need = r.tally.Need
+	return f
 }
 
 // removed reports whether any node so far had the released claim. A holder has a
@@ -283,43 +287,4 @@ func (r *round) putDown() {
 	r.e.enter()
 	r.done()
 	r.e.leave()
-}
-
-// inspect asks all nodes for the holder of name, and of however many for this owner. It, inspectMost and report are
-// called outside a step.
-func (e *engine) inspect(name, owner string, timeout time.Duration) *round {
-	c := claim{Claim: node.Claim{Name: name, Owner: owner}}
-	e.enter()
-	defer e.leave()
-	e.because("inspect", &c)
-	return e.askAll(node.Inspect, c, 0, timeout)
-}
-
-// inspectMost asks all nodes for the holder of name, and returns when most have answered. If it has more readers than a
-// node tells of, each may tell of others: then it asks again for one of them.
-func (e *engine) inspectMost(ctx context.Context, name string, timeout time.Duration) *round {
-	r := e.inspect(name, "", timeout)
-	r.awaitMost(ctx)
-	rep, _ := r.report()
-	if rep.Verdict != VerdictContended || rep.MoreOwners == 0 {
-		return r
-	}
-	left := r.deadline.Sub(e.clock.Now())
-	r.putDown()
-	r = e.inspect(name, rep.Owner, left)
-	r.awaitMost(ctx)
-	return r
-}
-
-// report returns what the nodes have answered, and how many have not yet.
-func (r *round) report() (rep *Report, open int) {
-	nodes := r.e.nodes
-	rep = &Report{process: r.e.uuid, Name: r.claim.Name, Quorum: r.tally.Need, Nodes: make([]NodeReport, len(nodes))}
-	r.e.mu.Lock()
-	defer r.e.mu.Unlock()
-	for i, b := range r.ballots {
-		rep.Nodes[i] = nodeReport(nodes[i].Name(), b)
-	}
-	rep.conclude()
-	return rep, r.open()
 }

@@ -34,7 +34,7 @@ func settingsOf(nodes []node.Node, need int, o *Options) string {
 
 // compareSettings keeps the settings on the nodes for a time, and looks whether those of others differ.
 func (x *labels) compareSettings(token node.Token, ttl time.Duration) {
-	c := node.Command{Mode: node.Read, Claims: []node.Claim{{Name: node.SettingsName, Owner: x.config.settings, Token: token}},
+	c := node.Command{Mode: node.Read, Claims: []node.Claim{{Name: node.SettingsName, Owner: x.settings, Token: token}},
 		TTL: ttl, Retention: time.Millisecond, Deadline: x.now.Add(x.opts.Timeout)}
 	for _, c.Kind = range []node.Kind{node.Acquire, node.Extend, node.Inspect} {
 		x.send(vote.AllNodes(len(x.nodes)), c, func(i int, r node.Reply) {
@@ -49,12 +49,12 @@ func (x *labels) compareSettings(token node.Token, ttl time.Duration) {
 func (x *labels) foundSettings(i int, on []node.Field) {
 	for _, f := range on {
 		other := shortText(f.Name, maxLabel) // another program wrote it
-		if f.Name == x.config.settings || f.Name == node.ModeField || x.differing[other] || len(x.differing) == maxLabels {
+		if f.Name == x.settings || f.Name == node.ModeField || x.differing[other] || len(x.differing) == maxLabels {
 			continue
 		}
 		x.differing[other] = true
-		err := fmt.Errorf("%w: %s; here: %s", errSettings, other, x.config.settings)
-		x.tell(Event{Kind: EventSettingsDiffer, Node: x.nodes[i].Name(), Err: err})
-		x.log(slog.LevelError, "another program has other settings: both may hold one lock", "node", x.nodes[i].Name(), "there", other, "here", x.config.settings)
+		err := fmt.Errorf("%w: %s; here: %s", errSettings, other, x.settings)
+		x.tell(event{kind: eventSettingsDiffer, node: x.nodes[i].Name(), err: err})
+		x.log(slog.LevelError, "another program has other settings: both may hold one lock", "node", x.nodes[i].Name(), "there", other, "here", x.settings)
 	}
 }

@@ -83,7 +83,7 @@ func (e *engine) text(x *effect) string {
 	case x.signal != nil:
 		return "wake a caller"
 	case x.event != nil:
-		return "report " + x.event.Kind.String()
+		return "report " + x.event.kind.String()
 	case x.do != nil:
 		return x.what
 	}

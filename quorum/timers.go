@@ -111,9 +111,6 @@ func (e *engine) serve() {
 		if ended {
 			e.serving = false
 			e.set(e.idle)
-			for _, w := range e.watchings {
-				e.then("tell that the Locker is closed", w.tell)
-			}
 		}
 		e.leave()
 		switch {

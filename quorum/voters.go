@@ -17,7 +17,7 @@ type voters struct {
 	*moment
 	servers   vote.Servers
 	known     []voter // by node
-	tell      func(Event)
+	tell      func(event)
 	log       func(slog.Level, string, ...any)
 	recovered func(i int)   // called when node i answers again
 	outlasted bool          // the log has said that others have a longer MaxLease
@@ -111,7 +111,7 @@ func (v *voters) learn(i int, life *node.Life) {
 		v.log(slog.LevelInfo, "node ignored: only a replica that came recently confirms", "node", name, "for", wait.Round(time.Millisecond))
 		return
 	}
-	v.tell(Event{Kind: EventNodeAbstains, Node: name, Took: wait})
+	v.tell(event{kind: eventNodeAbstains, node: name, took: wait})
 	v.log(slog.LevelWarn, "node ignored: recently (re)started or was a replica", "node", name, "for", wait.Round(time.Millisecond))
 }
 
@@ -150,7 +150,7 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 		}
 		n.refuses |= 1 << kind
 	}
-	v.tell(Event{Kind: EventNodeFailed, Node: v.nodes[i].Name(), Err: err})
+	v.tell(event{kind: eventNodeFailed, node: v.nodes[i].Name(), err: err})
 	v.log(slog.LevelWarn, text, "node", v.nodes[i].Name(), "error", err)
 }
 
@@ -170,7 +170,7 @@ func (v *voters) answered(i int, kind node.Kind, did bool) {
 	}
 	if reported {
 		n.calm = v.now.Add(calm)
-		v.tell(Event{Kind: EventNodeRecovered, Node: v.nodes[i].Name()})
+		v.tell(event{kind: eventNodeRecovered, node: v.nodes[i].Name()})
 		v.log(slog.LevelInfo, "node answers again", "node", v.nodes[i].Name())
 	}
 }
@@ -239,7 +239,7 @@ func (v *voters) silence(title string, why error) error {
 	if why == nil {
 		why = fmt.Errorf("too few nodes have answered for %v", v.downFor().Round(time.Millisecond))
 	}
-	return v.fail("acquire", title, ballots, ErrNoQuorum, why)
+	return v.fail("acquire", title, ballots, sentinelNoQuorum, why)
 }
 
 // due reports whether something is due at now, and puts it off.

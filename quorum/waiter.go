@@ -17,7 +17,7 @@ import (
 // news for a former call are a hint without a cause, which does no harm.
 type waiter struct {
 	e        *engine
-	request  *settings
+	request  *want
 	ctx      context.Context // of the call, for its values
 	began    clock.Instant
 	deadline clock.Instant // of the wait, or Never
@@ -27,7 +27,7 @@ type waiter struct {
 	ready    bool          // it is among engine.ready
 	stopped  error         // why the caller waits no longer; nil while it does
 
-	lease  *Lease // the result
+	got    *hold // the result
 	err    error
 	signal clock.Signal // set when there is one
 
@@ -104,7 +104,7 @@ func (w *waiter) step() phase {
 }
 
 // waiter returns a new one.
-func (e *engine) waiter(ctx context.Context, s *settings) *waiter {
+func (e *engine) waiter(ctx context.Context, s *want) *waiter {
 	w := take(&e.waiters)
 	if w == nil {
 		w = &waiter{e: e, signal: e.clock.NewSignal()}
@@ -173,13 +173,13 @@ func (w *waiter) queueing() phase {
 	if w.inLine && (w.stopped != nil || e.now >= w.deadline) { // also if its turn has come by then
 		return w.end(nil, w.inVain())
 	}
-	lease, turn, err := e.queues.turn(w)
+	nested, turn, err := e.queues.turn(w)
 	w.inLine = false
 	switch {
-	case lease != nil || err != nil:
-		return w.end(lease, err)
+	case nested != nil || err != nil:
+		return w.end(nested, err)
 	case e.closed:
-		return w.end(nil, ErrClosed)
+		return w.end(nil, sentinelClosed)
 	case !turn && s.wait == 0:
 		return w.end(nil, w.inVain())
 	}
@@ -208,7 +208,7 @@ func (w *waiter) yielding() phase {
 	}
 	switch {
 	case e.closed:
-		return w.end(nil, ErrClosed)
+		return w.end(nil, sentinelClosed)
 	case w.stopped != nil:
 		return w.end(nil, w.failed())
 	case w.request.wait != 0 && e.now < w.until:
@@ -373,7 +373,7 @@ func (w *waiter) note(r *round) {
 	cutOff := w.stopped != nil && !r.tally.Explained() // it is not known why it failed
 	f.record(w.e.tokens, w.e.need)
 	if w.e.observed() {
-		w.e.tellOf(&r.claim, Event{Kind: EventAttemptFailed, Took: f.took, Err: w.failed()})
+		w.e.tellOf(&r.claim, event{kind: eventAttemptFailed, took: f.took, err: w.failed()})
 	}
 	if cutOff && f.waited { // the wait ends with what the attempts before have found
 		f.ballots, f.last = f.last, f.ballots
@@ -423,8 +423,10 @@ func (w *waiter) beginPause() {
 	e, f := w.e, &w.found
 	w.observeWait()
 	f.waited = true
-	w.look()
-	e.labels.keep()
+	if w.request.caller != nil {
+		w.request.caller.pauses(w.began)
+	}
+	e.above.active()
 	w.pause = pausing{need: e.need, splits: f.splits, took: f.took, unit: firstPause, deadline: w.deadline}
 	p := &w.pause
 	p.free, p.silent, p.own = f.wasFree()
@@ -466,29 +468,29 @@ func (w *waiter) granted(g grant) phase {
 	if w.request.wait != 0 && w.contended != w.found.waited {
 		w.e.queues.noteContention(&w.request.claim, w.found.waited)
 	}
-	w.e.tellOf(&g.claim, Event{Kind: EventAcquired, Took: w.e.now.Sub(w.began), Waited: w.everWaited()})
+	w.e.tellOf(&g.claim, event{kind: eventAcquired, took: w.e.now.Sub(w.began), waited: w.everWaited()})
 	return w.end(w.e.admit(w.ctx, g, w.request), nil)
 }
 
 // end ends the call: w leaves all queues, and gives back what it does not need.
-func (w *waiter) end(lease *Lease, err error) phase {
+func (w *waiter) end(got *hold, err error) phase {
 	e, owner := w.e, ""
 	if w.request.wait != 0 {
 		e.handovers.revokeAll(w)
 		w.passOn()
 		e.queues.leave(w)
 		if err != nil && w.stopped == nil && e.closed {
-			err = ErrClosed
+			err = sentinelClosed
 		}
 	}
-	if lease != nil {
-		owner = lease.h.claim.Owner
+	if got != nil {
+		owner = got.claim.Owner
 	}
 	if last := w.last.Owner; owner != last && owner != node.Offer(last) {
 		w.leavePlace()
 	}
 	w.returnHandovers(false, owner)
-	w.lease, w.err = lease, err
+	w.got, w.err = got, err
 	e.set(w.signal)
 	return phaseOver
 }
@@ -499,7 +501,7 @@ func (w *waiter) everWaited() bool { return w.hasWaited || w.found.waited }
 // observeWait reports that w has to wait, before it does so for the first time.
 func (w *waiter) observeWait() {
 	if !w.everWaited() {
-		w.e.tell(Event{Kind: EventWaiting, Name: w.request.title()})
+		w.e.tell(event{kind: eventWaiting, name: w.request.title()})
 	}
 }
 
@@ -540,7 +542,7 @@ func (w *waiter) inVain() error {
 	e, title := w.e, w.request.title()
 	switch held, known := e.queues.before(w); {
 	case held:
-		return e.fail("acquire", title, nil, ErrHeld, cmp.Or(w.stopped, errHere))
+		return e.fail("acquire", title, nil, sentinelHeld, cmp.Or(w.stopped, errHere))
 	case known != nil:
 		return known.failed(e.config, title, w.stopped)
 	case w.heard != nil:
@@ -550,7 +552,7 @@ func (w *waiter) inVain() error {
 	case w.stopped != nil:
 		return fmt.Errorf("acquire %q: %w", title, w.stopped)
 	}
-	return e.fail("acquire", title, nil, ErrHeld, errAsked)
+	return e.fail("acquire", title, nil, sentinelHeld, errAsked)
 }
 
 // nextClaim makes the claim of the next attempt, with an owner of its own. It returns false if
@@ -586,11 +588,6 @@ func (w *waiter) timeout() time.Duration {
 	}
 	return d
 }
-
-// placeTTL is how long a node keeps a place: longer than two attempts with Options.RetryEvery
-// between them. It is also how long a node keeps a lock for a waiter that it was handed over to
-// and that hangs.
-func (c *config) placeTTL() time.Duration { return c.opts.RetryEvery + 3*c.opts.Timeout }
 
 // drawTicket gives w its ticket, if it has none.
 func (w *waiter) drawTicket() {

@@ -8,6 +8,14 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
+// A watching is one call of Watch.
+type watching struct {
+	subscriptions
+	calls *backlog.Backlog[struct{}] // of the function, which is foreign
+}
+
+func (w *watching) tell() { w.calls.Add(struct{}{}) }
+
 // Watch calls changed when a holder of name calls [Lease.Announce] or [Lease.SetNote], until stop is called. It also
 // does so when the subscription to a node begins. Then [Locker.Inspect] may have news. Each node sends a notice of its own,
 // and a notice may be lost. A holder that dies sends none. So inspect the name at times as well. Watch returns no error: a

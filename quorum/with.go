@@ -50,7 +50,7 @@ func WithWait(d time.Duration) Option {
 // WaitOf returns the wait that options bound by [WithWait], and whether they do. It is for packages that make several
 // acquisitions for one call, such as semaphore.
 func WaitOf(opts ...Option) (d time.Duration, bounded bool) {
-	s := settings{wait: -1}
+	s := settings{want: want{wait: -1}}
 	s.take(opts)
 	return s.wait, s.wait >= 0
 }
@@ -210,7 +210,7 @@ func withMode(mode node.Mode) Option {
 }
 
 func (l *Locker) settings(ctx context.Context, name string, opts []Option) (settings, error) {
-	s := settings{lease: l.opts.Lease, maxHold: l.opts.MaxHold, wait: -1}
+	s := settings{l: l, want: want{lease: l.opts.Lease, maxHold: l.opts.MaxHold, wait: -1}}
 	s.take(opts)
 	err := cmp.Or(s.err, s.setNames(name, l.checkName), l.opts.checkLease(s.lease), s.setKeep(&l.opts))
 	switch {

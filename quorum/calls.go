@@ -1,0 +1,156 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/redquorum/redquorum/clock"
+)
+
+// acquire is Lock and, with a wait of 0, TryLock. It is called outside a step.
+func (e *engine) acquire(ctx context.Context, s *want) (*hold, error) {
+	ended := ctx.Err() != nil
+	e.enter()
+	switch {
+	case e.closed:
+		e.leave()
+		return nil, sentinelClosed
+	case ended:
+		e.leave()
+		return nil, fmt.Errorf("acquire %q: %w", s.title(), e.above.stopped(ctx))
+	}
+	e.calls++
+	e.because("lock", &s.claim)
+	w := e.waiter(ctx, s)
+	w.run()
+	over := false
+	defer func() {
+		if !over { // something of the caller's has panicked
+			e.clock.Go(func() { e.abandon(w) })
+		}
+	}()
+	e.leave()
+	got, err := e.finish(ctx, w)
+	defer e.leave()
+	over = true
+	w.putBack()
+	e.callEnds()
+	return got, err
+}
+
+// finish waits until a call is over, and begins a step then. It tells of a failure.
+func (e *engine) finish(ctx context.Context, w *waiter) (*hold, error) {
+	w.await(ctx)
+	if w.watching != nil {
+		e.leave()
+		e.unsubscribe(w.watching)
+		e.enter()
+	}
+	if w.err != nil && w.request.caller != nil {
+		waited := e.now.Sub(w.began)
+		e.leave()
+		w.request.caller.failed(ctx, w.err, waited, w.deadline)
+		e.enter()
+	}
+	if w.err != nil {
+		e.tell(event{kind: eventNotAcquired, name: w.request.title(), took: e.now.Sub(w.began), waited: w.everWaited(), err: w.err})
+	}
+	return w.got, w.err
+}
+
+// abandon ends a call that nobody waits for, and unlocks what it gets. It is called outside a step.
+func (e *engine) abandon(w *waiter) {
+	nobody, cancel := context.WithCancel(context.Background())
+	cancel()
+	got, _ := e.finish(nobody, w)
+	mode := w.request.mode
+	w.putBack()
+	e.leave()
+	if got != nil {
+		_ = got.beginUnlock(mode).wait(nobody)
+	}
+	e.end()
+}
+
+// await waits until the call is over, and begins a step then. Its caller's context may end it.
+func (w *waiter) await(ctx context.Context) {
+	for {
+		var why error
+		if w.signal.Wait(ctx, clock.Never) == clock.WakeEnded {
+			why = w.e.above.stopped(ctx)
+		}
+		w.e.enter()
+		if why != nil && w.phase != phaseOver {
+			w.e.because("give up", &w.request.claim)
+			w.stopped = why
+			w.run()
+		}
+		if w.phase == phaseOver {
+			return
+		}
+		w.e.leave()
+	}
+}
+
+// shut unlocks every lease, and ends all waiting and the task of serve. It returns the errors of leases that too few
+// nodes confirmed, and whether it is the first to do so: otherwise it did nothing.
+func (e *engine) shut() (unconfirmed []error, first bool) {
+	e.enter()
+	first = !e.closed
+	e.closed = true
+	e.queues.waiters((*waiter).stir)
+	e.leave()
+	if !first {
+		return nil, false
+	}
+	e.await(clock.Never, func() bool { return e.calls == 0 })
+	unconfirmed = e.unlockAll()
+	e.await(e.clock.Now().Add(e.opts.Timeout), func() bool { return e.releases.open == 0 })
+	e.stop()
+	return unconfirmed, true
+}
+
+// leaveNodes ends what the nodes would go on to tell.
+func (e *engine) leaveNodes() { e.unsubscribe(&e.handovers.turns) }
+
+// unlockAll unlocks every lease, and returns the errors of those that too few nodes confirmed.
+func (e *engine) unlockAll() (unconfirmed []error) {
+	var open []unlocking
+	e.enter()
+	e.releases.leave()
+	for _, h := range e.queues.holds() {
+		if h.end(stateOver, sentinelClosed) {
+			e.handovers.leaseEnds(&h.claim)
+			open = append(open, unlocking{h: h, start: e.now, round: h.letGo(), wasHeld: true})
+		}
+	}
+	for _, t := range slices.Clone(e.timers) {
+		if h, ok := t.(*hold); ok && h.state == stateLost { // its Unlock has not come
+			open = append(open, h.unlockLost())
+		}
+	}
+	e.leave()
+	for _, u := range open {
+		if err := u.wait(context.Background()); errors.Is(err, sentinelNoQuorum) {
+			unconfirmed = append(unconfirmed, err)
+		}
+	}
+	return unconfirmed
+}
+
+// stop ends the task of serve. What is left of the leases are those of a handle that was resumed here more
+// than once: the name has only the latest.
+func (e *engine) stop() {
+	e.enter()
+	e.ended = true
+	for _, t := range slices.Clone(e.timers) {
+		if h, ok := t.(*hold); ok && h.end(stateOver, sentinelClosed) {
+			e.tellOf(&h.claim, event{kind: eventReleased, held: e.now.Sub(h.since)})
+		}
+	}
+	e.set(e.alarm)
+	e.leave()
+	e.await(clock.Never, func() bool { return !e.serving && e.calls == 0 })
+}
