@@ -21,21 +21,21 @@ type above interface {
 	line(at time.Time, level slog.Level, text string, args ...any) (add func())
 
 	// active is called within a step in which a lease is granted, renewed or extended, or a waiter goes on.
-	active()
+	active(in within)
 	// admitted is called within the step that makes a hold. What it returns is told of the hold's life; it may be nil.
-	admitted(h *hold, note string) follower
+	admitted(in within, h *hold, note string) follower
 	// broken is called within a step in which the nodes turn out to have a lease no longer.
-	broken(h *hold)
+	broken(in within, h *hold)
 }
 
 // A follower is told, within steps, of what happens to a hold.
 type follower interface {
 	// extending: a command that extends the lease is sent.
-	extending()
+	extending(in within)
 	// renewing: that command renews the lease, by itself.
-	renewing()
+	renewing(in within)
 	// released: its release is sent.
-	released()
+	released(in within)
 	// ended: the hold is over.
-	ended()
+	ended(in within)
 }

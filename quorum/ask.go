@@ -19,7 +19,7 @@ func (l *Locker) Ask(ctx context.Context, name string) error {
 	if err := l.beginAbout(ctx, "ask", name); err != nil {
 		return err
 	}
-	defer l.end()
+	defer l.core.end()
 	var owners []string
 	err := l.find(ctx, l.inspectMost(ctx, name, l.opts.Timeout), func(rep *Report) (known bool, err *Error) {
 		owners = nil
@@ -48,26 +48,26 @@ var errForeign = errors.New("its holder is not a program with redquorum")
 // askOwners asks owners of name.
 func (l *Locker) askOwners(ctx context.Context, name string, owners []string) (err error) {
 	var rounds []*round
-	l.enter()
-	l.because("ask", &claim{Claim: node.Claim{Name: name}})
+	in := l.core.step()
+	in.because("ask", &claim{Claim: node.Claim{Name: name}})
 	for _, owner := range owners {
-		token, _ := l.tokens.next(0) // without one the nodes refuse
-		c := claim{Claim: node.Claim{Name: node.AskName(owner), Owner: l.uuid, Token: token}}
-		l.send(vote.AllNodes(len(l.nodes)), node.Command{Kind: node.Acquire, Claims: c.appendTo(nil), TTL: l.opts.Timeout,
-			Retention: l.opts.FenceRetention, Deadline: l.now.Add(l.opts.Timeout)}, func(int, node.Reply) {})
-		rounds = append(rounds, l.askAll(node.Release, c, 0, l.opts.Timeout))
+		token, _ := in.token(0) // without one the nodes refuse
+		c := claim{Claim: node.Claim{Name: node.AskName(owner), Owner: l.core.uuid, Token: token}}
+		in.send(in.all(), node.Command{Kind: node.Acquire, Claims: c.appendTo(nil), TTL: l.opts.Timeout,
+			Retention: l.opts.FenceRetention, Deadline: in.now().Add(l.opts.Timeout)}, nil)
+		rounds = append(rounds, in.askAll(node.Release, c, 0, l.opts.Timeout))
 	}
-	l.leave()
+	in.leave()
 	for _, r := range rounds {
 		verdict, why := r.await(ctx), stopped(ctx)
-		l.enter()
+		in := l.core.step()
 		if verdict != vote.Won && err == nil {
 			f := r.failure("ask", ErrNoQuorum, why)
 			f.name = name
-			err = l.above.explain(f)
+			err = l.core.above.explain(f)
 		}
-		r.done()
-		l.leave()
+		in.done(r)
+		in.leave()
 	}
 	return err
 }

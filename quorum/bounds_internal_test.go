@@ -17,31 +17,30 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// Unconfirmed releases are sent again. If there are more than a Locker remembers, the
+// Unconfirmed releases are sent again. If there are more than an engine remembers, the
 // rest is left to the expiry of the keys.
 func TestSweepsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nd := model.New(clock.Runtime(), "n1")
-		l, err := New([]node.Node{nd}, Options{Clock: clock.Runtime()})
-		assert.Succeed(t, err)
-		defer l.Close()
-		for others, want := range map[int]bool{maxSweeps - 1: false, maxSweeps: true} {
+		opts := usual()
+		opts.NoRestartGuard = true
+		e := newEngine(&config{nodes: []node.Node{nd}, need: 1, opts: opts, clock: clock.Runtime(), uuid: "u", above: &nobody{}})
+		go e.serve()
+		defer e.shut()
+		for others, stays := range map[int]bool{maxSweeps - 1: false, maxSweeps: true} {
 			name := fmt.Sprint(others)
-			lease := assert.Got(l.Lock(context.Background(), name))(t)
+			s := &want{claim: claim{Claim: node.Claim{Name: name}}, wait: -1, lease: 30 * time.Second}
+			h := assert.Got(e.acquire(context.Background(), s))(t)
 			nd.Hang(true)
-			l.mu.Lock()
-			l.releases.open += others
-			l.mu.Unlock()
-			_ = lease.Unlock(context.Background())
+			e.read(func() { e.releases.open += others })
+			_ = h.beginUnlock(node.Exclusive).wait(context.Background())
 			synctest.Wait()
-			l.mu.Lock()
-			l.releases.open -= others
-			l.mu.Unlock()
+			e.read(func() { e.releases.open -= others })
 			nd.Hang(false)
 			time.Sleep(5 * time.Second)
 			nd.Do(func(s *model.Server, now model.Time) {
-				_, kept := s.Holds(now, name, lease.Owner())
-				assert.That(t, kept == want, "with %d other releases: kept is %v", others, kept)
+				_, kept := s.Holds(now, name, h.claim.Owner)
+				assert.That(t, kept == stays, "with %d other releases: kept is %v", others, kept)
 			})
 		}
 	})
@@ -259,16 +258,16 @@ func (*nobody) explain(f failure) error {
 func (*nobody) stopped(ctx context.Context) error                       { return ctx.Err() }
 func (n *nobody) observes() bool                                        { return n.heard != nil }
 func (n *nobody) observe(x event)                                       { n.heard(x) }
-func (*nobody) active()                                                 {}
-func (*nobody) admitted(*hold, string) follower                         { return nil }
-func (*nobody) broken(*hold)                                            {}
+func (*nobody) active(within)                                           {}
+func (*nobody) admitted(within, *hold, string) follower                 { return nil }
+func (*nobody) broken(within, *hold)                                    {}
 func (*nobody) line(time.Time, slog.Level, string, ...any) (add func()) { return nil }
 
 // A waiter for as many names as there may be reserves them, however long it has waited.
 func TestReservationOfTheLongestWait(t *testing.T) {
 	e := bare(t)
-	w := &waiter{e: e, calledFirstFor: make([]vote.NodeSet, maxNames)}
-	for waited := time.Second; waited < longest; waited += waited / 2 {
+	w := &waiter{e: e, calledFirstFor: make([]vote.NodeSet, 5000)}
+	for waited := time.Second; waited < 10*365*24*time.Hour; waited += waited / 2 {
 		for i := range w.calledFirstFor {
 			w.calledFirstFor[i] = vote.AllNodes(len(e.nodes))
 		}

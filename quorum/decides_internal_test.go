@@ -23,8 +23,9 @@ func TestFreeInIsTheSoonestMajority(t *testing.T) {
 
 // However long attempts take, the doubled pauses after them do not overflow.
 func TestPauseOfLongAttempts(t *testing.T) {
-	for first := firstPause; first < longest; first += first / 2 {
-		got := pause(0, 16, first, longest, 0)
+	const long = 10 * 365 * 24 * time.Hour
+	for first := firstPause; first < long; first += first / 2 {
+		got := pause(0, 16, first, long, 0)
 		assert.That(t, got >= first/2, "after attempts of %v a waiter sleeps for %v", first, got)
 	}
 }
@@ -59,7 +60,7 @@ func TestNextStep(t *testing.T) {
 		says  string
 		state pausing
 		news  news
-		want  step
+		want  choice
 		until clock.Instant // the end of the pause afterwards; 0: it does not matter
 	}{
 		{says: "the end of the caller's context ends the wait, even if the lock was handed over",

@@ -60,26 +60,18 @@ type terms struct {
 // it, or after a crash: until this one learns of it, or its lease ends, both hold the lock, and nobody else
 // does (see [Locker.Resume]). To hand over without that, use [Lease.Detach].
 func (le *Lease) Handle() Handle {
-	at := le.h.e.clock.Wall()
-	le.h.e.enter()
-	defer le.h.e.leave()
-	t := le.h.terms(at)
+	at := le.l.core.clock.Wall()
+	in := le.l.core.step()
+	defer in.leave()
+	t := termsOf(in, le.h, at)
 	return t.handle()
 }
 
-// terms are those of a handle that is made at a time of day, read for it: another process counts from there.
-func (h *hold) terms(at time.Time) terms {
-	now := h.e.now
-	t := terms{Names: slices.Collect(h.claim.each()), Mode: h.mode, Owner: h.claim.Owner, Token: h.claim.Token, High: h.high, Lease: h.lease,
-		KeepLeft: max(0, h.keptUntil().Sub(now)), At: at.UnixNano()}
-	// Nothing left is not the same as no bound.
-	if h.fixed {
-		t.FixedLeft = max(1, h.until.Sub(now))
-	}
-	if h.maxHold > 0 {
-		t.HoldLeft = min(max(1, h.limit.Sub(now)), longest)
-	}
-	return t
+// termsOf are those of a handle of a hold that is made at a time of day, read for it: another process counts from there.
+func termsOf(in within, h *hold, at time.Time) terms {
+	left := in.bounds(h)
+	return terms{Names: slices.Collect(h.claim.each()), Mode: left.mode, Owner: h.claim.Owner, Token: h.claim.Token, High: left.high,
+		Lease: h.lease, FixedLeft: left.fixed, HoldLeft: min(left.hold, longest), KeepLeft: left.kept, At: at.UnixNano()}
 }
 
 // handle returns the text that parse reads.

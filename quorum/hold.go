@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"time"
 
@@ -143,7 +144,7 @@ func (h *hold) extended(start clock.Instant, lease time.Duration) {
 // reaches, even if it fails as a whole.
 func (h *hold) sent(start clock.Instant, lease time.Duration) {
 	if h.follower != nil {
-		h.follower.extending()
+		h.follower.extending(within{h.e})
 	}
 	h.expiry = max(h.expiry, h.e.expiry(start, lease))
 }
@@ -222,7 +223,7 @@ func (h *hold) lose(why error) {
 	e.lost = append(e.lost, h)
 	e.at(h, h.expiry, h.expiry) // until then Close releases what the nodes may have of it
 	if errors.Is(why, errBroken) {
-		e.above.broken(h)
+		e.above.broken(within{e}, h)
 	}
 }
 
@@ -257,7 +258,7 @@ func (h *hold) end(to state, why error) bool {
 	h.e.ends, h.ending = append(h.e.ends, h.ending...), nil
 	h.e.timers.drop(h)
 	if h.follower != nil {
-		h.follower.ended()
+		h.follower.ended(within{h.e})
 	}
 	return true
 }
@@ -269,6 +270,9 @@ func (h *hold) notHeld(op string) error {
 	}
 	return h.e.above.explain(f)
 }
+
+// above is what the hold's engine asks.
+func (h *hold) above() above { return h.e.above }
 
 // atRisk is why the hold has ended, or the last renewal failed; nil if neither has.
 func (h *hold) atRisk() error {
@@ -394,7 +398,7 @@ func (h *hold) extend(ctx context.Context, d time.Duration) error {
 		return e.fail("extend", h.claim.title(), nil, sentinelMaxHold,
 			fmt.Errorf("%v from now is beyond the maximum hold time of %v", d, h.maxHold))
 	}
-	e.above.active()
+	e.above.active(within{e})
 	r := e.round(node.Extend, h.asItIs(), d+e.opts.Grace, e.timeout(d))
 	r.asker = h
 	h.sent(r.start, d)
@@ -436,9 +440,9 @@ func (h *hold) confirm(start clock.Instant, lease time.Duration) error {
 
 // admit makes the hold of a grant, and tells this process.
 func (e *engine) admit(ctx context.Context, g grant, s *want) *hold {
-	e.above.active()
+	e.above.active(within{e})
 	h := e.newHold(ctx, g, s)
-	h.follower = e.above.admitted(h, s.note)
+	h.follower = e.above.admitted(within{e}, h, s.note)
 	if r := g.round; r != nil {
 		if h.mode == node.Read && r.command.Kind == node.Acquire { // or the former owner may be under way with a command for it
 			r.asker = h // nodes that grant later are settled, too
@@ -460,6 +464,26 @@ func (e *engine) admit(ctx context.Context, g grant, s *want) *hold {
 type carrier struct {
 	*hold
 	outer *carrier
+}
+
+// holdsOf yields the holds that ctx belongs to, the innermost first.
+func holdsOf(ctx context.Context) iter.Seq[*hold] {
+	return func(yield func(*hold) bool) {
+		for c := carrierOf(ctx); c != nil && yield(c.hold); c = c.outer {
+		}
+	}
+}
+
+// outer returns the innermost hold that ctx belongs to of each name that has one.
+func (e *engine) outer(ctx context.Context, names *claim) (all []*hold) {
+	if c := carrierOf(ctx); c != nil {
+		for name := range names.each() {
+			if h := c.of(e, name); h != nil {
+				all = append(all, h)
+			}
+		}
+	}
+	return all
 }
 
 func carrierOf(ctx context.Context) *carrier {

@@ -125,7 +125,7 @@ var rooms = []struct {
 	name  string
 	files []string
 }{
-	{"the engine", strings.Fields("above calls claim config engine events failure findings handover hold limiter line minhold moment " +
+	{"the engine", strings.Fields("above calls claim config engine events failure findings handover hold limiter line minhold moment step " +
 		"nextstep queue readwrite release renew round steps timers voters waiter want")},
 	{"what users call, and what is for people", strings.Fields("ask asking doc errors event handle inspect label lease locker multilease " +
 		"options people prefix report request resume settings watch with")},

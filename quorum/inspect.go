@@ -18,15 +18,15 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	if err := l.beginAbout(ctx, "inspect", name); err != nil {
 		return nil, err
 	}
-	defer l.end()
+	defer l.core.end()
 	r := l.inspectMost(ctx, name, l.opts.Timeout)
 	defer r.putDown()
 	if l.opts.Label != NoLabel { // while a node may hang
-		most, _ := report(r)
+		most, _ := l.report(r)
 		l.labels.of(ctx, most.Owners, most.Waiting, r.deadline)
 	}
 	r.awaitAll(ctx)
-	rep, open := report(r)
+	rep, open := l.report(r)
 	if open > 0 { // ctx has ended
 		return nil, fmt.Errorf("inspect %q: %w", name, stopped(ctx))
 	}
@@ -44,7 +44,7 @@ func (l *Locker) Check(ctx context.Context, name, owner string) error {
 	if err := l.beginAbout(ctx, "check", name); err != nil {
 		return err
 	}
-	defer l.end()
+	defer l.core.end()
 	return l.find(ctx, l.inspect(name, owner, l.opts.Timeout), func(rep *Report) (known bool, err *Error) { return rep.has(owner, "check") })
 }
 
@@ -52,7 +52,7 @@ func (l *Locker) Check(ctx context.Context, name, owner string) error {
 func (l *Locker) find(ctx context.Context, r *round, means func(*Report) (known bool, err *Error)) error {
 	defer r.putDown()
 	for r.awaitMost(ctx); ; r.awaitAll(ctx) {
-		rep, open := report(r)
+		rep, open := l.report(r)
 		known, err := means(rep)
 		switch {
 		case known && err == nil:
@@ -75,72 +75,72 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	if err := l.beginAbout(ctx, "break", name); err != nil {
 		return false, err
 	}
-	defer l.end()
-	l.enter()
+	defer l.core.end()
+	in := l.core.step()
 	c := claim{Claim: node.Claim{Name: name}}
-	l.because("break", &c)
-	token, ok := l.tokens.next(0)
+	in.because("break", &c)
+	token, ok := in.token(0)
 	if !ok {
-		l.leave()
+		in.leave()
 		return false, fmt.Errorf("quorum: no fencing token is left above %d", node.MaxToken)
 	}
-	here := l.queues.holdsOf(name) // before it is broken: afterwards it may be the next holder
-	deadline := l.now.Add(l.opts.Timeout)
+	here := in.holdsOf(name) // before it is broken: afterwards it may be the next holder
+	deadline := in.now().Add(l.opts.Timeout)
 	var r *round // the last of them, which alone counts: a node with a lower token would let its late commands remove a younger lock
 	var rounds []*round
 	for ok {
 		c.Token = token
-		r = l.askAll(node.Break, c, 0, deadline.Sub(l.now))
+		r = in.askAll(node.Break, c, 0, deadline.Sub(in.now()))
 		rounds = append(rounds, r)
-		l.leave()
+		in.leave()
 		r.await(ctx)
-		l.enter()
-		token, ok = r.above()
+		in = l.core.step()
+		token, ok = tokenAbove(in, r)
 	}
-	l.leave()
+	in.leave()
 	r.awaitAll(ctx)
 	why := stopped(ctx)
-	l.enter()
-	defer l.leave()
+	in = l.core.step()
+	defer in.leave()
 	removed := slices.ContainsFunc(rounds, (*round).removed)
 	defer func() {
 		for _, r := range rounds {
-			r.done()
+			in.done(r)
 		}
 	}()
 	if r.tally.Verdict() != vote.Won {
 		return removed, r.fail("break", ErrNoQuorum, why)
 	}
 	for _, h := range here {
-		h.lose(l.above.explain(failure{op: "hold", name: name, err: ErrLost, cause: errForced}))
+		in.lose(h, l.core.above.explain(failure{op: "hold", name: name, err: ErrLost, cause: errForced}))
 	}
 	return removed, nil
 }
 
-// above is the token for another round where a Break has failed only because locks have higher ones. The clock of a holder may be ahead,
+// tokenAbove is the token for another round where a Break has failed only because locks have higher ones. The clock of a holder may be ahead,
 // or the lock has changed hands meanwhile.
-func (r *round) above() (token node.Token, ok bool) {
-	e, highest := r.e, node.Token(0)
+func tokenAbove(in within, r *round) (token node.Token, ok bool) {
+	highest := node.Token(0)
 	for _, b := range r.ballots {
 		if b.Stale {
 			highest = max(highest, b.Fence)
 		}
 	}
-	if highest == 0 || r.tally.Verdict() != vote.Lost || e.now >= r.deadline {
+	if highest == 0 || r.tally.Verdict() != vote.Lost || in.now() >= r.deadline {
 		return 0, false
 	}
-	e.tokens.saw(highest)
-	return e.tokens.next(highest)
+	in.sawToken(highest)
+	return in.token(highest)
 }
 
 // inspect asks all nodes for the holder of name, and of however many for this owner. It, inspectMost and report are
 // called outside a step.
 func (l *Locker) inspect(name, owner string, timeout time.Duration) *round {
 	c := claim{Claim: node.Claim{Name: name, Owner: owner}}
-	l.enter()
-	defer l.leave()
-	l.because("inspect", &c)
-	return l.askAll(node.Inspect, c, 0, timeout)
+	in := l.core.step()
+	defer in.leave()
+	in.because("inspect", &c)
+	return in.askAll(node.Inspect, c, 0, timeout)
 }
 
 // inspectMost asks all nodes for the holder of name, and returns when most have answered. If it has more readers than a
@@ -148,11 +148,11 @@ func (l *Locker) inspect(name, owner string, timeout time.Duration) *round {
 func (l *Locker) inspectMost(ctx context.Context, name string, timeout time.Duration) *round {
 	r := l.inspect(name, "", timeout)
 	r.awaitMost(ctx)
-	rep, _ := report(r)
+	rep, _ := l.report(r)
 	if rep.Verdict != VerdictContended || rep.MoreOwners == 0 {
 		return r
 	}
-	left := r.deadline.Sub(l.clock.Now())
+	left := r.deadline.Sub(l.core.clock.Now())
 	r.putDown()
 	r = l.inspect(name, rep.Owner, left)
 	r.awaitMost(ctx)
@@ -160,10 +160,10 @@ func (l *Locker) inspectMost(ctx context.Context, name string, timeout time.Dura
 }
 
 // report returns what the nodes have answered, and how many have not yet.
-func report(r *round) (rep *Report, open int) {
-	nodes := r.e.nodes
-	rep = &Report{process: r.e.uuid, Name: r.claim.Name, Quorum: r.tally.Need, Nodes: make([]NodeReport, len(nodes))}
-	r.e.read(func() {
+func (l *Locker) report(r *round) (rep *Report, open int) {
+	nodes := l.core.nodes
+	rep = &Report{process: l.core.uuid, Name: r.claim.Name, Quorum: r.tally.Need, Nodes: make([]NodeReport, len(nodes))}
+	l.core.read(func() {
 		open = r.open()
 		for i, b := range r.ballots {
 			rep.Nodes[i] = nodeReport(nodes[i].Name(), b)

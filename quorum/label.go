@@ -29,7 +29,8 @@ type holder struct {
 // written or read is left out. Texts are asked for in no round: the user may lack the right to
 // them alone, which says nothing about a node.
 type labels struct {
-	*engine
+	core      *engine
+	opts      *Options
 	settings  string // of this program: see settingsOf
 	own       record
 	lookAt    clock.Instant
@@ -37,9 +38,9 @@ type labels struct {
 	differing map[string]bool   // settings of others that were reported
 }
 
-func newLabels(e *engine, label, settings string) *labels {
-	return &labels{engine: e, settings: settings, own: record{of: e.uuid, text: label}, known: map[string]string{e.uuid: label},
-		differing: make(map[string]bool)}
+func newLabels(e *engine, o *Options, settings string) *labels {
+	return &labels{core: e, opts: o, settings: settings, own: record{of: e.uuid, text: o.Label},
+		known: map[string]string{e.uuid: o.Label}, differing: make(map[string]bool)}
 }
 
 // A record is a text for people.
@@ -56,53 +57,53 @@ const lookEvery = 100 * time.Millisecond
 const keepAgain = time.Second
 
 // keep keeps the label of the Locker on the nodes. It is called at each grant, renewal and extension, and by waiters.
-func (x *labels) keep() {
+func (x *labels) keep(in within) {
 	if x.opts.Label != NoLabel {
-		x.keepRecord(&x.own)
+		x.keepRecord(in, &x.own)
 	}
 }
 
 // keepRecord keeps a text on the nodes: it creates it where it is not, and makes it last. It
 // outlasts every lease that is granted or renewed until the next time.
-func (x *labels) keepRecord(r *record) {
-	if r.text != "" && due(&r.keepAt, x.now, x.opts.MaxLease/2) {
-		x.write(r, vote.AllNodes(len(x.nodes)), true)
+func (x *labels) keepRecord(in within, r *record) {
+	if r.text != "" && due(&r.keepAt, in.now(), x.opts.MaxLease/2) {
+		x.write(in, r, in.all(), true)
 	}
 }
 
 // write writes a text to some nodes. With replace it removes another one first, but only once: that may be refused.
 // No token has to be remembered.
-func (x *labels) write(r *record, nodes vote.NodeSet, replace bool) {
-	now, text := x.now, r.text
-	c := x.about(r)
+func (x *labels) write(in within, r *record, nodes vote.NodeSet, replace bool) {
+	now, text := in.now(), r.text
+	c := x.about(in, r)
 	c.TTL = 2*x.opts.MaxLease + x.opts.Grace
 	for _, c.Kind = range []node.Kind{node.Acquire, node.Extend} {
-		x.send(nodes, c, func(i int, reply node.Reply) {
+		in.send(nodes, c, func(in within, i int, reply node.Reply) {
 			switch {
 			case errors.Is(reply.Err, node.ErrTimeout):
 				r.keepAt = min(r.keepAt, now.Add(keepAgain))
 			case replace && reply.Status == node.Refused && r.text == text: // there is another
-				x.remove(r, 1<<i)
-				x.write(r, 1<<i, false)
+				x.remove(in, r, 1<<i)
+				x.write(in, r, 1<<i, false)
 			}
 		})
 	}
 	if r == &x.own {
-		x.compareSettings(c.Claims[0].Token, c.TTL)
+		x.compareSettings(in, c.Claims[0].Token, c.TTL)
 	}
 }
 
 // remove removes the text that is on some nodes.
-func (x *labels) remove(r *record, nodes vote.NodeSet) {
-	c := x.about(r)
+func (x *labels) remove(in within, r *record, nodes vote.NodeSet) {
+	c := x.about(in, r)
 	c.Kind = node.Break
-	x.send(nodes, c, func(int, node.Reply) {})
+	in.send(nodes, c, nil)
 }
 
-func (x *labels) about(r *record) node.Command {
-	token, _ := x.tokens.next(0) // without one the nodes refuse
+func (x *labels) about(in within, r *record) node.Command {
+	token, _ := in.token(0) // without one the nodes refuse
 	return node.Command{Claims: []node.Claim{{Name: node.LabelName(r.of), Owner: r.text, Token: token}},
-		Retention: time.Millisecond, Deadline: x.now.Add(x.opts.Timeout)}
+		Retention: time.Millisecond, Deadline: in.now().Add(x.opts.Timeout)}
 }
 
 // maxLabels is of how many processes a report has the labels, and of how many owners the notes.
@@ -114,19 +115,19 @@ func (x *labels) of(ctx context.Context, owners, waiting []string, until clock.I
 	if x.opts.Label == NoLabel {
 		return nil
 	}
-	s := &search{labels: x, until: until, found: make(map[string]string), signal: x.clock.NewSignal()}
-	x.enter()
+	s := &search{labels: x, until: until, found: make(map[string]string), signal: x.core.clock.NewSignal()}
+	in := x.core.step()
 	for _, name := range slices.Concat(owners, waiting) {
 		if _, seen := s.found[node.Process(name)]; !seen && len(s.found) < maxLabels {
-			s.label(name)
+			s.label(in, name)
 		}
 	}
 	for _, owner := range owners[:min(len(owners), maxLabels)] {
-		s.note(owner)
+		s.note(in, owner)
 	}
-	x.leave()
+	in.leave()
 	for wake := clock.WakeSet; ; wake = s.signal.Wait(ctx, until) {
-		x.read(func() {
+		x.core.read(func() {
 			if wake != clock.WakeSet || s.open == 0 || s.unknown == 0 {
 				found = maps.Clone(s.found) // answers may still come
 			}
@@ -148,12 +149,12 @@ type search struct {
 }
 
 // label looks for the label of an owner or waiter. One node's answer is enough: it never changes.
-func (s *search) label(of string) {
+func (s *search) label(in within, of string) {
 	process := node.Process(of)
 	if s.found[process] = s.known[process]; s.found[process] != "" || node.Foreign(of) {
 		return
 	}
-	s.look(process, func(state *node.State) {
+	s.look(in, process, func(state *node.State) {
 		if len(state.Fields) == 1 && s.found[process] == "" {
 			s.found[process] = shortText(state.Fields[0].Name, maxLabel) // another program wrote it
 			s.learn(process, s.found[process])
@@ -163,28 +164,28 @@ func (s *search) label(of string) {
 }
 
 // note looks for the note of an owner, on a majority. The latest counts: each is written for the same time.
-func (s *search) note(owner string) {
+func (s *search) note(in within, owner string) {
 	answers, latest := 0, time.Duration(0)
-	s.look(owner, func(state *node.State) {
+	s.look(in, owner, func(state *node.State) {
 		if len(state.Fields) == 1 && state.TTL > latest {
 			s.found[owner], latest = shortText(state.Fields[0].Name, maxNote), state.TTL
 		}
-		if answers++; answers == vote.Majority(len(s.nodes)) {
+		if answers++; answers == vote.Majority(len(s.core.nodes)) {
 			s.unknown--
 		}
 	})
 }
 
 // look asks the nodes for a text.
-func (s *search) look(of string, learn func(*node.State)) {
+func (s *search) look(in within, of string, learn func(*node.State)) {
 	s.unknown++
-	s.open += len(s.nodes)
-	s.send(vote.AllNodes(len(s.nodes)), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(of)}}, Deadline: s.until},
-		func(_ int, r node.Reply) {
+	s.open += len(s.core.nodes)
+	in.send(in.all(), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(of)}}, Deadline: s.until},
+		func(in within, _ int, r node.Reply) {
 			if s.open--; r.State != nil {
 				learn(r.State)
 			}
-			s.set(s.signal)
+			in.set(s.signal)
 		})
 }
 
@@ -192,7 +193,7 @@ func (s *search) look(of string, learn func(*node.State)) {
 func (x *labels) learn(process, label string) {
 	if len(x.known) >= 1000 {
 		clear(x.known)
-		x.known[x.uuid] = x.own.text
+		x.known[x.core.uuid] = x.own.text
 	}
 	x.known[process] = label
 }
@@ -204,15 +205,15 @@ const maxLooked = 10
 // out by until: the nodes are not asked after ctx has ended, nor more often than lookEvery.
 func (l *Locker) whoHolds(ctx context.Context, c *claim, until clock.Instant) (found holder) {
 	ended := ctx.Err() != nil
-	l.enter()
-	asks := l.opts.Label != NoLabel && !ended && l.now < until && due(&l.labels.lookAt, l.now, lookEvery)
-	l.leave()
+	in := l.core.step()
+	asks := l.opts.Label != NoLabel && !ended && in.now() < until && due(&l.labels.lookAt, in.now(), lookEvery)
+	in.leave()
 	if !asks {
 		return found
 	}
 	looked := 0
 	for name := range c.each() {
-		left := until.Sub(l.clock.Now())
+		left := until.Sub(l.core.clock.Now())
 		if looked++; looked > maxLooked || left <= 0 || found.label != "" {
 			break
 		}
@@ -225,8 +226,8 @@ func (l *Locker) whoHolds(ctx context.Context, c *claim, until clock.Instant) (f
 func (l *Locker) holderOf(ctx context.Context, name string, timeout time.Duration) holder {
 	r := l.inspectMost(ctx, name, timeout)
 	defer r.putDown()
-	rep, _ := report(r)
-	if rep.Verdict != VerdictHeld || node.Process(rep.Owner) == l.uuid {
+	rep, _ := l.report(r)
+	if rep.Verdict != VerdictHeld || node.Process(rep.Owner) == l.core.uuid {
 		return holder{}
 	}
 	rep.labels = l.labels.of(ctx, []string{rep.Owner}, nil, r.deadline)
@@ -236,18 +237,18 @@ func (l *Locker) holderOf(ctx context.Context, name string, timeout time.Duratio
 // pauses finds out in a task who the holder is, if the wait has lasted for some time: when the
 // context has ended it is too late to ask. It does not for a writer: a node tells of all readers, and
 // there may be thousands.
-func (s *settings) pauses(began clock.Instant) {
+func (s *settings) pauses(in within, began clock.Instant) {
 	l := s.l
-	if l.opts.Label == NoLabel || s.mode == node.Write || l.now < began.Add(l.opts.RetryEvery/2) || l.now < l.labels.lookAt {
+	if l.opts.Label == NoLabel || s.mode == node.Write || in.now() < began.Add(l.opts.RetryEvery/2) || in.now() < l.labels.lookAt {
 		return // it is too much, or whoHolds would not ask
 	}
 	if s.holder == nil {
 		s.holder = new(holder)
 	}
-	into, until := s.holder, l.now.Add(l.opts.Timeout)
-	l.inTask(func() {
+	into, until := s.holder, in.now().Add(l.opts.Timeout)
+	in.inTask(func() {
 		if found := l.whoHolds(context.Background(), &s.claim, until); found.label != "" {
-			l.read(func() { *into = found })
+			l.core.read(func() { *into = found })
 		}
 	})
 }
@@ -266,27 +267,27 @@ func (s *settings) failed(ctx context.Context, failed error, waited time.Duratio
 	if err.Err != ErrHeld || err.Nodes == nil || s.mode == node.Write && err.Waited < l.opts.RetryEvery/2 {
 		return
 	}
-	found := l.whoHolds(ctx, &s.claim, deadline.Add(l.timeout(s.lease)))
+	found := l.whoHolds(ctx, &s.claim, deadline.Add(l.core.timeout(s.lease)))
 	if found.label == "" && s.holder != nil {
-		l.read(func() { found = *s.holder })
+		l.core.read(func() { found = *s.holder })
 	}
 	err.Holder, err.Note = found.label, found.note
 }
 
 // logNextHolder logs the holder of a name whose lease was lost here.
-func (l *Locker) logNextHolder(h *hold) {
+func (l *Locker) logNextHolder(in within, h *hold) {
 	if l.lines == nil {
 		return
 	}
-	until := l.now.Add(l.opts.Timeout)
-	l.inTask(func() {
+	until := in.now().Add(l.opts.Timeout)
+	in.inTask(func() {
 		found := l.whoHolds(context.Background(), &h.claim, until)
 		if found.label == "" {
 			return
 		}
-		l.enter()
-		l.log(slog.LevelWarn, "lost lease has another holder", "name", h.claim.title(), "holder", found.label)
-		l.leave()
+		in := l.core.step()
+		in.log(slog.LevelWarn, "lost lease has another holder", "name", h.claim.title(), "holder", found.label)
+		in.leave()
 	})
 }
 
@@ -311,17 +312,16 @@ func (le *Lease) SetNote(text string) error {
 	if err := checkNote(text); err != nil {
 		return err
 	}
-	h, e := le.h, le.h.e
-	e.enter()
-	defer e.leave()
-	e.because("note", &h.claim)
-	if h.isOver() {
-		return h.notHeld("note")
+	h, in := le.h, le.l.core.step()
+	defer in.leave()
+	in.because("note", &h.claim)
+	if in.isOver(h) {
+		return in.notHeld(h, "note")
 	}
-	c := le.l.companionOf(h)
-	c.released()
+	c := le.l.companionOf(in, h)
+	c.released(in)
 	c.note.text, c.note.keepAt = text, 0
-	c.extending()
-	le.l.announce(&h.claim)
+	c.extending(in)
+	le.l.announce(in, &h.claim)
 	return nil
 }

@@ -30,9 +30,10 @@ func (le *Lease) Owner() string { return le.h.claim.Owner }
 // Mode returns whether the lease excludes all others, reads or writes: see [WithRead].
 // Nested leases share it, so it changes from Write to Read when only nested readers are
 // left.
-func (le *Lease) Mode() (mode node.Mode) {
-	le.h.e.read(func() { mode = le.h.mode })
-	return mode
+func (le *Lease) Mode() node.Mode {
+	in := le.l.core.step()
+	defer in.leave()
+	return in.bounds(le.h).mode
 }
 
 // Token returns the fencing token: higher than that of every earlier holder of
@@ -56,9 +57,9 @@ func (le *Lease) Context() context.Context { return le.h.context() }
 // Remaining returns for how long the lease can still be relied on without
 // another renewal, by the local clock: 0 when it has ended. Nested leases share it.
 func (le *Lease) Remaining() time.Duration {
-	le.h.e.enter()
-	defer le.h.e.leave()
-	return le.h.remaining()
+	in := le.l.core.step()
+	defer in.leave()
+	return in.remaining(le.h)
 }
 
 // FromContext returns the leases that ctx belongs to, the innermost first: ctx is the context of a lease, or of the
@@ -66,8 +67,8 @@ func (le *Lease) Remaining() time.Duration {
 // lease that has ended is among them; its Remaining is 0. Unlock does nothing with these, and Extend
 // and Detach fail: that is up to those who have acquired them.
 func FromContext(ctx context.Context) (leases []*Lease) {
-	for c := carrierOf(ctx); c != nil; c = c.outer {
-		le := &Lease{l: c.hold.e.above.(people).l, h: c.hold}
+	for h := range holdsOf(ctx) {
+		le := &Lease{l: h.above().(people).l, h: h}
 		le.unlocked.Store(true)
 		leases = append(leases, le)
 	}
@@ -79,9 +80,9 @@ func FromContext(ctx context.Context) (leases []*Lease) {
 // to finish. Renewals go on: it may be nil again. The error matches ErrNoQuorum, or ErrNotHeld when the lease has ended.
 // An [EventExtendFailed] tells of the same.
 func (le *Lease) AtRisk() error {
-	le.h.e.enter()
-	defer le.h.e.leave()
-	return le.h.atRisk()
+	in := le.l.core.step()
+	defer in.leave()
+	return in.atRisk(le.h)
 }
 
 // Extend makes the lease last d from now, or longer if it does already. It must be at most
@@ -125,8 +126,9 @@ func (le *Lease) beginUnlock() (u unlocking) {
 	return le.h.beginUnlock(le.mode)
 }
 
-// notHeld is the error of an operation on a lease that is over. It is called outside a step.
-func (le *Lease) notHeld(op string) (err error) {
-	le.h.e.read(func() { err = le.h.notHeld(op) })
-	return err
+// notHeld is the error of an operation on a lease that is over.
+func (le *Lease) notHeld(op string) error {
+	in := le.l.core.step()
+	defer in.leave()
+	return in.notHeld(le.h, op)
 }

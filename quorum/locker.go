@@ -18,7 +18,7 @@ import (
 // A Locker takes locks on one set of nodes. Make one for the life of the
 // program; its methods may be called from any goroutine at any time.
 type Locker struct {
-	*engine
+	core   *engine
 	opts   Options // complete
 	labels *labels
 
@@ -67,7 +67,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 			"list an odd number, or set Options.Quorum to %d", n, n-1, vote.Majority(n))
 	}
 	l := &Locker{opts: opts, guarded: slices.ContainsFunc(nodes, hasReplicas), deployment: strings.Join(slices.Sorted(maps.Keys(names)), ",")}
-	l.engine = newEngine(&config{
+	l.core = newEngine(&config{
 		nodes: withPrefix(nodes, opts.Prefix),
 		need:  need,
 		opts:  opts.rules(),
@@ -75,9 +75,9 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		uuid:  node.NewProcess(opts.Random(), opts.Random()),
 		above: people{l},
 	})
-	l.labels = newLabels(l.engine, opts.Label, settingsOf(nodes, need, &opts)) // of the nodes as they are: prefixed hides replicas
-	l.report()
-	l.clock.Go(l.serve)
+	l.labels = newLabels(l.core, &l.opts, settingsOf(nodes, need, &opts)) // of the nodes as they are: prefixed hides replicas
+	l.beginReports()
+	l.core.clock.Go(l.core.serve)
 	return l, nil
 }
 
@@ -106,9 +106,9 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 
 // refused reports a call with a bad option or name.
 func (l *Locker) refused(name string, err error) error {
-	l.enter()
-	defer l.leave()
-	l.tell(event{kind: eventNotAcquired, name: name, err: err})
+	in := l.core.step()
+	defer in.leave()
+	in.tell(event{kind: eventNotAcquired, name: name, err: err})
 	return err
 }
 
@@ -130,7 +130,7 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 // lease makes the lease of a call. It is called outside a step.
 func (l *Locker) lease(ctx context.Context, s *settings) (*Lease, error) {
 	s.caller = s
-	h, err := l.acquire(ctx, &s.want)
+	h, err := l.core.acquire(ctx, &s.want)
 	if err != nil {
 		return nil, err
 	}
@@ -217,25 +217,25 @@ func (n notCanceled) As(target any) bool { return errors.As(n.err, target) }
 // goroutine behind, except in these, and in a Dialer that
 // hangs (see package redisnode). Another Close returns nil at once, even while the first is under way.
 func (l *Locker) Close() error {
-	errs, first := l.shut()
+	errs, first := l.core.shut()
 	if !first {
 		return nil
 	}
 	var watchings []*watching
-	l.read(func() { watchings = slices.Clone(l.watchings) })
+	l.core.read(func() { watchings = slices.Clone(l.watchings) })
 	for _, w := range watchings {
 		w.tell()
 	}
 	if l.opts.SharedNodes {
-		l.leaveNodes()
+		l.core.leaveNodes()
 	} else {
-		for _, n := range l.nodes {
+		for _, n := range l.core.nodes {
 			if err := n.Close(); err != nil {
 				errs = append(errs, fmt.Errorf("closing node %s: %w", n.Name(), err))
 			}
 		}
 	}
-	until := l.clock.Now().Add(l.opts.Timeout)
+	until := l.core.clock.Now().Add(l.opts.Timeout)
 	l.reported(until)
 	for _, w := range watchings {
 		w.calls.Finish(until)

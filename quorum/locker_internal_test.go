@@ -33,11 +33,11 @@ func TestContextsMayCallTheLocker(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for _, ctx := range []context.Context{prying{t.Context(), l.engine}, prying{ended, l.engine}} {
+		for _, ctx := range []context.Context{prying{t.Context(), l.core}, prying{ended, l.core}} {
 			if lease, err := l.Lock(ctx, "x"); err == nil {
 				_, _ = l.Lock(ctx, "x", WithWait(time.Millisecond))
 				_ = lease.Context().Err()
-				_ = lease.Extend(prying{ended, l.engine}, time.Second)
+				_ = lease.Extend(prying{ended, l.core}, time.Second)
 				_ = lease.Extend(ctx, time.Second)
 				_ = lease.Unlock(ctx)
 			}

@@ -207,7 +207,7 @@ func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, 
 			return nil, p.blame(err)
 		}
 		if s.wait >= 0 {
-			a.until = min(a.until, l.clock.Now().Add(s.wait))
+			a.until = min(a.until, l.core.clock.Now().Add(s.wait))
 		}
 		a.once = a.once || s.wait == 0
 		a.brief = a.brief || s.fixed || s.maxHold > 0
@@ -241,7 +241,7 @@ func (a *assembly) distinct() error {
 
 func (a *assembly) lock(ctx context.Context) (*MultiLease, error) {
 	l := a.parts[0].Locker
-	signal := l.clock.NewSignal() // nobody sets it
+	signal := l.core.clock.NewSignal() // nobody sets it
 	lead := a.order[0]
 	for tries := 0; ; tries++ {
 		failed, err := a.pass(ctx, lead)
@@ -251,13 +251,13 @@ func (a *assembly) lock(ctx context.Context) (*MultiLease, error) {
 			return j, nil
 		}
 		_ = unlockAll(ctx, a.parts) // what was not released goes in the background
-		if failed == lead && !errors.Is(err, ErrNotHeld) || ctx.Err() != nil || l.clock.Now() >= a.until {
+		if failed == lead && !errors.Is(err, ErrNotHeld) || ctx.Err() != nil || l.core.clock.Now() >= a.until {
 			return nil, failed.blame(err)
 		}
 		// Others may do just the same, in step.
 		lead = failed
-		signal.Wait(ctx, min(a.until, l.clock.Now().Add(pause(0, tries, firstPause, l.opts.RetryEvery, l.chance()))))
-		if l.clock.Now() >= a.until {
+		signal.Wait(ctx, min(a.until, l.core.clock.Now().Add(pause(0, tries, firstPause, l.opts.RetryEvery, l.core.chance()))))
+		if l.core.clock.Now() >= a.until {
 			return nil, failed.blame(err)
 		}
 	}
@@ -277,12 +277,12 @@ func (a *assembly) pass(ctx context.Context, lead *part) (failed *part, err erro
 			continue
 		}
 		l, lease := p.Locker, p.settings.lease
-		until := l.clock.Now()
+		until := l.core.clock.Now()
 		if until >= a.until && !a.once {
-			return p, l.fail("acquire", p.settings.title(), nil, ErrNoQuorum, errWaitOver)
+			return p, l.core.fail("acquire", p.settings.title(), nil, ErrNoQuorum, errWaitOver)
 		}
 		if waits {
-			until = min(a.until, until.Add(lease+time.Duration(l.chance()*float64(lease))))
+			until = min(a.until, until.Add(lease+time.Duration(l.core.chance()*float64(lease))))
 		}
 		if err := p.take(ctx, until); err != nil {
 			return p, err
@@ -301,7 +301,7 @@ func (p *part) take(ctx context.Context, until clock.Instant) (err error) {
 	s := p.settings
 	s.wait = -1
 	if until != clock.Never {
-		s.wait = max(0, until.Sub(p.Locker.clock.Now()))
+		s.wait = max(0, until.Sub(p.Locker.core.clock.Now()))
 	}
 	p.lease, err = p.Locker.lease(ctx, &s)
 	return err

@@ -11,14 +11,14 @@ import (
 // This file decides what a waiter does between two attempts. It reads no clock, sends
 // nothing and takes no lock: what has happened, and the time, come in as arguments.
 
-// A step is what a waiter does next.
-type step uint8
+// A choice is what a waiter does next.
+type choice uint8
 
 const (
-	keepPausing   step = iota
-	askAgain           // make the next attempt
-	askPastOthers      // make one that takes a free lock even if others are queued before
-	stopWaiting        // the caller's wait is over
+	keepPausing   choice = iota
+	askAgain             // make the next attempt
+	askPastOthers        // make one that takes a free lock even if others are queued before
+	stopWaiting          // the caller's wait is over
 )
 
 // A pausing is a waiter's pause after a failed attempt.
@@ -57,7 +57,7 @@ func (p *pausing) wakeAt() clock.Instant { return min(p.until, p.deadline) }
 func (p *pausing) by(t clock.Instant) { p.until = min(p.until, t) }
 
 // nextStep decides what the waiter does now.
-func (p *pausing) nextStep(n news) step {
+func (p *pausing) nextStep(n news) choice {
 	switch {
 	case n.ended:
 		return stopWaiting
@@ -87,7 +87,7 @@ func (p *pausing) nextStep(n news) step {
 }
 
 // timeIsUp decides when the pause has lasted its time.
-func (p *pausing) timeIsUp(now clock.Instant) step {
+func (p *pausing) timeIsUp(now clock.Instant) choice {
 	switch {
 	case now >= p.deadline:
 		return stopWaiting
@@ -99,7 +99,7 @@ func (p *pausing) timeIsUp(now clock.Instant) step {
 
 // afterRelease decides when some nodes have said that the waiter is first, and some, these
 // among them, may be free.
-func (p *pausing) afterRelease(now clock.Instant, first, free vote.NodeSet) step {
+func (p *pausing) afterRelease(now clock.Instant, first, free vote.NodeSet) choice {
 	enough := free.Len() >= p.need
 	switch {
 	case p.splits >= 2 && enough: // the other waiters must not come at the same moment

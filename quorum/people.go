@@ -16,7 +16,7 @@ type people struct{ l *Locker }
 func (p people) explain(f failure) error {
 	e := &Error{Op: f.op, Name: f.name, Quorum: f.need, Err: f.err, Cause: f.cause, guarded: p.l.guarded}
 	for i, b := range f.ballots {
-		e.Nodes = append(e.Nodes, NodeVote{Node: p.l.nodes[i].Name(), Vote: Vote(b.Vote.String()), For: b.Wait, Err: b.Err})
+		e.Nodes = append(e.Nodes, NodeVote{Node: p.l.core.nodes[i].Name(), Vote: Vote(b.Vote.String()), For: b.Wait, Err: b.Err})
 	}
 	return e
 }
@@ -46,30 +46,30 @@ func (p people) line(at time.Time, level slog.Level, text string, args ...any) (
 }
 
 // active keeps the label.
-func (p people) active() { p.l.labels.keep() }
+func (p people) active(in within) { p.l.labels.keep(in) }
 
-func (p people) admitted(h *hold, note string) follower {
+func (p people) admitted(in within, h *hold, note string) follower {
 	if note == "" {
 		return nil
 	}
-	c := p.l.companionOf(h)
+	c := p.l.companion(h)
 	c.note.text = note
-	c.extending()
+	c.extending(in)
 	return c
 }
 
-func (p people) broken(h *hold) { p.l.logNextHolder(h) }
+func (p people) broken(in within, h *hold) { p.l.logNextHolder(in, h) }
 
 // maxUnobserved is how many events wait at most for Options.Observe.
 const maxUnobserved = 1 << 16
 
-// report begins to report what happens.
-func (l *Locker) report() {
+// beginReports begins to report what happens.
+func (l *Locker) beginReports() {
 	if logger := l.opts.Logger; logger != nil {
-		l.lines = backlog.Lines(l.clock, logger)
+		l.lines = backlog.Lines(l.core.clock, logger)
 	}
 	if observe := l.opts.Observe; observe != nil {
-		l.events = backlog.New(l.clock, maxUnobserved, observe, func(n int) {
+		l.events = backlog.New(l.core.clock, maxUnobserved, observe, func(n int) {
 			l.warn("events were left out: Options.Observe is too slow", "events", n)
 			observe(Event{Kind: EventsLeftOut, Count: n})
 		})
@@ -89,6 +89,6 @@ func (l *Locker) reported(until clock.Instant) {
 // warn adds a warning to the log.
 func (l *Locker) warn(text string, args ...any) {
 	if l.lines != nil {
-		l.lines.Add(backlog.Line(l.clock.Wall(), slog.LevelWarn, text, args...))
+		l.lines.Add(backlog.Line(l.core.clock.Wall(), slog.LevelWarn, text, args...))
 	}
 }

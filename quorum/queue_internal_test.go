@@ -23,7 +23,7 @@ func TestQueueAdmits(t *testing.T) {
 		held  node.Mode // by a lease here, if taken
 		taken bool
 		queue []want // waiters before it
-		asks want
+		asks  want
 		want  bool
 	}{
 		{says: "the only waiter asks", asks: plain, want: true},

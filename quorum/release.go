@@ -314,7 +314,7 @@ func (h *hold) release() *round {
 		c.handover = next
 	}
 	if h.follower != nil {
-		h.follower.released()
+		h.follower.released(within{e})
 	}
 	r := e.releases.begin(c, h.mayHold, h.expiry)
 	if claims := r.command.Claims; c.mode == node.Read && h.settled != 0 {

@@ -67,13 +67,13 @@ func (r *renewal) add(h *hold) {
 func (r *renewal) send() {
 	e := r.e
 	r.start = e.now
-	e.above.active()
+	e.above.active(within{e})
 	for k := range r.holds {
 		h := &r.holds[k]
 		h.sent(r.start, r.lease)
 		h.told = h.resendDowngrade()
 		if h.follower != nil {
-			h.follower.renewing()
+			h.follower.renewing(within{e})
 		}
 	}
 	e.send(vote.AllNodes(len(e.nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims, TTL: r.lease + e.opts.Grace,

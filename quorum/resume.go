@@ -37,8 +37,8 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	if err != nil {
 		return nil, err
 	}
-	if over := t.age(l.clock.Wall(), l.opts.Drift); over != nil {
-		return nil, l.fail("resume", t.title(), nil, ErrNotHeld, over)
+	if over := t.age(l.core.clock.Wall(), l.opts.Drift); over != nil {
+		return nil, l.core.fail("resume", t.title(), nil, ErrNotHeld, over)
 	}
 	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease), keptFor(t.KeepLeft)}, opts...)
 	s, err := l.settings(ctx, t.Names[0], opts)
@@ -46,11 +46,11 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 		return nil, err
 	}
 	t.bound(&s)
-	if err := l.begin(ctx, "resume", s.title()); err != nil {
+	if err := l.core.begin(ctx, "resume", s.title()); err != nil {
 		return nil, err
 	}
-	defer l.end()
-	above, timeout, start := t.High, l.timeout(s.lease), clock.Never
+	defer l.core.end()
+	above, timeout, start := t.High, l.core.timeout(s.lease), clock.Never
 	for again := false; ; again = true { // if a fence is in the way, with a token above it
 		r, err := l.takeOver(&t, &s, above, timeout, start)
 		if err != nil {
@@ -70,16 +70,16 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 // takeOver asks all nodes to give a lease to a new owner, with a token above the given
 // one. The lease counts from start, if that is earlier.
 func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.Duration, start clock.Instant) (*round, error) {
-	l.enter()
-	defer l.leave()
-	l.because("resume", &s.claim)
-	token, ok := l.tokens.next(above)
+	in := l.core.step()
+	defer in.leave()
+	in.because("resume", &s.claim)
+	token, ok := in.token(above)
 	if !ok {
-		return nil, l.fail("resume", s.title(), nil, ErrNoQuorum, errSpent)
+		return nil, l.core.fail("resume", s.title(), nil, ErrNoQuorum, errSpent)
 	}
 	c := s.claim
-	c.Owner, c.Token, c.from = l.ownerName(), token, t.Owner
-	r := l.askAll(node.Rename, c, s.life()+l.opts.Grace, timeout)
+	c.Owner, c.Token, c.from = l.core.ownerName(), token, t.Owner
+	r := in.askAll(node.Rename, c, s.life()+l.opts.Grace, timeout)
 	r.start = min(r.start, start)
 	return r, nil
 }
@@ -89,42 +89,42 @@ func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.
 // what is left of the timeout.
 func (l *Locker) tookOver(ctx context.Context, r *round, t *terms, s *settings, why error) (lease *Lease, fence node.Token,
 	left time.Duration, err error) {
-	l.enter()
-	defer l.leave()
-	defer r.done()
-	left, err = r.deadline.Sub(l.now), r.fail("resume", ErrNoQuorum, why)
+	in := l.core.step()
+	defer in.leave()
+	defer in.done(r)
+	left, err = r.deadline.Sub(in.now()), r.fail("resume", ErrNoQuorum, why)
 	for _, b := range r.ballots {
 		if b.Stale {
 			fence = max(fence, b.Fence)
 		}
 	}
 	switch {
-	case r.tally.Verdict() == vote.Won && r.discountDuplicates() && l.now < vote.DecideBy(r.start, s.lease, s.lease, l.opts.Drift):
-		if lease, err = l.resumed(ctx, r, t, s); err == nil {
+	case r.tally.Verdict() == vote.Won && r.discountDuplicates() && in.now() < vote.DecideBy(r.start, s.lease, s.lease, l.opts.Drift):
+		if lease, err = l.resumed(ctx, in, r, t, s); err == nil {
 			return lease, 0, 0, nil
 		}
-	case fence == 0 && r.tally.Missing(l.need):
+	case fence == 0 && r.tally.Missing(l.core.need):
 		err = r.fail("resume", ErrNotHeld, nil)
 	}
-	l.giveBack(r)
+	l.giveBack(in, r)
 	return nil, fence, left, err
 }
 
 // giveBack makes the former owner that of what a failed Resume has taken over.
-func (l *Locker) giveBack(r *round) {
+func (l *Locker) giveBack(in within, r *round) {
 	c := r.claim
 	c.Owner, c.from = c.from, c.Owner
-	if token, ok := l.tokens.next(c.Token); ok {
+	if token, ok := in.token(c.Token); ok {
 		c.Token = token
-		l.releases.send(c, r.mayHoldNow(), l.expiry(r.start, l.opts.MaxLease))
+		in.release(c, r.mayHoldNow(), l.core.expiry(r.start, l.opts.MaxLease))
 	}
 }
 
 // resumed makes the lease, and removes what nodes that did not answer have of the former
 // owner.
-func (l *Locker) resumed(ctx context.Context, r *round, t *terms, s *settings) (*Lease, error) {
-	l.tokens.saw(t.High)
-	took := l.now.Sub(r.start)
+func (l *Locker) resumed(ctx context.Context, in within, r *round, t *terms, s *settings) (*Lease, error) {
+	in.sawToken(t.High)
+	took := in.now().Sub(r.start)
 	if s.maxHold > 0 { // not from now
 		if s.maxHold -= took; s.maxHold <= 0 {
 			return nil, r.fail("resume", ErrNotHeld, ErrMaxHold)
@@ -135,13 +135,13 @@ func (l *Locker) resumed(ctx context.Context, r *round, t *terms, s *settings) (
 	}
 	g := grantOf(r, r.claim, s.lease, 0)
 	g.claim.from = ""
-	h := l.admit(ctx, g, &s.want)
-	h.sent(r.start, l.opts.MaxLease) // no command has shortened what the nodes have
-	l.tellOf(&g.claim, event{kind: eventAcquired, took: took})
+	h := in.admit(ctx, g, &s.want)
+	in.sent(h, r.start, l.opts.MaxLease) // no command has shortened what the nodes have
+	in.tellOf(&g.claim, event{kind: eventAcquired, took: took})
 	former := s.claim
 	former.Owner, former.Token = t.Owner, r.claim.Token // which no late command of it is above
-	if others := vote.AllNodes(len(l.nodes)) &^ r.those((*vote.Ballot).Granted); others != 0 {
-		l.releases.send(former, others, l.expiry(r.start, l.opts.MaxLease))
+	if others := in.all() &^ r.those((*vote.Ballot).Granted); others != 0 {
+		in.release(former, others, l.core.expiry(r.start, l.opts.MaxLease))
 	}
 	return &Lease{l: l, h: h, mode: s.mode}, nil
 }
@@ -163,16 +163,15 @@ func formerLeft(r *round) (left time.Duration) {
 // it over with [Locker.Resume], within the lease's bounds: see [Handle]. The lease's
 // context ends with ErrNotHeld, and a later Unlock returns an error that matches it.
 func (le *Lease) Detach() (Handle, error) {
-	h, e := le.h, le.h.e
-	at := e.clock.Wall()
-	e.enter()
-	defer e.leave()
-	e.because("detach", &h.claim)
-	if le.unlocked.Load() || h.isOver() {
-		return "", h.notHeld("detach")
+	at := le.l.core.clock.Wall()
+	h, in := le.h, le.l.core.step()
+	defer in.leave()
+	in.because("detach", &h.claim)
+	if le.unlocked.Load() || in.isOver(h) {
+		return "", in.notHeld(h, "detach")
 	}
-	h.part()
-	t := h.terms(at)
+	in.part(h)
+	t := termsOf(in, h, at)
 	t.Detached = true
 	return t.handle(), nil
 }

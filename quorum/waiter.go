@@ -424,9 +424,9 @@ func (w *waiter) beginPause() {
 	w.observeWait()
 	f.waited = true
 	if w.request.caller != nil {
-		w.request.caller.pauses(w.began)
+		w.request.caller.pauses(within{e}, w.began)
 	}
-	e.above.active()
+	e.above.active(within{e})
 	w.pause = pausing{need: e.need, splits: f.splits, took: f.took, unit: firstPause, deadline: w.deadline}
 	p := &w.pause
 	p.free, p.silent, p.own = f.wasFree()

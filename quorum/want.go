@@ -27,7 +27,7 @@ type want struct {
 // A caller is who has called for a lock.
 type caller interface {
 	// pauses is called within a step, when an attempt has failed and the wait that began then goes on.
-	pauses(began clock.Instant)
+	pauses(in within, began clock.Instant)
 	// failed is called outside a step. It may add to the error of a call.
 	failed(ctx context.Context, err error, waited time.Duration, deadline clock.Instant)
 }

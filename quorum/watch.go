@@ -26,24 +26,24 @@ func (w *watching) tell() { w.calls.Add(struct{}{}) }
 // under way when stop returns. Close waits for it as for Options.Observe.
 func (l *Locker) Watch(name string, changed func()) (stop func()) {
 	var stopped atomic.Bool
-	calls := backlog.New(l.clock, 1, func(struct{}) {
+	calls := backlog.New(l.core.clock, 1, func(struct{}) {
 		if !stopped.Load() {
 			changed()
 		}
 	}, func(int) {})
 	w := &watching{calls: calls}
-	l.enter()
+	in := l.core.step()
 	l.watchings = append(l.watchings, w)
 	// Not to releases of name: a release that has listeners leaves the lock to them, and hands nothing over.
-	l.subscribe(&w.subscriptions, func(_ int, n node.Node) (stop func()) {
+	in.subscribe(&w.subscriptions, func(_ int, n node.Node) (stop func()) {
 		return n.Watch(node.AskName(name), node.Exclusive, w.tell)
 	})
-	l.leave()
+	in.leave()
 	return func() {
 		stopped.Store(true)
-		l.enter()
-		l.watchings = slices.DeleteFunc(l.watchings, func(o *watching) bool { return o == w })
-		l.leave()
-		l.unsubscribe(&w.subscriptions)
+		l.core.read(func() {
+			l.watchings = slices.DeleteFunc(l.watchings, func(o *watching) bool { return o == w })
+		})
+		l.core.unsubscribe(&w.subscriptions)
 	}
 }

@@ -220,12 +220,6 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 	case s.fair && s.mode != node.Exclusive:
 		err = errors.New("quorum: WithFair cannot be combined with WithRead or WithWrite")
 	}
-	if outer := carrierOf(ctx); outer != nil {
-		for name := range s.each() {
-			if h := outer.of(l.engine, name); h != nil {
-				s.outer = append(s.outer, h)
-			}
-		}
-	}
+	s.outer = l.core.outer(ctx, &s.claim)
 	return s, err
 }

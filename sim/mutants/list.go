@@ -670,7 +670,7 @@ var mutants = []*Mutant{
 	{ID: "M258", Bug: "a resumed lease keeps the token of the former process",
 		Edits: edit("quorum.Locker.resumed", "\tg.claim.from = \"\"\n", "\tg.claim.from, g.claim.Token = \"\", t.Token\n")},
 	{ID: "M259", Bug: "a resumed lease counts from the answers, not from before the commands",
-		Edits: edit("quorum.Locker.resumed", "\th := l.admit(", "\tr.start = l.now\n\th := l.admit(")},
+		Edits: edit("quorum.Locker.resumed", "\th := in.admit(", "\tr.start = in.now()\n\th := in.admit(")},
 	{ID: "M260", Bug: "a node that unlocks by force does not raise its fence", Expect: Tests, Tests: "./node/model -run TestConformance",
 		Edits:  edit("node/model.Server.breakLock", "\tif err := s.raise(k.fence, c.Token, now+life(cmd.Retention)); err != nil {\n\t\treturn failure(err), nil\n\t}\n", ""),
 		Reason: "a rule of one command on one node; seeds rarely have an acquire that comes after the lock was unlocked by force"},
@@ -788,7 +788,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum.settings.setNames", "\t\tif err := check(name); err != nil {", "\t\tif err := check(name); err != nil && name == \"\" {"),
 		Reason: "the names of a run are not so"},
 	{ID: "M225", Bug: "the lock of another lock's fence can be broken", Expect: Tests, Tests: "./quorum -run TestReservedNames",
-		Edits:  edit("quorum.Locker.Break", "l.beginAbout(", "l.begin("),
+		Edits:  edit("quorum.Locker.Break", "l.beginAbout(", "l.core.begin("),
 		Reason: "as M224"},
 	{ID: "M280", Bug: "a waiter that may make its attempt now is not woken", Expect: Tests, Tests: "./sim -run TestMoreAttemptsThanGoAtATime",
 		Edits:  edit("quorum.limiter.leave", "\t\tnext.w.stir()\n", ""),
@@ -935,9 +935,9 @@ var mutants = []*Mutant{
 	{ID: "M350", Bug: "the label of a Locker expires before its leases",
 		Edits: edit("quorum.labels.write", "c.TTL = 2*x.opts.MaxLease + x.opts.Grace", "c.TTL = x.opts.MaxLease / 3")},
 	{ID: "M351", Bug: "TryLock takes as long as it takes to find out who the holder is",
-		Edits: edit("quorum.settings.failed", "deadline.Add(l.timeout(s.lease))", "clock.Never")},
+		Edits: edit("quorum.settings.failed", "deadline.Add(l.core.timeout(s.lease))", "clock.Never")},
 	{ID: "M352", Bug: "each refusal asks the nodes who the holder is",
-		Edits: edit("quorum.Locker.whoHolds", " && due(&l.labels.lookAt, l.now, lookEvery)", "")},
+		Edits: edit("quorum.Locker.whoHolds", " && due(&l.labels.lookAt, in.now(), lookEvery)", "")},
 	{ID: "M334", Bug: "a process draws its tickets by its own clock, whatever it learns of those that wait",
 		Expect: Tests, Tests: "./quorum -run TestProgramWithItsClock",
 		Edits:  edit("quorum.queues.hear", "if line.Last > 0 {", "if false {"),
@@ -1181,29 +1181,29 @@ var mutants = []*Mutant{
 	{ID: "M459", Bug: "a reader that is resumed counts as settled, though a command of the former process may still create it", Expect: Tests, Tests: "./quorum -run TestLateHealingOfAReader", Reason: "no plan is known that heals a reader twice and resumes it in time",
 		Edits: edit("quorum.engine.admit", " && r.command.Kind == node.Acquire", "")},
 	{ID: "M470", Bug: "a resumed lease keeps the owner of the former process, whose commands may end it", Expect: Tests, Tests: "./quorum -run TestResumeWhileTheFormerProcessLives", Reason: "plans resume what was detached",
-		Edits: edit("quorum.Locker.takeOver", "l.ownerName(), token, t.Owner", "t.Owner, token, t.Owner")},
+		Edits: edit("quorum.Locker.takeOver", "l.core.ownerName(), token, t.Owner", "t.Owner, token, t.Owner")},
 	{ID: "M471", Bug: "a name is free again while the former process of a resumed lease may still hold it", Expect: Tests, Tests: "./quorum -run TestResumeWhileTheFormerProcessLives", Reason: "plans resume what was detached",
 		Edits: edit("quorum.Locker.resumed", "if !t.Detached {", "if false {")},
 	{ID: "M472", Bug: "a Resume that fails does not give back what it has taken over", Expect: Tests, Tests: "./quorum -run TestResumeWhileTheFormerProcessLives", Reason: "plans resume what was detached",
-		Edits: edit("quorum.Locker.tookOver", "\tl.giveBack(r)\n", "")},
+		Edits: edit("quorum.Locker.tookOver", "\tl.giveBack(in, r)\n", "")},
 	{ID: "M473", Bug: "nodes that a Resume has not reached keep the former owner", Expect: Tests, Tests: "./quorum -run TestHandles", Reason: "they are cleared when the lease ends there",
 		Edits: edit("quorum.Locker.resumed", "others != 0 {", "false && others != 0 {")},
 	{ID: "M460", Bug: "a Break that comes late ends a younger lock", Expect: Tests, Tests: "./sim -run TestBugs", Reason: "no seed is known that holds a Break back until the next lease",
 		Edits: join(edit("node/model.Server.breakLock", "k.lock.kind == hash && c.Token < latest", "false"),
 			edit("node/internal/courier/scripts/break.lua", "tonumber(ARGV[1]) < latest", "false"))},
 	{ID: "M463", Bug: "a Break is given up where locks have higher tokens", Expect: Tests, Tests: "./quorum -run TestBreakByALateClock", Reason: "Break may fail in a plan",
-		Edits: edit("quorum.round.above", "if highest == 0 ||", "if true ||")},
+		Edits: edit("quorum.tokenAbove", "if highest == 0 ||", "if true ||")},
 	{ID: "M467", Bug: "a Break counts nodes that have executed it with a lower token", Expect: Tests, Tests: "./sim -run TestBugs", Reason: "as M460, and three clocks differ",
-		Edits: edit("quorum.Locker.Break", "r = l.askAll(node.Break, c, 0, deadline.Sub(l.now))", `before := r
-		r = l.round(node.Break, c, 0, deadline.Sub(l.now))
-		for i := range l.nodes {
+		Edits: edit("quorum.Locker.Break", "r = in.askAll(node.Break, c, 0, deadline.Sub(in.now()))", `before := r
+		r = l.core.round(node.Break, c, 0, deadline.Sub(in.now()))
+		for i := range l.core.nodes {
 			if before != nil && before.ballots[i].Granted() {
 				r.ballots[i] = before.ballots[i]
 				r.tally.Add(vote.Granted)
 				r.asked.Add(i)
 			}
 		}
-		r.ask(vote.AllNodes(len(l.nodes)))`)},
+		r.ask(vote.AllNodes(len(l.core.nodes)))`)},
 	{ID: "M464", Bug: "a released lease is handed over to its own offer", Expect: Tests, Tests: "./quorum -run TestOwnOfferIsNotServed", Reason: "no plan is known that heals, detaches and resumes it while its place is kept",
 		Edits: join(edit("node/model.Server.handTo", " || owner == h.by", ""),
 			edit(notifyNextScript, " and owner ~= released", ""))},
