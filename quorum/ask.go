@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -19,7 +20,7 @@ func (l *Locker) Ask(ctx context.Context, name string) error {
 	if err := l.beginAbout(ctx, "ask", name); err != nil {
 		return err
 	}
-	defer l.core.end()
+	defer l.core.End()
 	var owners []string
 	err := l.find(ctx, l.inspectMost(ctx, name, l.opts.Timeout), func(rep *Report) (known bool, err *Error) {
 		owners = nil
@@ -47,27 +48,27 @@ var errForeign = errors.New("its holder is not a program with redquorum")
 
 // askOwners asks owners of name.
 func (l *Locker) askOwners(ctx context.Context, name string, owners []string) (err error) {
-	var rounds []*round
-	in := l.core.step()
-	in.because("ask", &claim{Claim: node.Claim{Name: name}})
+	var rounds []*core.Round
+	in := l.core.Step()
+	in.Because("ask", &core.Claim{Claim: node.Claim{Name: name}})
 	for _, owner := range owners {
-		token, _ := in.token(0) // without one the nodes refuse
-		c := claim{Claim: node.Claim{Name: node.AskName(owner), Owner: l.core.uuid, Token: token}}
-		in.send(in.all(), node.Command{Kind: node.Acquire, Claims: c.appendTo(nil), TTL: l.opts.Timeout,
-			Retention: l.opts.FenceRetention, Deadline: in.now().Add(l.opts.Timeout)}, nil)
-		rounds = append(rounds, in.askAll(node.Release, c, 0, l.opts.Timeout))
+		token, _ := in.Token(0) // without one the nodes refuse
+		c := core.Claim{Claim: node.Claim{Name: node.AskName(owner), Owner: l.core.UUID, Token: token}}
+		in.Send(in.All(), node.Command{Kind: node.Acquire, Claims: c.AppendTo(nil), TTL: l.opts.Timeout,
+			Retention: l.opts.FenceRetention, Deadline: in.Now().Add(l.opts.Timeout)}, nil)
+		rounds = append(rounds, in.AskAll(node.Release, c, 0, l.opts.Timeout))
 	}
-	in.leave()
+	in.Leave()
 	for _, r := range rounds {
-		verdict, why := r.await(ctx), stopped(ctx)
-		in := l.core.step()
+		verdict, why := r.Await(ctx), stopped(ctx)
+		in := l.core.Step()
 		if verdict != vote.Won && err == nil {
-			f := r.failure("ask", ErrNoQuorum, why)
-			f.name = name
-			err = l.core.above.explain(f)
+			f := r.Failure("ask", ErrNoQuorum, why)
+			f.Name = name
+			err = l.core.Above.Explain(f)
 		}
-		in.done(r)
-		in.leave()
+		in.Done(r)
+		in.Leave()
 	}
 	return err
 }

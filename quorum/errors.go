@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -20,26 +21,26 @@ var (
 	// the name or is asking for it, and the Error has no Nodes. An error whose wait the context ended
 	// matches ErrHeld if the last complete attempt found the name held. It matches the
 	// context's error, too: so check the context first.
-	ErrHeld = sentinelHeld
+	ErrHeld = core.ErrHeld
 	// ErrNoQuorum: fewer nodes answered than are needed.
-	ErrNoQuorum = sentinelNoQuorum
+	ErrNoQuorum = core.ErrNoQuorum
 	// ErrLost: the lease ended before it was unlocked: it expired, was broken, or the nodes
 	// lost it. Another owner may have worked near its end.
-	ErrLost = sentinelLost
+	ErrLost = core.ErrLost
 	// ErrMaxHold: the lease may not be held for longer than its MaxHold. An
 	// error of a lease that ended so matches ErrLost too.
-	ErrMaxHold = sentinelMaxHold
+	ErrMaxHold = core.ErrMaxHold
 	// ErrNotHeld: there is no such lease any more: it was unlocked, detached or lost before. The
 	// error of a lease that was lost matches ErrLost, too. ErrNotHeld is also the cause with
 	// which the context of an unlocked lease ends.
-	ErrNotHeld = sentinelNotHeld
+	ErrNotHeld = core.ErrNotHeld
 	// ErrDeadlock: the caller would wait for its own lease, as the context belongs to a lease
 	// of the name. [WithReentry] shares that lease. It cannot if the lease has only some of
 	// the names (see [WithNames]), or is a reader's and a writer's is asked for (see
 	// [WithWrite]).
-	ErrDeadlock = sentinelDeadlock
+	ErrDeadlock = core.ErrDeadlock
 	// ErrClosed: the Locker was closed.
-	ErrClosed = sentinelClosed
+	ErrClosed = core.ErrClosed
 	// ErrSameServer: two of the configured nodes are one server, so its failure would
 	// count twice. Neither counts once both have answered; before that, one may.
 	ErrSameServer = vote.ErrSameServer
@@ -109,11 +110,11 @@ const (
 func (e *Error) Permanent() bool {
 	broken := 0
 	for _, n := range e.Nodes {
-		if lasting(n.Err) {
+		if core.Lasting(n.Err) {
 			broken++
 		}
 	}
-	return e.Err == ErrDeadlock || e.Cause == errSpent || broken > max(0, len(e.Nodes)-e.Quorum)
+	return e.Err == ErrDeadlock || e.Cause == core.ErrSpent || broken > max(0, len(e.Nodes)-e.Quorum)
 }
 
 // Error says in one line what failed, why, and what each node answered; what several answered alike
@@ -179,7 +180,7 @@ func (e *Error) against() (said []NodeVote) {
 
 // head is the text of the error but for the nodes, and what separates these from it.
 func (e *Error) head() (text, next string) {
-	if e.Err == ErrLost || e.Err == ErrNotHeld && (e.Cause == ErrLost || e.Cause == errBroken) {
+	if e.Err == ErrLost || e.Err == ErrNotHeld && (e.Cause == ErrLost || e.Cause == core.ErrBroken) {
 		text = fmt.Sprintf("lease %q is lost", shown(e.Name))
 		if e.Cause == nil || e.Cause == ErrLost {
 			return text, ": "

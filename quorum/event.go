@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 )
 
 // An Event is one thing that happened, for metrics and traces: see Options.Observe. Fields that
@@ -75,18 +76,18 @@ const (
 	EventSettingsDiffer                      // another program has other settings, or had until a moment ago: both may hold one lock
 )
 
-func (k EventKind) String() string { return eventKind(k).String() }
+func (k EventKind) String() string { return core.EventKind(k).String() }
 
 // causes has a word for each error that an event's Err may match; the first that does counts.
 var causes = [...]struct {
 	err  error
 	word string
 }{
-	{errBroken, "broken"},
-	{errForced, "broken"},
+	{core.ErrBroken, "broken"},
+	{core.ErrForced, "broken"},
 	{ErrMaxHold, "max_hold"},
-	{errFixed, "fixed_lease"},
-	{errNotRenewed, "not_renewed"},
+	{core.ErrFixed, "fixed_lease"},
+	{core.ErrNotRenewed, "not_renewed"},
 	{ErrLost, "no_quorum"}, // its renewals failed
 	{ErrNoQuorum, "no_quorum"},
 	{ErrHeld, "held"},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -60,18 +61,18 @@ type terms struct {
 // it, or after a crash: until this one learns of it, or its lease ends, both hold the lock, and nobody else
 // does (see [Locker.Resume]). To hand over without that, use [Lease.Detach].
 func (le *Lease) Handle() Handle {
-	at := le.l.core.clock.Wall()
-	in := le.l.core.step()
-	defer in.leave()
+	at := le.l.core.Clock.Wall()
+	in := le.l.core.Step()
+	defer in.Leave()
 	t := termsOf(in, le.h, at)
 	return t.handle()
 }
 
 // termsOf are those of a handle of a hold that is made at a time of day, read for it: another process counts from there.
-func termsOf(in within, h *hold, at time.Time) terms {
-	left := in.bounds(h)
-	return terms{Names: slices.Collect(h.claim.each()), Mode: left.mode, Owner: h.claim.Owner, Token: h.claim.Token, High: left.high,
-		Lease: h.lease, FixedLeft: left.fixed, HoldLeft: min(left.hold, longest), KeepLeft: left.kept, At: at.UnixNano()}
+func termsOf(in core.Step, h *core.Hold, at time.Time) terms {
+	left := in.Bounds(h)
+	return terms{Names: slices.Collect(h.Claim.Each()), Mode: left.Mode, Owner: h.Claim.Owner, Token: h.Claim.Token, High: left.High,
+		Lease: h.Lease, FixedLeft: left.Fixed, HoldLeft: min(left.Hold, longest), KeepLeft: left.Kept, At: at.UnixNano()}
 }
 
 // handle returns the text that parse reads.
@@ -153,9 +154,9 @@ func (t *terms) age(now time.Time, rate float64) error {
 // bound tightens s, the settings given to Resume, to the bounds of the lease.
 func (t *terms) bound(s *settings) {
 	if t.FixedLeft > 0 {
-		s.fixed, s.lease = true, min(s.lease, t.FixedLeft)
+		s.Fixed, s.Lease = true, min(s.Lease, t.FixedLeft)
 	}
-	if t.HoldLeft > 0 && (s.maxHold == 0 || s.maxHold > t.HoldLeft) {
-		s.maxHold = t.HoldLeft
+	if t.HoldLeft > 0 && (s.MaxHold == 0 || s.MaxHold > t.HoldLeft) {
+		s.MaxHold = t.HoldLeft
 	}
 }

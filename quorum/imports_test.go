@@ -2,12 +2,8 @@ package quorum_test
 
 import (
 	"go/ast"
-	"go/importer"
 	"go/parser"
 	"go/token"
-	"go/types"
-	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -40,11 +36,12 @@ func TestImportsRunOneWay(t *testing.T) {
 		"/node":                 {"/clock", "/node"},
 		"/node/model":           {"/clock", "/node", "/node/model"},
 		"/quorum/internal/vote": {"/clock", "/node", "/quorum/internal/vote"},
-		"/quorum":               {"/clock", "/internal/backlog", "/node", "/quorum/internal/vote", "/quorum"},
-		"/election":             {"/clock", "/internal/backlog", "/node", "/quorum/internal/vote", "/quorum", "/election"},
+		"/quorum/internal/core": {"/clock", "/node", "/quorum/internal/vote", "/quorum/internal/core"},
+		"/quorum":               {"/clock", "/internal/backlog", "/node", "/quorum/internal/core", "/quorum/internal/vote", "/quorum"},
+		"/election":             {"/clock", "/internal/backlog", "/node", "/quorum/internal/core", "/quorum/internal/vote", "/quorum", "/election"},
 		"/faults":               {"/faults"},
 		"/spec":                 {"/spec"},
-		"/sim":                  {"/clock", "/node", "/node/model", "/quorum/internal/vote", "/quorum", "/faults", "/spec", "/internal/backlog", "/internal/lives", "/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook", "github.com/anishathalye/porcupine"},
+		"/sim":                  {"/clock", "/node", "/node/model", "/quorum/internal/core", "/quorum/internal/vote", "/quorum", "/faults", "/spec", "/internal/backlog", "/internal/lives", "/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook", "github.com/anishathalye/porcupine"},
 	} {
 		for _, dep := range deps(t, pkg) {
 			if strings.HasPrefix(dep, "golang.org/x/sys/") {
@@ -80,7 +77,7 @@ func TestMayDo(t *testing.T) {
 	computes := strings.Fields(`bytes cmp container/heap context crypto/rand crypto/sha1 encoding/base64 encoding/binary
 		encoding/hex encoding/json errors fmt
 		iter log/slog maps math math/bits slices strconv strings sync sync/atomic time unicode unicode/utf8
-		` + module + "/clock " + module + "/internal/backlog " + module + "/node " + module + "/quorum/internal/vote")
+		` + module + "/clock " + module + "/internal/backlog " + module + "/node " + module + "/quorum/internal/core " + module + "/quorum/internal/vote")
 	uses := map[string][]string{
 		"os":                    {"Executable", "Getpid", "Hostname"},
 		"path/filepath":         {"Base"},
@@ -88,7 +85,7 @@ func TestMayDo(t *testing.T) {
 		"golang.org/x/sys/unix": {"CLOCK_BOOTTIME", "CLOCK_MONOTONIC", "ClockGettime", "Timespec"},
 	}
 	files := 0
-	for _, dir := range []string{".", "internal/vote", "../node", "../clock", "../internal/backlog"} {
+	for _, dir := range []string{".", "internal/core", "internal/vote", "../node", "../clock", "../internal/backlog"} {
 		all, err := filepath.Glob(dir + "/*.go")
 		assert.Succeed(t, err)
 		for _, name := range all {
@@ -118,64 +115,4 @@ func TestMayDo(t *testing.T) {
 		}
 	}
 	assert.That(t, files >= 30, "%d files", files)
-}
-
-// The rooms of the package. Each uses only what is in itself and in those below it.
-var rooms = []struct {
-	name  string
-	files []string
-}{
-	{"the engine", strings.Fields("above calls claim config engine events failure findings handover hold limiter line minhold moment step " +
-		"nextstep queue readwrite release renew round steps timers voters waiter want")},
-	{"what users call, and what is for people", strings.Fields("ask asking doc errors event handle inspect label lease locker multilease " +
-		"options people prefix report request resume settings watch with")},
-}
-
-func TestRooms(t *testing.T) {
-	floor := make(map[string]int)
-	for i, room := range rooms {
-		for _, f := range room.files {
-			floor[f+".go"] = i
-		}
-	}
-	fset, uses := readSource(t)
-	file := func(p token.Pos) string { return filepath.Base(fset.Position(p).Filename) }
-	for id, object := range uses {
-		if object.Pkg() == nil || object.Pkg().Name() != "quorum" {
-			continue
-		}
-		from, to := file(id.Pos()), file(object.Pos())
-		for _, f := range []string{from, to} {
-			_, there := floor[f]
-			assert.Must(t, there, "%s is in no room", f)
-		}
-		if floor[from] < floor[to] {
-			t.Errorf("%v uses %s of %s, which is above it", fset.Position(id.Pos()), object.Name(), to)
-		}
-	}
-}
-
-// readSource returns the identifiers of the package's source, and what they mean.
-func readSource(t *testing.T) (*token.FileSet, map[*ast.Ident]types.Object) {
-	paths := make(map[string]string)
-	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", ".").Output()
-	assert.Succeed(t, err)
-	for line := range strings.Lines(string(out)) {
-		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
-		paths[path] = file
-	}
-	names, err := filepath.Glob("*.go")
-	assert.Succeed(t, err)
-	fset, info := token.NewFileSet(), &types.Info{Uses: make(map[*ast.Ident]types.Object)}
-	var files []*ast.File
-	for _, name := range names {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		f := assert.Got(parser.ParseFile(fset, name, nil, 0))(t)
-		files = append(files, f)
-	}
-	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(paths[path]) })}
-	succeed(t, errorOf(config.Check("quorum", fset, files, info)))
-	return fset, info.Uses
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -18,19 +19,19 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	if err := l.beginAbout(ctx, "inspect", name); err != nil {
 		return nil, err
 	}
-	defer l.core.end()
+	defer l.core.End()
 	r := l.inspectMost(ctx, name, l.opts.Timeout)
-	defer r.putDown()
+	defer r.PutDown()
 	if l.opts.Label != NoLabel { // while a node may hang
 		most, _ := l.report(r)
-		l.labels.of(ctx, most.Owners, most.Waiting, r.deadline)
+		l.labels.of(ctx, most.Owners, most.Waiting, r.Deadline)
 	}
-	r.awaitAll(ctx)
+	r.AwaitAll(ctx)
 	rep, open := l.report(r)
 	if open > 0 { // ctx has ended
 		return nil, fmt.Errorf("inspect %q: %w", name, stopped(ctx))
 	}
-	rep.labels = l.labels.of(ctx, rep.Owners, rep.Waiting, r.deadline) // also of those whom the last nodes have told of
+	rep.labels = l.labels.of(ctx, rep.Owners, rep.Waiting, r.Deadline) // also of those whom the last nodes have told of
 	return rep, nil
 }
 
@@ -44,14 +45,14 @@ func (l *Locker) Check(ctx context.Context, name, owner string) error {
 	if err := l.beginAbout(ctx, "check", name); err != nil {
 		return err
 	}
-	defer l.core.end()
+	defer l.core.End()
 	return l.find(ctx, l.inspect(name, owner, l.opts.Timeout), func(rep *Report) (known bool, err *Error) { return rep.has(owner, "check") })
 }
 
 // find waits for the answers to an inspection until it is known what they mean.
-func (l *Locker) find(ctx context.Context, r *round, means func(*Report) (known bool, err *Error)) error {
-	defer r.putDown()
-	for r.awaitMost(ctx); ; r.awaitAll(ctx) {
+func (l *Locker) find(ctx context.Context, r *core.Round, means func(*Report) (known bool, err *Error)) error {
+	defer r.PutDown()
+	for r.AwaitMost(ctx); ; r.AwaitAll(ctx) {
 		rep, open := l.report(r)
 		known, err := means(rep)
 		switch {
@@ -75,97 +76,97 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	if err := l.beginAbout(ctx, "break", name); err != nil {
 		return false, err
 	}
-	defer l.core.end()
-	in := l.core.step()
-	c := claim{Claim: node.Claim{Name: name}}
-	in.because("break", &c)
-	token, ok := in.token(0)
+	defer l.core.End()
+	in := l.core.Step()
+	c := core.Claim{Claim: node.Claim{Name: name}}
+	in.Because("break", &c)
+	token, ok := in.Token(0)
 	if !ok {
-		in.leave()
+		in.Leave()
 		return false, fmt.Errorf("quorum: no fencing token is left above %d", node.MaxToken)
 	}
-	here := in.holdsOf(name) // before it is broken: afterwards it may be the next holder
-	deadline := in.now().Add(l.opts.Timeout)
-	var r *round // the last of them, which alone counts: a node with a lower token would let its late commands remove a younger lock
-	var rounds []*round
+	here := in.HoldsOf(name) // before it is broken: afterwards it may be the next holder
+	deadline := in.Now().Add(l.opts.Timeout)
+	var r *core.Round // the last of them, which alone counts: a node with a lower token would let its late commands remove a younger lock
+	var rounds []*core.Round
 	for ok {
 		c.Token = token
-		r = in.askAll(node.Break, c, 0, deadline.Sub(in.now()))
+		r = in.AskAll(node.Break, c, 0, deadline.Sub(in.Now()))
 		rounds = append(rounds, r)
-		in.leave()
-		r.await(ctx)
-		in = l.core.step()
+		in.Leave()
+		r.Await(ctx)
+		in = l.core.Step()
 		token, ok = tokenAbove(in, r)
 	}
-	in.leave()
-	r.awaitAll(ctx)
+	in.Leave()
+	r.AwaitAll(ctx)
 	why := stopped(ctx)
-	in = l.core.step()
-	defer in.leave()
-	removed := slices.ContainsFunc(rounds, (*round).removed)
+	in = l.core.Step()
+	defer in.Leave()
+	removed := slices.ContainsFunc(rounds, (*core.Round).Removed)
 	defer func() {
 		for _, r := range rounds {
-			in.done(r)
+			in.Done(r)
 		}
 	}()
-	if r.tally.Verdict() != vote.Won {
-		return removed, r.fail("break", ErrNoQuorum, why)
+	if r.Tally.Verdict() != vote.Won {
+		return removed, r.Fail("break", ErrNoQuorum, why)
 	}
 	for _, h := range here {
-		in.lose(h, l.core.above.explain(failure{op: "hold", name: name, err: ErrLost, cause: errForced}))
+		in.Lose(h, l.core.Above.Explain(core.Failure{Op: "hold", Name: name, Err: ErrLost, Cause: core.ErrForced}))
 	}
 	return removed, nil
 }
 
 // tokenAbove is the token for another round where a Break has failed only because locks have higher ones. The clock of a holder may be ahead,
 // or the lock has changed hands meanwhile.
-func tokenAbove(in within, r *round) (token node.Token, ok bool) {
+func tokenAbove(in core.Step, r *core.Round) (token node.Token, ok bool) {
 	highest := node.Token(0)
-	for _, b := range r.ballots {
+	for _, b := range r.Ballots {
 		if b.Stale {
 			highest = max(highest, b.Fence)
 		}
 	}
-	if highest == 0 || r.tally.Verdict() != vote.Lost || in.now() >= r.deadline {
+	if highest == 0 || r.Tally.Verdict() != vote.Lost || in.Now() >= r.Deadline {
 		return 0, false
 	}
-	in.sawToken(highest)
-	return in.token(highest)
+	in.SawToken(highest)
+	return in.Token(highest)
 }
 
 // inspect asks all nodes for the holder of name, and of however many for this owner. It, inspectMost and report are
 // called outside a step.
-func (l *Locker) inspect(name, owner string, timeout time.Duration) *round {
-	c := claim{Claim: node.Claim{Name: name, Owner: owner}}
-	in := l.core.step()
-	defer in.leave()
-	in.because("inspect", &c)
-	return in.askAll(node.Inspect, c, 0, timeout)
+func (l *Locker) inspect(name, owner string, timeout time.Duration) *core.Round {
+	c := core.Claim{Claim: node.Claim{Name: name, Owner: owner}}
+	in := l.core.Step()
+	defer in.Leave()
+	in.Because("inspect", &c)
+	return in.AskAll(node.Inspect, c, 0, timeout)
 }
 
 // inspectMost asks all nodes for the holder of name, and returns when most have answered. If it has more readers than a
 // node tells of, each may tell of others: then it asks again for one of them.
-func (l *Locker) inspectMost(ctx context.Context, name string, timeout time.Duration) *round {
+func (l *Locker) inspectMost(ctx context.Context, name string, timeout time.Duration) *core.Round {
 	r := l.inspect(name, "", timeout)
-	r.awaitMost(ctx)
+	r.AwaitMost(ctx)
 	rep, _ := l.report(r)
 	if rep.Verdict != VerdictContended || rep.MoreOwners == 0 {
 		return r
 	}
-	left := r.deadline.Sub(l.core.clock.Now())
-	r.putDown()
+	left := r.Deadline.Sub(l.core.Clock.Now())
+	r.PutDown()
 	r = l.inspect(name, rep.Owner, left)
-	r.awaitMost(ctx)
+	r.AwaitMost(ctx)
 	return r
 }
 
 // report returns what the nodes have answered, and how many have not yet.
-func (l *Locker) report(r *round) (rep *Report, open int) {
-	nodes := l.core.nodes
-	rep = &Report{process: l.core.uuid, Name: r.claim.Name, Quorum: r.tally.Need, Nodes: make([]NodeReport, len(nodes))}
-	l.core.read(func() {
-		open = r.open()
-		for i, b := range r.ballots {
+func (l *Locker) report(r *core.Round) (rep *Report, open int) {
+	nodes := l.core.Nodes
+	rep = &Report{process: l.core.UUID, Name: r.Claim.Name, Quorum: r.Tally.Need, Nodes: make([]NodeReport, len(nodes))}
+	l.core.Read(func() {
+		open = r.Open()
+		for i, b := range r.Ballots {
 			rep.Nodes[i] = nodeReport(nodes[i].Name(), b)
 		}
 	})

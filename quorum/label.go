@@ -12,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -21,15 +22,15 @@ type holder struct {
 	note  string
 }
 
-// labels has the label of a Locker, and those that it knows of others. It keeps the notes of its leases on the
-// nodes, too.
+// labels has the label of a Locker, and those that it knows of others. It keeps the
+// notes of its leases on the nodes, too.
 //
-// On the nodes a label or note is a lock of a name of its own, with the text as its owner. So it needs
-// no command of its own, and expires as locks do. Nothing depends on it: a text that cannot be
-// written or read is left out. Texts are asked for in no round: the user may lack the right to
-// them alone, which says nothing about a node.
+// On the nodes a label or note is a lock of a name of its own, with the text as its
+// owner. So it needs no command of its own, and expires as locks do. Nothing depends on
+// it: a text that cannot be written or read is left out. Texts are asked for in no
+// round: the user may lack the right to them alone, which says nothing about a node.
 type labels struct {
-	core      *engine
+	core      *core.Engine
 	opts      *Options
 	settings  string // of this program: see settingsOf
 	own       record
@@ -38,9 +39,9 @@ type labels struct {
 	differing map[string]bool   // settings of others that were reported
 }
 
-func newLabels(e *engine, o *Options, settings string) *labels {
-	return &labels{core: e, opts: o, settings: settings, own: record{of: e.uuid, text: o.Label},
-		known: map[string]string{e.uuid: o.Label}, differing: make(map[string]bool)}
+func newLabels(e *core.Engine, o *Options, settings string) *labels {
+	return &labels{core: e, opts: o, settings: settings, own: record{of: e.UUID, text: o.Label},
+		known: map[string]string{e.UUID: o.Label}, differing: make(map[string]bool)}
 }
 
 // A record is a text for people.
@@ -50,35 +51,37 @@ type record struct {
 	keepAt clock.Instant
 }
 
-// lookEvery bounds how often a Locker finds out who the holder is: an error is not worth more.
+// lookEvery bounds how often a Locker finds out who the holder is: an error is not
+// worth more.
 const lookEvery = 100 * time.Millisecond
 
 // keepAgain is how soon a text is written again if a node was too slow to take it.
 const keepAgain = time.Second
 
-// keep keeps the label of the Locker on the nodes. It is called at each grant, renewal and extension, and by waiters.
-func (x *labels) keep(in within) {
+// keep keeps the label of the Locker on the nodes. It is called at each grant, renewal
+// and extension, and by waiters.
+func (x *labels) keep(in core.Step) {
 	if x.opts.Label != NoLabel {
 		x.keepRecord(in, &x.own)
 	}
 }
 
-// keepRecord keeps a text on the nodes: it creates it where it is not, and makes it last. It
-// outlasts every lease that is granted or renewed until the next time.
-func (x *labels) keepRecord(in within, r *record) {
-	if r.text != "" && due(&r.keepAt, in.now(), x.opts.MaxLease/2) {
-		x.write(in, r, in.all(), true)
+// keepRecord keeps a text on the nodes: it creates it where it is not, and makes it
+// last. It outlasts every lease that is granted or renewed until the next time.
+func (x *labels) keepRecord(in core.Step, r *record) {
+	if r.text != "" && core.Due(&r.keepAt, in.Now(), x.opts.MaxLease/2) {
+		x.write(in, r, in.All(), true)
 	}
 }
 
-// write writes a text to some nodes. With replace it removes another one first, but only once: that may be refused.
-// No token has to be remembered.
-func (x *labels) write(in within, r *record, nodes vote.NodeSet, replace bool) {
-	now, text := in.now(), r.text
+// write writes a text to some nodes. With replace it removes another one first, but
+// only once: that may be refused. No token has to be remembered.
+func (x *labels) write(in core.Step, r *record, nodes vote.NodeSet, replace bool) {
+	now, text := in.Now(), r.text
 	c := x.about(in, r)
 	c.TTL = 2*x.opts.MaxLease + x.opts.Grace
 	for _, c.Kind = range []node.Kind{node.Acquire, node.Extend} {
-		in.send(nodes, c, func(in within, i int, reply node.Reply) {
+		in.Send(nodes, c, func(in core.Step, i int, reply node.Reply) {
 			switch {
 			case errors.Is(reply.Err, node.ErrTimeout):
 				r.keepAt = min(r.keepAt, now.Add(keepAgain))
@@ -94,29 +97,31 @@ func (x *labels) write(in within, r *record, nodes vote.NodeSet, replace bool) {
 }
 
 // remove removes the text that is on some nodes.
-func (x *labels) remove(in within, r *record, nodes vote.NodeSet) {
+func (x *labels) remove(in core.Step, r *record, nodes vote.NodeSet) {
 	c := x.about(in, r)
 	c.Kind = node.Break
-	in.send(nodes, c, nil)
+	in.Send(nodes, c, nil)
 }
 
-func (x *labels) about(in within, r *record) node.Command {
-	token, _ := in.token(0) // without one the nodes refuse
+func (x *labels) about(in core.Step, r *record) node.Command {
+	token, _ := in.Token(0) // without one the nodes refuse
 	return node.Command{Claims: []node.Claim{{Name: node.LabelName(r.of), Owner: r.text, Token: token}},
-		Retention: time.Millisecond, Deadline: in.now().Add(x.opts.Timeout)}
+		Retention: time.Millisecond, Deadline: in.Now().Add(x.opts.Timeout)}
 }
 
-// maxLabels is of how many processes a report has the labels, and of how many owners the notes.
+// maxLabels is of how many processes a report has the labels, and of how many owners
+// the notes.
 const maxLabels = 32
 
-// of is called outside a step. It returns the labels of these owners and waiters, by process, and the notes of the
-// owners, by owner. It lacks those that no node tells by until.
+// of is called outside a step. It returns the labels of these owners and waiters, by
+// process, and the notes of the owners, by owner. It lacks those that no node tells by
+// until.
 func (x *labels) of(ctx context.Context, owners, waiting []string, until clock.Instant) (found map[string]string) {
 	if x.opts.Label == NoLabel {
 		return nil
 	}
-	s := &search{labels: x, until: until, found: make(map[string]string), signal: x.core.clock.NewSignal()}
-	in := x.core.step()
+	s := &search{labels: x, until: until, found: make(map[string]string), signal: x.core.Clock.NewSignal()}
+	in := x.core.Step()
 	for _, name := range slices.Concat(owners, waiting) {
 		if _, seen := s.found[node.Process(name)]; !seen && len(s.found) < maxLabels {
 			s.label(in, name)
@@ -125,9 +130,9 @@ func (x *labels) of(ctx context.Context, owners, waiting []string, until clock.I
 	for _, owner := range owners[:min(len(owners), maxLabels)] {
 		s.note(in, owner)
 	}
-	in.leave()
+	in.Leave()
 	for wake := clock.WakeSet; ; wake = s.signal.Wait(ctx, until) {
-		x.core.read(func() {
+		x.core.Read(func() {
 			if wake != clock.WakeSet || s.open == 0 || s.unknown == 0 {
 				found = maps.Clone(s.found) // answers may still come
 			}
@@ -148,8 +153,9 @@ type search struct {
 	signal  clock.Signal
 }
 
-// label looks for the label of an owner or waiter. One node's answer is enough: it never changes.
-func (s *search) label(in within, of string) {
+// label looks for the label of an owner or waiter. One node's answer is enough: it
+// never changes.
+func (s *search) label(in core.Step, of string) {
 	process := node.Process(of)
 	if s.found[process] = s.known[process]; s.found[process] != "" || node.Foreign(of) {
 		return
@@ -163,29 +169,30 @@ func (s *search) label(in within, of string) {
 	})
 }
 
-// note looks for the note of an owner, on a majority. The latest counts: each is written for the same time.
-func (s *search) note(in within, owner string) {
+// note looks for the note of an owner, on a majority. The latest counts: each is
+// written for the same time.
+func (s *search) note(in core.Step, owner string) {
 	answers, latest := 0, time.Duration(0)
 	s.look(in, owner, func(state *node.State) {
 		if len(state.Fields) == 1 && state.TTL > latest {
 			s.found[owner], latest = shortText(state.Fields[0].Name, maxNote), state.TTL
 		}
-		if answers++; answers == vote.Majority(len(s.core.nodes)) {
+		if answers++; answers == vote.Majority(len(s.core.Nodes)) {
 			s.unknown--
 		}
 	})
 }
 
 // look asks the nodes for a text.
-func (s *search) look(in within, of string, learn func(*node.State)) {
+func (s *search) look(in core.Step, of string, learn func(*node.State)) {
 	s.unknown++
-	s.open += len(s.core.nodes)
-	in.send(in.all(), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(of)}}, Deadline: s.until},
-		func(in within, _ int, r node.Reply) {
+	s.open += len(s.core.Nodes)
+	in.Send(in.All(), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(of)}}, Deadline: s.until},
+		func(in core.Step, _ int, r node.Reply) {
 			if s.open--; r.State != nil {
 				learn(r.State)
 			}
-			in.set(s.signal)
+			in.Set(s.signal)
 		})
 }
 
@@ -193,7 +200,7 @@ func (s *search) look(in within, of string, learn func(*node.State)) {
 func (x *labels) learn(process, label string) {
 	if len(x.known) >= 1000 {
 		clear(x.known)
-		x.known[x.core.uuid] = x.own.text
+		x.known[x.core.UUID] = x.own.text
 	}
 	x.known[process] = label
 }
@@ -201,19 +208,20 @@ func (x *labels) learn(process, label string) {
 // maxLooked is about how many names of one lease a Locker finds out who the holder is.
 const maxLooked = 10
 
-// whoHolds is called outside a step. It returns the holder of one of the names, or the zero holder if that is not found
-// out by until: the nodes are not asked after ctx has ended, nor more often than lookEvery.
-func (l *Locker) whoHolds(ctx context.Context, c *claim, until clock.Instant) (found holder) {
+// whoHolds is called outside a step. It returns the holder of one of the names, or the
+// zero holder if that is not found out by until: the nodes are not asked after ctx has
+// ended, nor more often than lookEvery.
+func (l *Locker) whoHolds(ctx context.Context, c *core.Claim, until clock.Instant) (found holder) {
 	ended := ctx.Err() != nil
-	in := l.core.step()
-	asks := l.opts.Label != NoLabel && !ended && in.now() < until && due(&l.labels.lookAt, in.now(), lookEvery)
-	in.leave()
+	in := l.core.Step()
+	asks := l.opts.Label != NoLabel && !ended && in.Now() < until && core.Due(&l.labels.lookAt, in.Now(), lookEvery)
+	in.Leave()
 	if !asks {
 		return found
 	}
 	looked := 0
-	for name := range c.each() {
-		left := until.Sub(l.core.clock.Now())
+	for name := range c.Each() {
+		left := until.Sub(l.core.Clock.Now())
 		if looked++; looked > maxLooked || left <= 0 || found.label != "" {
 			break
 		}
@@ -222,72 +230,73 @@ func (l *Locker) whoHolds(ctx context.Context, c *claim, until clock.Instant) (f
 	return found
 }
 
-// holderOf returns what a majority of the nodes says of one name. It does not wait for nodes that hang.
+// holderOf returns what a majority of the nodes says of one name. It does not wait for
+// nodes that hang.
 func (l *Locker) holderOf(ctx context.Context, name string, timeout time.Duration) holder {
 	r := l.inspectMost(ctx, name, timeout)
-	defer r.putDown()
+	defer r.PutDown()
 	rep, _ := l.report(r)
-	if rep.Verdict != VerdictHeld || node.Process(rep.Owner) == l.core.uuid {
+	if rep.Verdict != VerdictHeld || node.Process(rep.Owner) == l.core.UUID {
 		return holder{}
 	}
-	rep.labels = l.labels.of(ctx, []string{rep.Owner}, nil, r.deadline)
+	rep.labels = l.labels.of(ctx, []string{rep.Owner}, nil, r.Deadline)
 	return holder{cmp.Or(rep.Label(rep.Owner), shortText(rep.Owner, maxLabel)), rep.Note(rep.Owner)}
 }
 
-// pauses finds out in a task who the holder is, if the wait has lasted for some time: when the
-// context has ended it is too late to ask. It does not for a writer: a node tells of all readers, and
-// there may be thousands.
-func (s *settings) pauses(in within, began clock.Instant) {
+// pauses finds out in a task who the holder is, if the wait has lasted for some time:
+// when the context has ended it is too late to ask. It does not for a writer: a node
+// tells of all readers, and there may be thousands.
+func (s *settings) Pauses(in core.Step, began clock.Instant) {
 	l := s.l
-	if l.opts.Label == NoLabel || s.mode == node.Write || in.now() < began.Add(l.opts.RetryEvery/2) || in.now() < l.labels.lookAt {
+	if l.opts.Label == NoLabel || s.Mode == node.Write || in.Now() < began.Add(l.opts.RetryEvery/2) || in.Now() < l.labels.lookAt {
 		return // it is too much, or whoHolds would not ask
 	}
 	if s.holder == nil {
 		s.holder = new(holder)
 	}
-	into, until := s.holder, in.now().Add(l.opts.Timeout)
-	in.inTask(func() {
-		if found := l.whoHolds(context.Background(), &s.claim, until); found.label != "" {
-			l.core.read(func() { *into = found })
+	into, until := s.holder, in.Now().Add(l.opts.Timeout)
+	in.InTask(func() {
+		if found := l.whoHolds(context.Background(), &s.Claim, until); found.label != "" {
+			l.core.Read(func() { *into = found })
 		}
 	})
 }
 
-// failed puts into an error for how long the call has waited, and who the holder is. A writer asks only after
-// a long wait, which is rare enough for thousands of readers.
-func (s *settings) failed(ctx context.Context, failed error, waited time.Duration, deadline clock.Instant) {
+// failed puts into an error for how long the call has waited, and who the holder is. A
+// writer asks only after a long wait, which is rare enough for thousands of readers.
+func (s *settings) Failed(ctx context.Context, failed error, waited time.Duration, deadline clock.Instant) {
 	l := s.l
 	err, ok := failed.(*Error)
 	if !ok {
 		return
 	}
-	if s.wait != 0 && err.Err != ErrDeadlock {
+	if s.Wait != 0 && err.Err != ErrDeadlock {
 		err.Waited = waited
 	}
-	if err.Err != ErrHeld || err.Nodes == nil || s.mode == node.Write && err.Waited < l.opts.RetryEvery/2 {
+	if err.Err != ErrHeld || err.Nodes == nil || s.Mode == node.Write && err.Waited < l.opts.RetryEvery/2 {
 		return
 	}
-	found := l.whoHolds(ctx, &s.claim, deadline.Add(l.core.timeout(s.lease)))
+	found := l.whoHolds(ctx, &s.Claim, deadline.Add(l.core.Timeout(s.Lease)))
 	if found.label == "" && s.holder != nil {
-		l.core.read(func() { found = *s.holder })
+		l.core.Read(func() { found = *s.holder })
 	}
 	err.Holder, err.Note = found.label, found.note
 }
 
 // logNextHolder logs the holder of a name whose lease was lost here.
-func (l *Locker) logNextHolder(in within, h *hold) {
+func (l *Locker) logNextHolder(in core.Step, h *core.Hold) {
 	if l.lines == nil {
 		return
 	}
-	until := in.now().Add(l.opts.Timeout)
-	in.inTask(func() {
-		found := l.whoHolds(context.Background(), &h.claim, until)
+	until := in.Now().Add(l.opts.Timeout)
+	in.InTask(func() {
+		found := l.whoHolds(context.Background(), &h.Claim, until)
 		if found.label == "" {
 			return
 		}
-		in := l.core.step()
-		in.log(slog.LevelWarn, "lost lease has another holder", "name", h.claim.title(), "holder", found.label)
-		in.leave()
+		in := l.core.Step()
+		in.Log(slog.LevelWarn, "lost lease has another holder", "name", h.Claim.Title(), "holder", found.label)
+		in.Leave()
 	})
 }
 
@@ -305,23 +314,24 @@ func checkNote(text string) error {
 	return nil
 }
 
-// SetNote changes the note of the lease (see [WithNote]); "" removes it. Nested leases share it. It notifies
-// programs as [Lease.Announce] does, and returns when the note is on its way to the nodes. Errors match ErrNotHeld if the lease
-// has ended, and otherwise none of this package: the text is too long, or cannot be printed.
+// SetNote changes the note of the lease (see [WithNote]); "" removes it. Nested leases
+// share it. It notifies programs as [Lease.Announce] does, and returns when the note is
+// on its way to the nodes. Errors match ErrNotHeld if the lease has ended, and
+// otherwise none of this package: the text is too long, or cannot be printed.
 func (le *Lease) SetNote(text string) error {
 	if err := checkNote(text); err != nil {
 		return err
 	}
-	h, in := le.h, le.l.core.step()
-	defer in.leave()
-	in.because("note", &h.claim)
-	if in.isOver(h) {
-		return in.notHeld(h, "note")
+	h, in := le.h, le.l.core.Step()
+	defer in.Leave()
+	in.Because("note", &h.Claim)
+	if in.IsOver(h) {
+		return in.NotHeld(h, "note")
 	}
 	c := le.l.companionOf(in, h)
-	c.released(in)
+	c.Released(in)
 	c.note.text, c.note.keepAt = text, 0
-	c.extending(in)
-	le.l.announce(in, &h.claim)
+	c.Extending(in)
+	le.l.announce(in, &h.Claim)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 )
 
 // A Lease is one acquisition of a name. It is over when it is unlocked or when
@@ -14,33 +15,33 @@ import (
 // any time.
 type Lease struct {
 	l        *Locker
-	h        *hold
+	h        *core.Hold
 	unlocked atomic.Bool
 	mode     node.Mode // that was asked for
 }
 
 // Names returns the lock's name, or all of them, sorted: see [WithNames].
-func (le *Lease) Names() []string { return slices.Collect(le.h.claim.each()) }
+func (le *Lease) Names() []string { return slices.Collect(le.h.Claim.Each()) }
 
 // Owner returns the owner name that the nodes have for the lease. [Locker.Inspect], redquorum
 // status and events show it. It begins with a UUID of this Locker. Log it when the lock is
 // acquired, so that a lock seen on the nodes leads to its process.
-func (le *Lease) Owner() string { return le.h.claim.Owner }
+func (le *Lease) Owner() string { return le.h.Claim.Owner }
 
 // Mode returns whether the lease excludes all others, reads or writes: see [WithRead].
 // Nested leases share it, so it changes from Write to Read when only nested readers are
 // left.
 func (le *Lease) Mode() node.Mode {
-	in := le.l.core.step()
-	defer in.leave()
-	return in.bounds(le.h).mode
+	in := le.l.core.Step()
+	defer in.Leave()
+	return in.Bounds(le.h).Mode
 }
 
 // Token returns the fencing token: higher than that of every earlier holder of
 // the name. A resource that remembers the highest token it has seen, and
 // refuses lower ones, is safe even from a holder that was paused past the end
 // of its lease. It does not change, and nested leases share it.
-func (le *Lease) Token() node.Token { return le.h.claim.Token }
+func (le *Lease) Token() node.Token { return le.h.Claim.Token }
 
 // Context returns a context that ends with the lease, with a cause: an error
 // that matches ErrLost when the lease can no longer be relied on (and
@@ -52,14 +53,14 @@ func (le *Lease) Token() node.Token { return le.h.claim.Token }
 // with it: see [Locker.Do] for a context that ends with either. Nested leases share it
 // until the last of them is unlocked. Acquiring the name again with it nests by
 // [WithReentry], and otherwise fails.
-func (le *Lease) Context() context.Context { return le.h.context() }
+func (le *Lease) Context() context.Context { return le.h.Context() }
 
 // Remaining returns for how long the lease can still be relied on without
 // another renewal, by the local clock: 0 when it has ended. Nested leases share it.
 func (le *Lease) Remaining() time.Duration {
-	in := le.l.core.step()
-	defer in.leave()
-	return in.remaining(le.h)
+	in := le.l.core.Step()
+	defer in.Leave()
+	return in.Remaining(le.h)
 }
 
 // FromContext returns the leases that ctx belongs to, the innermost first: ctx is the context of a lease, or of the
@@ -67,8 +68,8 @@ func (le *Lease) Remaining() time.Duration {
 // lease that has ended is among them; its Remaining is 0. Unlock does nothing with these, and Extend
 // and Detach fail: that is up to those who have acquired them.
 func FromContext(ctx context.Context) (leases []*Lease) {
-	for h := range holdsOf(ctx) {
-		le := &Lease{l: h.above().(people).l, h: h}
+	for h := range core.HoldsOf(ctx) {
+		le := &Lease{l: h.Above().(people).l, h: h}
 		le.unlocked.Store(true)
 		leases = append(leases, le)
 	}
@@ -80,9 +81,9 @@ func FromContext(ctx context.Context) (leases []*Lease) {
 // to finish. Renewals go on: it may be nil again. The error matches ErrNoQuorum, or ErrNotHeld when the lease has ended.
 // An [EventExtendFailed] tells of the same.
 func (le *Lease) AtRisk() error {
-	in := le.l.core.step()
-	defer in.leave()
-	return in.atRisk(le.h)
+	in := le.l.core.Step()
+	defer in.Leave()
+	return in.AtRisk(le.h)
 }
 
 // Extend makes the lease last d from now, or longer if it does already. It must be at most
@@ -97,7 +98,7 @@ func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err := le.l.opts.checkLease(d); err != nil {
 		return err
 	}
-	return le.h.extend(ctx, d)
+	return le.h.Extend(ctx, d)
 }
 
 // Unlock ends the lease and releases its name on all nodes, if it is the last of nested ones. It
@@ -115,20 +116,20 @@ func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
 // The last write lease of an owner that also reads becomes a read lease on the nodes, which a
 // quorum confirms in the same way.
 func (le *Lease) Unlock(ctx context.Context) error {
-	return le.beginUnlock().wait(ctx)
+	return le.beginUnlock().Wait(ctx)
 }
 
 // beginUnlock sends the commands of Unlock. There is nothing to do if it was called before, or for a nil Lease.
-func (le *Lease) beginUnlock() (u unlocking) {
+func (le *Lease) beginUnlock() (u core.Unlocking) {
 	if le == nil || le.unlocked.Swap(true) {
 		return u
 	}
-	return le.h.beginUnlock(le.mode)
+	return le.h.BeginUnlock(le.mode)
 }
 
 // notHeld is the error of an operation on a lease that is over.
 func (le *Lease) notHeld(op string) error {
-	in := le.l.core.step()
-	defer in.leave()
-	return in.notHeld(le.h, op)
+	in := le.l.core.Step()
+	defer in.Leave()
+	return in.NotHeld(le.h, op)
 }

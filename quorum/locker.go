@@ -12,13 +12,14 @@ import (
 
 	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // A Locker takes locks on one set of nodes. Make one for the life of the
 // program; its methods may be called from any goroutine at any time.
 type Locker struct {
-	core   *engine
+	core   *core.Engine
 	opts   Options // complete
 	labels *labels
 
@@ -67,17 +68,17 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 			"list an odd number, or set Options.Quorum to %d", n, n-1, vote.Majority(n))
 	}
 	l := &Locker{opts: opts, guarded: slices.ContainsFunc(nodes, hasReplicas), deployment: strings.Join(slices.Sorted(maps.Keys(names)), ",")}
-	l.core = newEngine(&config{
-		nodes: withPrefix(nodes, opts.Prefix),
-		need:  need,
-		opts:  opts.rules(),
-		clock: opts.Clock,
-		uuid:  node.NewProcess(opts.Random(), opts.Random()),
-		above: people{l},
+	l.core = core.NewEngine(&core.Config{
+		Nodes: withPrefix(nodes, opts.Prefix),
+		Need:  need,
+		Opts:  opts.rules(),
+		Clock: opts.Clock,
+		UUID:  node.NewProcess(opts.Random(), opts.Random()),
+		Above: people{l},
 	})
 	l.labels = newLabels(l.core, &l.opts, settingsOf(nodes, need, &opts)) // of the nodes as they are: prefixed hides replicas
 	l.beginReports()
-	l.core.clock.Go(l.core.serve)
+	l.core.Clock.Go(l.core.Serve)
 	return l, nil
 }
 
@@ -106,9 +107,9 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 
 // refused reports a call with a bad option or name.
 func (l *Locker) refused(name string, err error) error {
-	in := l.core.step()
-	defer in.leave()
-	in.tell(event{kind: eventNotAcquired, name: name, err: err})
+	in := l.core.Step()
+	defer in.Leave()
+	in.Tell(core.Event{Kind: core.EventNotAcquired, Name: name, Err: err})
 	return err
 }
 
@@ -123,18 +124,18 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 	if err != nil {
 		return nil, l.refused(name, err)
 	}
-	s.wait = 0
+	s.Wait = 0
 	return l.lease(ctx, &s)
 }
 
 // lease makes the lease of a call. It is called outside a step.
 func (l *Locker) lease(ctx context.Context, s *settings) (*Lease, error) {
-	s.caller = s
-	h, err := l.core.acquire(ctx, &s.want)
+	s.Caller = s
+	h, err := l.core.Acquire(ctx, &s.Want)
 	if err != nil {
 		return nil, err
 	}
-	return &Lease{l: l, h: h, mode: s.mode}, nil
+	return &Lease{l: l, h: h, mode: s.Mode}, nil
 }
 
 // Do acquires name as Lock does, calls fn, and unlocks, also if fn panics. fn's
@@ -169,13 +170,13 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *
 		return err
 	}
 	h := lease.h
-	inner := h.attach(ctx)
+	inner := h.Attach(ctx)
 	defer func() {
 		if unlocked := lease.Unlock(ctx); errors.Is(unlocked, ErrNotHeld) {
 			err = lostFirst(ctx, inner, unlocked, err)
 		}
 	}()
-	defer h.detach(inner)
+	defer h.Detach(inner)
 	return fn(inner.Context, lease)
 }
 
@@ -217,25 +218,25 @@ func (n notCanceled) As(target any) bool { return errors.As(n.err, target) }
 // goroutine behind, except in these, and in a Dialer that
 // hangs (see package redisnode). Another Close returns nil at once, even while the first is under way.
 func (l *Locker) Close() error {
-	errs, first := l.core.shut()
+	errs, first := l.core.Shut()
 	if !first {
 		return nil
 	}
 	var watchings []*watching
-	l.core.read(func() { watchings = slices.Clone(l.watchings) })
+	l.core.Read(func() { watchings = slices.Clone(l.watchings) })
 	for _, w := range watchings {
 		w.tell()
 	}
 	if l.opts.SharedNodes {
-		l.core.leaveNodes()
+		l.core.LeaveNodes()
 	} else {
-		for _, n := range l.core.nodes {
+		for _, n := range l.core.Nodes {
 			if err := n.Close(); err != nil {
 				errs = append(errs, fmt.Errorf("closing node %s: %w", n.Name(), err))
 			}
 		}
 	}
-	until := l.core.clock.Now().Add(l.opts.Timeout)
+	until := l.core.Clock.Now().Add(l.opts.Timeout)
 	l.reported(until)
 	for _, w := range watchings {
 		w.calls.Finish(until)

@@ -12,15 +12,16 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 )
 
 // A prying context is foreign code that needs the Locker whenever it is asked.
 type prying struct {
 	context.Context
-	e *engine
+	e *core.Engine
 }
 
-func (p prying) look()                 { _ = p.e.begin(context.Background(), "look", "x"); p.e.end() }
+func (p prying) look()                 { _ = p.e.Begin(context.Background(), "look", "x"); p.e.End() }
 func (p prying) Done() <-chan struct{} { p.look(); return p.Context.Done() }
 func (p prying) Err() error            { p.look(); return p.Context.Err() }
 func (p prying) Value(key any) any     { p.look(); return p.Context.Value(key) }

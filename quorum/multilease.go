@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 )
 
 // A Member is one of several locks that are taken as one: a name on the nodes of
@@ -143,13 +144,13 @@ func (j *MultiLease) Unlock(ctx context.Context) error {
 // unlockAll releases the leases that there are. It waits for nothing before every release is on its
 // way.
 func unlockAll(ctx context.Context, parts []*part) error {
-	open := make([]unlocking, len(parts))
+	open := make([]core.Unlocking, len(parts))
 	for i, p := range parts {
 		open[i] = p.lease.beginUnlock()
 	}
 	var errs []error
 	for i, u := range open {
-		errs = append(errs, parts[i].blame(u.wait(ctx)))
+		errs = append(errs, parts[i].blame(u.Wait(ctx)))
 	}
 	return errors.Join(errs...)
 }
@@ -158,19 +159,19 @@ func unlockAll(ctx context.Context, parts []*part) error {
 // carries them. end ends it before they end.
 func (j *MultiLease) attach(parent context.Context) (ctx context.Context, end context.CancelCauseFunc) {
 	for _, p := range j.parts {
-		parent = p.lease.h.carried(parent)
+		parent = p.lease.h.Carried(parent)
 	}
 	ctx, cancel := context.WithCancelCause(parent)
-	ends := make([]*dependent, len(j.parts))
+	ends := make([]*core.Dependent, len(j.parts))
 	for i, p := range j.parts {
 		h := p.lease.h
-		ends[i] = &dependent{Context: ctx, cancel: func(why error) { cancel(p.blame(why)) }}
-		h.endWith(ends[i])
+		ends[i] = &core.Dependent{Context: ctx, Cancel: func(why error) { cancel(p.blame(why)) }}
+		h.EndWith(ends[i])
 	}
 	return ctx, func(why error) {
 		cancel(why)
 		for i, p := range j.parts {
-			p.lease.h.detach(ends[i])
+			p.lease.h.Detach(ends[i])
 		}
 	}
 }
@@ -200,17 +201,17 @@ func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, 
 		l := m.Locker
 		p := &part{Member: m, title: fmt.Sprintf("member %d of %d, %q on %s", i+1, len(members), m.Name, l.deployment)}
 		s, err := l.settings(ctx, m.Name, slices.Concat(opts, m.Options))
-		if err == nil && s.keep > 0 {
+		if err == nil && s.Keep > 0 {
 			err = errors.New("quorum: WithMinHold cannot be combined with LockAll: it gives members back while it waits for others")
 		}
 		if err != nil {
 			return nil, p.blame(err)
 		}
-		if s.wait >= 0 {
-			a.until = min(a.until, l.core.clock.Now().Add(s.wait))
+		if s.Wait >= 0 {
+			a.until = min(a.until, l.core.Clock.Now().Add(s.Wait))
 		}
-		a.once = a.once || s.wait == 0
-		a.brief = a.brief || s.fixed || s.maxHold > 0
+		a.once = a.once || s.Wait == 0
+		a.brief = a.brief || s.Fixed || s.MaxHold > 0
 		p.settings = s
 		a.parts = append(a.parts, p)
 	}
@@ -228,7 +229,7 @@ func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, 
 func (a *assembly) distinct() error {
 	taken := make(map[string]int) // by which member
 	for i, p := range a.parts {
-		for name := range p.settings.each() {
+		for name := range p.settings.Each() {
 			lock := fmt.Sprintf("%q on %s", p.Locker.opts.Prefix+name, p.Locker.deployment)
 			if k, found := taken[lock]; found {
 				return fmt.Errorf("quorum: members %d and %d are both %s", k+1, i+1, lock)
@@ -241,7 +242,7 @@ func (a *assembly) distinct() error {
 
 func (a *assembly) lock(ctx context.Context) (*MultiLease, error) {
 	l := a.parts[0].Locker
-	signal := l.core.clock.NewSignal() // nobody sets it
+	signal := l.core.Clock.NewSignal() // nobody sets it
 	lead := a.order[0]
 	for tries := 0; ; tries++ {
 		failed, err := a.pass(ctx, lead)
@@ -251,13 +252,13 @@ func (a *assembly) lock(ctx context.Context) (*MultiLease, error) {
 			return j, nil
 		}
 		_ = unlockAll(ctx, a.parts) // what was not released goes in the background
-		if failed == lead && !errors.Is(err, ErrNotHeld) || ctx.Err() != nil || l.core.clock.Now() >= a.until {
+		if failed == lead && !errors.Is(err, ErrNotHeld) || ctx.Err() != nil || l.core.Clock.Now() >= a.until {
 			return nil, failed.blame(err)
 		}
 		// Others may do just the same, in step.
 		lead = failed
-		signal.Wait(ctx, min(a.until, l.core.clock.Now().Add(pause(0, tries, firstPause, l.opts.RetryEvery, l.core.chance()))))
-		if l.core.clock.Now() >= a.until {
+		signal.Wait(ctx, min(a.until, l.core.Clock.Now().Add(core.Pause(0, tries, core.FirstPause, l.opts.RetryEvery, l.core.Chance()))))
+		if l.core.Clock.Now() >= a.until {
 			return nil, failed.blame(err)
 		}
 	}
@@ -276,13 +277,13 @@ func (a *assembly) pass(ctx context.Context, lead *part) (failed *part, err erro
 			waits = !a.brief
 			continue
 		}
-		l, lease := p.Locker, p.settings.lease
-		until := l.core.clock.Now()
+		l, lease := p.Locker, p.settings.Lease
+		until := l.core.Clock.Now()
 		if until >= a.until && !a.once {
-			return p, l.core.fail("acquire", p.settings.title(), nil, ErrNoQuorum, errWaitOver)
+			return p, l.core.Fail("acquire", p.settings.Title(), nil, ErrNoQuorum, errWaitOver)
 		}
 		if waits {
-			until = min(a.until, until.Add(lease+time.Duration(l.core.chance()*float64(lease))))
+			until = min(a.until, until.Add(lease+time.Duration(l.core.Chance()*float64(lease))))
 		}
 		if err := p.take(ctx, until); err != nil {
 			return p, err
@@ -299,9 +300,9 @@ func (a *assembly) pass(ctx context.Context, lead *part) (failed *part, err erro
 // take acquires the member, and waits for it until an instant.
 func (p *part) take(ctx context.Context, until clock.Instant) (err error) {
 	s := p.settings
-	s.wait = -1
+	s.Wait = -1
 	if until != clock.Never {
-		s.wait = max(0, until.Sub(p.Locker.core.clock.Now()))
+		s.Wait = max(0, until.Sub(p.Locker.core.Clock.Now()))
 	}
 	p.lease, err = p.Locker.lease(ctx, &s)
 	return err

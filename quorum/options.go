@@ -15,6 +15,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -268,7 +269,7 @@ func shortText(text string, most int) string {
 }
 
 // rules are what the engine follows of complete options.
-func (o *Options) rules() rules {
-	return rules{MaxLease: o.MaxLease, Grace: o.Grace, Drift: o.Drift, Timeout: o.Timeout, RetryEvery: o.RetryEvery, MaxDown: o.MaxDown,
+func (o *Options) rules() core.Rules {
+	return core.Rules{MaxLease: o.MaxLease, Grace: o.Grace, Drift: o.Drift, Timeout: o.Timeout, RetryEvery: o.RetryEvery, MaxDown: o.MaxDown,
 		FenceRetention: o.FenceRetention, NoRestartGuard: o.NoRestartGuard, Label: o.Label, Steps: o.Steps, Random: o.Random}
 }

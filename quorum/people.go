@@ -7,28 +7,30 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/backlog"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 )
 
-// people is what the engine asks of this package (core.Above): errors, events, the log, labels and notes.
+// people is what the engine asks of this package (core.Above): errors, events, the log,
+// labels and notes.
 type people struct{ l *Locker }
 
 // explain makes the error of a failure.
-func (p people) explain(f failure) error {
-	e := &Error{Op: f.op, Name: f.name, Quorum: f.need, Err: f.err, Cause: f.cause, guarded: p.l.guarded}
-	for i, b := range f.ballots {
-		e.Nodes = append(e.Nodes, NodeVote{Node: p.l.core.nodes[i].Name(), Vote: Vote(b.Vote.String()), For: b.Wait, Err: b.Err})
+func (p people) Explain(f core.Failure) error {
+	e := &Error{Op: f.Op, Name: f.Name, Quorum: f.Need, Err: f.Err, Cause: f.Cause, guarded: p.l.guarded}
+	for i, b := range f.Ballots {
+		e.Nodes = append(e.Nodes, NodeVote{Node: p.l.core.Nodes[i].Name(), Vote: Vote(b.Vote.String()), For: b.Wait, Err: b.Err})
 	}
 	return e
 }
 
-func (people) stopped(ctx context.Context) error { return stopped(ctx) }
+func (people) Stopped(ctx context.Context) error { return stopped(ctx) }
 
-func (p people) observes() bool { return p.l.events != nil || p.l.opts.Trace != nil }
+func (p people) Observes() bool { return p.l.events != nil || p.l.opts.Trace != nil }
 
-func (p people) observe(x event) {
+func (p people) Observe(x core.Event) {
 	l := p.l
-	e := Event{Kind: EventKind(x.kind), Name: x.name, Owner: x.owner, Token: x.token, Node: x.node, Took: x.took, Held: x.held,
-		Waited: x.waited, Err: x.err}
+	e := Event{Kind: EventKind(x.Kind), Name: x.Name, Owner: x.Owner, Token: x.Token, Node: x.Node, Took: x.Took, Held: x.Held,
+		Waited: x.Waited, Err: x.Err}
 	if l.opts.Trace != nil {
 		l.opts.Trace(e)
 	}
@@ -37,7 +39,7 @@ func (p people) observe(x event) {
 	}
 }
 
-func (p people) line(at time.Time, level slog.Level, text string, args ...any) (add func()) {
+func (p people) Line(at time.Time, level slog.Level, text string, args ...any) (add func()) {
 	if p.l.lines == nil {
 		return nil
 	}
@@ -46,19 +48,19 @@ func (p people) line(at time.Time, level slog.Level, text string, args ...any) (
 }
 
 // active keeps the label.
-func (p people) active(in within) { p.l.labels.keep(in) }
+func (p people) Active(in core.Step) { p.l.labels.keep(in) }
 
-func (p people) admitted(in within, h *hold, note string) follower {
+func (p people) Admitted(in core.Step, h *core.Hold, note string) core.Follower {
 	if note == "" {
 		return nil
 	}
 	c := p.l.companion(h)
 	c.note.text = note
-	c.extending(in)
+	c.Extending(in)
 	return c
 }
 
-func (p people) broken(in within, h *hold) { p.l.logNextHolder(in, h) }
+func (p people) Broken(in core.Step, h *core.Hold) { p.l.logNextHolder(in, h) }
 
 // maxUnobserved is how many events wait at most for Options.Observe.
 const maxUnobserved = 1 << 16
@@ -66,10 +68,10 @@ const maxUnobserved = 1 << 16
 // beginReports begins to report what happens.
 func (l *Locker) beginReports() {
 	if logger := l.opts.Logger; logger != nil {
-		l.lines = backlog.Lines(l.core.clock, logger)
+		l.lines = backlog.Lines(l.core.Clock, logger)
 	}
 	if observe := l.opts.Observe; observe != nil {
-		l.events = backlog.New(l.core.clock, maxUnobserved, observe, func(n int) {
+		l.events = backlog.New(l.core.Clock, maxUnobserved, observe, func(n int) {
 			l.warn("events were left out: Options.Observe is too slow", "events", n)
 			observe(Event{Kind: EventsLeftOut, Count: n})
 		})
@@ -89,6 +91,6 @@ func (l *Locker) reported(until clock.Instant) {
 // warn adds a warning to the log.
 func (l *Locker) warn(text string, args ...any) {
 	if l.lines != nil {
-		l.lines.Add(backlog.Line(l.core.clock.Wall(), slog.LevelWarn, text, args...))
+		l.lines.Add(backlog.Line(l.core.Clock.Wall(), slog.LevelWarn, text, args...))
 	}
 }

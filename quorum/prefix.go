@@ -53,7 +53,7 @@ func (l *Locker) beginAbout(ctx context.Context, op, name string) error {
 	if err := l.checkName(name); err != nil {
 		return err
 	}
-	return l.core.begin(ctx, op, name)
+	return l.core.Begin(ctx, op, name)
 }
 
 // checkName says what is wrong with a name, also with the prefix before it.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -37,8 +38,8 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	if err != nil {
 		return nil, err
 	}
-	if over := t.age(l.core.clock.Wall(), l.opts.Drift); over != nil {
-		return nil, l.core.fail("resume", t.title(), nil, ErrNotHeld, over)
+	if over := t.age(l.core.Clock.Wall(), l.opts.Drift); over != nil {
+		return nil, l.core.Fail("resume", t.title(), nil, ErrNotHeld, over)
 	}
 	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease), keptFor(t.KeepLeft)}, opts...)
 	s, err := l.settings(ctx, t.Names[0], opts)
@@ -46,18 +47,18 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 		return nil, err
 	}
 	t.bound(&s)
-	if err := l.core.begin(ctx, "resume", s.title()); err != nil {
+	if err := l.core.Begin(ctx, "resume", s.Title()); err != nil {
 		return nil, err
 	}
-	defer l.core.end()
-	above, timeout, start := t.High, l.core.timeout(s.lease), clock.Never
+	defer l.core.End()
+	above, timeout, start := t.High, l.core.Timeout(s.Lease), clock.Never
 	for again := false; ; again = true { // if a fence is in the way, with a token above it
 		r, err := l.takeOver(&t, &s, above, timeout, start)
 		if err != nil {
 			return nil, err
 		}
-		start = r.start
-		r.await(ctx)
+		start = r.Start
+		r.Await(ctx)
 		why := stopped(ctx)
 		lease, fence, left, err := l.tookOver(ctx, r, &t, &s, why)
 		if fence == 0 || again || why != nil || left <= 0 {
@@ -69,89 +70,89 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 
 // takeOver asks all nodes to give a lease to a new owner, with a token above the given
 // one. The lease counts from start, if that is earlier.
-func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.Duration, start clock.Instant) (*round, error) {
-	in := l.core.step()
-	defer in.leave()
-	in.because("resume", &s.claim)
-	token, ok := in.token(above)
+func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.Duration, start clock.Instant) (*core.Round, error) {
+	in := l.core.Step()
+	defer in.Leave()
+	in.Because("resume", &s.Claim)
+	token, ok := in.Token(above)
 	if !ok {
-		return nil, l.core.fail("resume", s.title(), nil, ErrNoQuorum, errSpent)
+		return nil, l.core.Fail("resume", s.Title(), nil, ErrNoQuorum, core.ErrSpent)
 	}
-	c := s.claim
-	c.Owner, c.Token, c.from = l.core.ownerName(), token, t.Owner
-	r := in.askAll(node.Rename, c, s.life()+l.opts.Grace, timeout)
-	r.start = min(r.start, start)
+	c := s.Claim
+	c.Owner, c.Token, c.From = l.core.OwnerName(), token, t.Owner
+	r := in.AskAll(node.Rename, c, s.Life()+l.opts.Grace, timeout)
+	r.Start = min(r.Start, start)
 	return r, nil
 }
 
 // tookOver makes the lease that enough nodes have given to its new owner. Otherwise it
 // gives back what they have given, and returns why, the highest fence if it is one, and
 // what is left of the timeout.
-func (l *Locker) tookOver(ctx context.Context, r *round, t *terms, s *settings, why error) (lease *Lease, fence node.Token,
+func (l *Locker) tookOver(ctx context.Context, r *core.Round, t *terms, s *settings, why error) (lease *Lease, fence node.Token,
 	left time.Duration, err error) {
-	in := l.core.step()
-	defer in.leave()
-	defer in.done(r)
-	left, err = r.deadline.Sub(in.now()), r.fail("resume", ErrNoQuorum, why)
-	for _, b := range r.ballots {
+	in := l.core.Step()
+	defer in.Leave()
+	defer in.Done(r)
+	left, err = r.Deadline.Sub(in.Now()), r.Fail("resume", ErrNoQuorum, why)
+	for _, b := range r.Ballots {
 		if b.Stale {
 			fence = max(fence, b.Fence)
 		}
 	}
 	switch {
-	case r.tally.Verdict() == vote.Won && r.discountDuplicates() && in.now() < vote.DecideBy(r.start, s.lease, s.lease, l.opts.Drift):
+	case r.Tally.Verdict() == vote.Won && r.DiscountDuplicates() && in.Now() < vote.DecideBy(r.Start, s.Lease, s.Lease, l.opts.Drift):
 		if lease, err = l.resumed(ctx, in, r, t, s); err == nil {
 			return lease, 0, 0, nil
 		}
-	case fence == 0 && r.tally.Missing(l.core.need):
-		err = r.fail("resume", ErrNotHeld, nil)
+	case fence == 0 && r.Tally.Missing(l.core.Need):
+		err = r.Fail("resume", ErrNotHeld, nil)
 	}
 	l.giveBack(in, r)
 	return nil, fence, left, err
 }
 
 // giveBack makes the former owner that of what a failed Resume has taken over.
-func (l *Locker) giveBack(in within, r *round) {
-	c := r.claim
-	c.Owner, c.from = c.from, c.Owner
-	if token, ok := in.token(c.Token); ok {
+func (l *Locker) giveBack(in core.Step, r *core.Round) {
+	c := r.Claim
+	c.Owner, c.From = c.From, c.Owner
+	if token, ok := in.Token(c.Token); ok {
 		c.Token = token
-		in.release(c, r.mayHoldNow(), l.core.expiry(r.start, l.opts.MaxLease))
+		in.Release(c, r.MayHoldNow(), l.core.Expiry(r.Start, l.opts.MaxLease))
 	}
 }
 
 // resumed makes the lease, and removes what nodes that did not answer have of the former
 // owner.
-func (l *Locker) resumed(ctx context.Context, in within, r *round, t *terms, s *settings) (*Lease, error) {
-	in.sawToken(t.High)
-	took := in.now().Sub(r.start)
-	if s.maxHold > 0 { // not from now
-		if s.maxHold -= took; s.maxHold <= 0 {
-			return nil, r.fail("resume", ErrNotHeld, ErrMaxHold)
+func (l *Locker) resumed(ctx context.Context, in core.Step, r *core.Round, t *terms, s *settings) (*Lease, error) {
+	in.SawToken(t.High)
+	took := in.Now().Sub(r.Start)
+	if s.MaxHold > 0 { // not from now
+		if s.MaxHold -= took; s.MaxHold <= 0 {
+			return nil, r.Fail("resume", ErrNotHeld, ErrMaxHold)
 		}
 	}
 	if !t.Detached { // nobody else gets the name as long as the former process may hold it
-		s.keep = max(s.keep, took+formerLeft(r))
+		s.Keep = max(s.Keep, took+formerLeft(r))
 	}
-	g := grantOf(r, r.claim, s.lease, 0)
-	g.claim.from = ""
-	h := in.admit(ctx, g, &s.want)
-	in.sent(h, r.start, l.opts.MaxLease) // no command has shortened what the nodes have
-	in.tellOf(&g.claim, event{kind: eventAcquired, took: took})
-	former := s.claim
-	former.Owner, former.Token = t.Owner, r.claim.Token // which no late command of it is above
-	if others := in.all() &^ r.those((*vote.Ballot).Granted); others != 0 {
-		in.release(former, others, l.core.expiry(r.start, l.opts.MaxLease))
+	g := core.GrantOf(r, r.Claim, s.Lease, 0)
+	g.Claim.From = ""
+	h := in.Admit(ctx, g, &s.Want)
+	in.Sent(h, r.Start, l.opts.MaxLease) // no command has shortened what the nodes have
+	in.TellOf(&g.Claim, core.Event{Kind: core.EventAcquired, Took: took})
+	former := s.Claim
+	former.Owner, former.Token = t.Owner, r.Claim.Token // which no late command of it is above
+	if others := in.All() &^ r.Those((*vote.Ballot).Granted); others != 0 {
+		in.Release(former, others, l.core.Expiry(r.Start, l.opts.MaxLease))
 	}
-	return &Lease{l: l, h: h, mode: s.mode}, nil
+	return &Lease{l: l, h: h, mode: s.Mode}, nil
 }
 
 // formerLeft is for how long the former owner of what was taken over may still rely on
 // it: each extension that counts for it has lengthened the key on one of the nodes that
 // have given it to the new owner. A key without an end is not of a lease.
-func formerLeft(r *round) (left time.Duration) {
-	for i := range r.ballots {
-		if b := &r.ballots[i]; b.Granted() {
+func formerLeft(r *core.Round) (left time.Duration) {
+	for i := range r.Ballots {
+		if b := &r.Ballots[i]; b.Granted() {
 			left = max(left, b.Left)
 		}
 	}
@@ -163,14 +164,14 @@ func formerLeft(r *round) (left time.Duration) {
 // it over with [Locker.Resume], within the lease's bounds: see [Handle]. The lease's
 // context ends with ErrNotHeld, and a later Unlock returns an error that matches it.
 func (le *Lease) Detach() (Handle, error) {
-	at := le.l.core.clock.Wall()
-	h, in := le.h, le.l.core.step()
-	defer in.leave()
-	in.because("detach", &h.claim)
-	if le.unlocked.Load() || in.isOver(h) {
-		return "", in.notHeld(h, "detach")
+	at := le.l.core.Clock.Wall()
+	h, in := le.h, le.l.core.Step()
+	defer in.Leave()
+	in.Because("detach", &h.Claim)
+	if le.unlocked.Load() || in.IsOver(h) {
+		return "", in.NotHeld(h, "detach")
 	}
-	in.part(h)
+	in.Part(h)
 	t := termsOf(in, h, at)
 	t.Detached = true
 	return t.handle(), nil

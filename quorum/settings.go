@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 )
 
 // errSettings is the cause of an EventSettingsDiffer.
@@ -32,11 +33,11 @@ func settingsOf(nodes []node.Node, need int, o *Options) string {
 }
 
 // compareSettings keeps the settings on the nodes for a time, and looks whether those of others differ.
-func (x *labels) compareSettings(in within, token node.Token, ttl time.Duration) {
+func (x *labels) compareSettings(in core.Step, token node.Token, ttl time.Duration) {
 	c := node.Command{Mode: node.Read, Claims: []node.Claim{{Name: node.SettingsName, Owner: x.settings, Token: token}},
-		TTL: ttl, Retention: time.Millisecond, Deadline: in.now().Add(x.opts.Timeout)}
+		TTL: ttl, Retention: time.Millisecond, Deadline: in.Now().Add(x.opts.Timeout)}
 	for _, c.Kind = range []node.Kind{node.Acquire, node.Extend, node.Inspect} {
-		in.send(in.all(), c, func(in within, i int, r node.Reply) {
+		in.Send(in.All(), c, func(in core.Step, i int, r node.Reply) {
 			if r.State != nil && r.State.Type == "hash" {
 				x.foundSettings(in, i, r.State.Fields)
 			}
@@ -45,7 +46,7 @@ func (x *labels) compareSettings(in within, token node.Token, ttl time.Duration)
 }
 
 // foundSettings reports settings on node i that differ, each once.
-func (x *labels) foundSettings(in within, i int, on []node.Field) {
+func (x *labels) foundSettings(in core.Step, i int, on []node.Field) {
 	for _, f := range on {
 		other := shortText(f.Name, maxLabel) // another program wrote it
 		if f.Name == x.settings || f.Name == node.ModeField || x.differing[other] || len(x.differing) == maxLabels {
@@ -53,8 +54,8 @@ func (x *labels) foundSettings(in within, i int, on []node.Field) {
 		}
 		x.differing[other] = true
 		err := fmt.Errorf("%w: %s; here: %s", errSettings, other, x.settings)
-		name := x.core.nodes[i].Name()
-		in.tell(event{kind: eventSettingsDiffer, node: name, err: err})
-		in.log(slog.LevelError, "another program has other settings: both may hold one lock", "node", name, "there", other, "here", x.settings)
+		name := x.core.Nodes[i].Name()
+		in.Tell(core.Event{Kind: core.EventSettingsDiffer, Node: name, Err: err})
+		in.Log(slog.LevelError, "another program has other settings: both may hold one lock", "node", name, "there", other, "here", x.settings)
 	}
 }

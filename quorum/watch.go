@@ -6,11 +6,12 @@ import (
 
 	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 )
 
 // A watching is one call of Watch.
 type watching struct {
-	subscriptions
+	core.Subscriptions
 	calls *backlog.Backlog[struct{}] // of the function, which is foreign
 }
 
@@ -26,24 +27,24 @@ func (w *watching) tell() { w.calls.Add(struct{}{}) }
 // under way when stop returns. Close waits for it as for Options.Observe.
 func (l *Locker) Watch(name string, changed func()) (stop func()) {
 	var stopped atomic.Bool
-	calls := backlog.New(l.core.clock, 1, func(struct{}) {
+	calls := backlog.New(l.core.Clock, 1, func(struct{}) {
 		if !stopped.Load() {
 			changed()
 		}
 	}, func(int) {})
 	w := &watching{calls: calls}
-	in := l.core.step()
+	in := l.core.Step()
 	l.watchings = append(l.watchings, w)
 	// Not to releases of name: a release that has listeners leaves the lock to them, and hands nothing over.
-	in.subscribe(&w.subscriptions, func(_ int, n node.Node) (stop func()) {
+	in.Subscribe(&w.Subscriptions, func(_ int, n node.Node) (stop func()) {
 		return n.Watch(node.AskName(name), node.Exclusive, w.tell)
 	})
-	in.leave()
+	in.Leave()
 	return func() {
 		stopped.Store(true)
-		l.core.read(func() {
+		l.core.Read(func() {
 			l.watchings = slices.DeleteFunc(l.watchings, func(o *watching) bool { return o == w })
 		})
-		l.core.unsubscribe(&w.subscriptions)
+		l.core.Unsubscribe(&w.Subscriptions)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/core"
 )
 
 // An Option changes one acquisition.
@@ -16,18 +17,18 @@ type Option func(*settings)
 // WithLease makes the lease last d between renewals instead of Options.Lease. It
 // must be at most Options.MaxLease. An attempt takes at most a third of it, and has to make the connections
 // if there are none yet.
-func WithLease(d time.Duration) Option { return func(s *settings) { s.lease = d } }
+func WithLease(d time.Duration) Option { return func(s *settings) { s.Lease = d } }
 
 // WithFixedLease makes the lease last d, at most Options.MaxLease, and never renews it,
 // like an explicit leaseTime in Redisson.
 func WithFixedLease(d time.Duration) Option {
-	return func(s *settings) { s.lease, s.fixed = d, true }
+	return func(s *settings) { s.Lease, s.Fixed = d, true }
 }
 
 // WithMaxHold bounds the renewal of this lease instead of Options.MaxHold.
 func WithMaxHold(d time.Duration) Option {
 	return func(s *settings) {
-		s.maxHold = d
+		s.MaxHold = d
 		if d <= 0 {
 			s.err = fmt.Errorf("quorum: MaxHold is %v; it must be more than 0", d)
 		}
@@ -40,7 +41,7 @@ func WithMaxHold(d time.Duration) Option {
 // and nor does a wait of 0. A negative one is refused.
 func WithWait(d time.Duration) Option {
 	return func(s *settings) {
-		s.wait = d
+		s.Wait = d
 		if d < 0 {
 			s.err = fmt.Errorf("quorum: wait is %v; it must not be negative", d)
 		}
@@ -50,9 +51,9 @@ func WithWait(d time.Duration) Option {
 // WaitOf returns the wait that options bound by [WithWait], and whether they do. It is for packages that make several
 // acquisitions for one call, such as semaphore.
 func WaitOf(opts ...Option) (d time.Duration, bounded bool) {
-	s := settings{want: want{wait: -1}}
+	s := settings{Want: core.Want{Wait: -1}}
 	s.take(opts)
-	return s.wait, s.wait >= 0
+	return s.Wait, s.Wait >= 0
 }
 
 // NotPlain returns the name of one of the options by which an acquisition is not a lease of its own of one name: WithNames,
@@ -61,13 +62,13 @@ func NotPlain(opts ...Option) string {
 	var s settings
 	s.take(opts)
 	switch {
-	case len(s.names) > 0:
+	case len(s.Names) > 0:
 		return "WithNames"
-	case s.mode == node.Read:
+	case s.Mode == node.Read:
 		return "WithRead"
-	case s.mode == node.Write:
+	case s.Mode == node.Write:
 		return "WithWrite"
-	case s.reentry:
+	case s.Reentry:
 		return "WithReentry"
 	}
 	return ""
@@ -93,7 +94,7 @@ func (s *settings) take(opts []Option) {
 // waiter has not asked for Options.RetryEvery and three times Options.Timeout, so a dead waiter
 // blocks the others for that long at most. Only the first waiter of a Locker asks for a place. So
 // if the name is held for less than a round trip, waiters of other Lockers may pass the others.
-func WithFair() Option { return func(s *settings) { s.fair = true } }
+func WithFair() Option { return func(s *settings) { s.Fair = true } }
 
 // WithReentry lets the acquisition share the lease that the context belongs to, if that is one
 // of the name: it is granted at once and counted, and the name is released by the Unlock of
@@ -106,7 +107,7 @@ func WithFair() Option { return func(s *settings) { s.fair = true } }
 // context. With the option, goroutines that share the context do not exclude each other.
 //
 // The nodes know nothing of this: counts kept there would diverge.
-func WithReentry() Option { return func(s *settings) { s.reentry = true } }
+func WithReentry() Option { return func(s *settings) { s.Reentry = true } }
 
 // WithNames makes one lock of several names: the given one and more. It is all or nothing on
 // every node, in one round trip, with one lease and one fencing token, which is above those of
@@ -126,7 +127,7 @@ func WithReentry() Option { return func(s *settings) { s.reentry = true } }
 // wait for each other until one of them gives up: one holds a name and waits for several, and
 // one of these sorts before the name it holds.
 func WithNames(more ...string) Option {
-	return func(s *settings) { s.names = append(s.names, more...) }
+	return func(s *settings) { s.Names = append(s.Names, more...) }
 }
 
 // WithMinHold keeps the name taken for at least d from the start of the attempt that acquired it,
@@ -148,7 +149,7 @@ func WithNames(more ...string) Option {
 // the lock is not handed over to them, which takes one more round trip.
 func WithMinHold(d time.Duration) Option {
 	return func(s *settings) {
-		s.minHold = max(s.minHold, d)
+		s.MinHold = max(s.MinHold, d)
 		if d <= 0 || d > longest {
 			s.err = fmt.Errorf("quorum: MinHold is %v; it must be more than 0, and at most %v", d, longest)
 		}
@@ -165,7 +166,7 @@ func WithMinHold(d time.Duration) Option {
 // Resume again.
 func WithNote(text string) Option {
 	return func(s *settings) {
-		s.note = text
+		s.Note = text
 		if err := checkNote(text); err != nil {
 			s.err = err
 		}
@@ -173,7 +174,7 @@ func WithNote(text string) Option {
 }
 
 // keptFor is the option of a lease whose name nodes have to keep for d, by any clock.
-func keptFor(d time.Duration) Option { return func(s *settings) { s.keep = d } }
+func keptFor(d time.Duration) Option { return func(s *settings) { s.Keep = d } }
 
 // WithRead makes the acquisition a reader's: it shares the name with other readers, and excludes
 // writers and plain acquisitions.
@@ -202,24 +203,24 @@ func WithWrite() Option { return withMode(node.Write) }
 
 func withMode(mode node.Mode) Option {
 	return func(s *settings) {
-		if s.mode != node.Exclusive && s.mode != mode {
+		if s.Mode != node.Exclusive && s.Mode != mode {
 			s.err = errors.New("quorum: WithRead and WithWrite exclude each other")
 		}
-		s.mode = mode
+		s.Mode = mode
 	}
 }
 
 func (l *Locker) settings(ctx context.Context, name string, opts []Option) (settings, error) {
-	s := settings{l: l, want: want{lease: l.opts.Lease, maxHold: l.opts.MaxHold, wait: -1}}
+	s := settings{l: l, Want: core.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
 	s.take(opts)
-	err := cmp.Or(s.err, s.setNames(name, l.checkName), l.opts.checkLease(s.lease), s.setKeep(&l.opts))
+	err := cmp.Or(s.err, s.setNames(name, l.checkName), l.opts.checkLease(s.Lease), s.setKeep(&l.opts))
 	switch {
 	case err != nil:
-	case s.fair && s.names != nil:
+	case s.Fair && s.Names != nil:
 		err = errors.New("quorum: WithFair is for one name: with several names, later callers may take a free one first")
-	case s.fair && s.mode != node.Exclusive:
+	case s.Fair && s.Mode != node.Exclusive:
 		err = errors.New("quorum: WithFair cannot be combined with WithRead or WithWrite")
 	}
-	s.outer = l.core.outer(ctx, &s.claim)
+	s.Outer = l.core.Outer(ctx, &s.Claim)
 	return s, err
 }

@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"context"
@@ -14,13 +14,14 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// An engine is all that changes in a Locker: the holders and waiters of this process, the commands under
-// way, and what is due when. It is a state machine. A step begins with enter, when one of these comes
-// in: a call, an answer or a turn from a node, or time. It changes the state, and it ends with leave.
-// Within a step nothing blocks, no clock is read, no node is asked and, but for Options.Random, no
-// code of the caller's is called. Its effects are carried out when it is over.
-type engine struct {
-	*config
+// An Engine is all that changes in a Locker: the holders and waiters of this process,
+// the commands under way, and what is due when. It is a state machine. A step begins
+// with enter, when one of these comes in: a call, an answer or a turn from a node, or
+// time. It changes the state, and it ends with leave. Within a step nothing blocks, no
+// clock is read, no node is asked and, but for Options.Random, no code of the caller's
+// is called. Its effects are carried out when it is over.
+type Engine struct {
+	*Config
 
 	mu     sync.Mutex // guards all that follows, and every waiter, round and hold
 	moment            // of the step
@@ -38,7 +39,7 @@ type engine struct {
 	serving bool         // it has not
 	idle    clock.Signal // set when a closed Locker has no call under way, no release open, or no task
 
-	lost   []*hold   // ended in this step, and still in the queues of their names
+	lost   []*Hold   // ended in this step, and still in the queues of their names
 	ready  []*waiter // have news
 	ran    int       // how many of these have looked at them
 	timers timers    // of waiters and holds
@@ -48,60 +49,60 @@ type engine struct {
 
 	renewals []*renewal // of leases that are due in this step
 
-	ends    []*dependent // contexts that end with this step
+	ends    []*Dependent // contexts that end with this step
 	ending  int          // goroutines that are ending contexts, outside the mutex
 	effects []effect     // what else it brings about, and what earlier steps have that is not carried out yet
 	busy    bool         // somebody carries effects out
 	spare   []effect
 	input   string // what came in, and how many effects there were before: for Options.Steps alone
 	written int
-	rounds  []*round // to be used again
+	rounds  []*Round // to be used again
 	waiters []*waiter
 }
 
 // maxReady bounds how many waiters run one after the other: a lease may be about to end.
 const maxReady = 100
 
-// An effect is one of: a command for some of the nodes, a signal to be set, an event to be reported,
-// or something else to be done.
+// An effect is one of: a command for some of the nodes, a signal to be set, an event to
+// be reported, or something else to be done.
 type effect struct {
 	nodes   vote.NodeSet
 	command node.Command
 	replies []func(node.Reply) // by node
 	signal  clock.Signal
-	event   *event
+	event   *Event
 	do      func()
 	what    string // that is
 }
 
-func newEngine(c *config) *engine {
-	e := &engine{config: c, idle: c.clock.NewSignal(), alarm: c.clock.NewSignal(), serving: true, attempts: limiter{bound: firstAttempts}}
-	e.tokens = &tokens{moment: &e.moment, maker: vote.Tokens{Retention: c.opts.FenceRetention}}
+func NewEngine(c *Config) *Engine {
+	e := &Engine{Config: c, idle: c.Clock.NewSignal(), alarm: c.Clock.NewSignal(), serving: true, attempts: limiter{bound: firstAttempts}}
+	e.tokens = &tokens{moment: &e.moment, maker: vote.Tokens{Retention: c.Opts.FenceRetention}}
 	e.voters = newVoters(c, &e.moment)
 	e.voters.tell, e.voters.log = e.tell, e.log
-	e.queues = &queues{engine: e, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}
-	e.handovers = &handovers{engine: e, waiters: make(map[string]*waiter), byOwner: make(map[string]*offer),
-		since: make([]clock.Instant, len(c.nodes))}
-	e.releases = &releases{engine: e, reached: make([]clock.Instant, len(c.nodes)), again: make([]int, len(c.nodes)), later: make([][]*sweep, len(c.nodes))}
+	e.queues = &queues{Engine: e, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}
+	e.handovers = &handovers{Engine: e, waiters: make(map[string]*waiter), byOwner: make(map[string]*offer),
+		since: make([]clock.Instant, len(c.Nodes))}
+	e.releases = &releases{Engine: e, reached: make([]clock.Instant, len(c.Nodes)), again: make([]int, len(c.Nodes)), later: make([][]*sweep, len(c.Nodes))}
 	e.voters.recovered = e.releases.reach
 	return e
 }
 
 // enter begins a step.
-func (e *engine) enter() {
+func (e *Engine) enter() {
 	e.mu.Lock()
-	e.now = e.clock.Now()
+	e.now = e.Clock.Now()
 	if e.now >= e.readAgain {
-		e.zero, e.readAgain = e.clock.Wall().Add(-time.Duration(e.now)), e.now.Add(time.Millisecond)
+		e.zero, e.readAgain = e.Clock.Wall().Add(-time.Duration(e.now)), e.now.Add(time.Millisecond)
 	}
 	e.written = len(e.effects)
 }
 
-// leave ends a step. First contexts end: no other task can hold that up. Then waiters with
-// news take their own steps. At last effects are carried out, in their order: by this task,
-// together with those that other steps add meanwhile, or by another task that is at it
-// already, or is still ending contexts.
-func (e *engine) leave() {
+// leave ends a step. First contexts end: no other task can hold that up. Then waiters
+// with news take their own steps. At last effects are carried out, in their order: by
+// this task, together with those that other steps add meanwhile, or by another task
+// that is at it already, or is still ending contexts.
+func (e *Engine) leave() {
 	e.settle()
 	e.write()
 	for e.mayCarryOut() {
@@ -121,32 +122,33 @@ func (e *engine) leave() {
 // mayCarryOut reports whether this task is to carry effects out now. They wait while a
 // context that a step ends is open: that step's release may be among them. The task that
 // ends the context is in a step, and looks again when it leaves.
-func (e *engine) mayCarryOut() bool {
+func (e *Engine) mayCarryOut() bool {
 	return len(e.effects) > 0 && !e.busy && len(e.ends) == 0 && e.ending == 0
 }
 
 // settle does all that follows from the step so far.
-func (e *engine) settle() {
+func (e *Engine) settle() {
 	defer e.crash()
 	for e.goOn() {
 	}
 }
 
-// crash is deferred where a goroutine of a caller takes a step. If the step panics, the program ends, as if it had been a
-// goroutine of the Locker. Were the panic recovered, as net/http does, or were there a deferred Close, the step would
-// never end: no lease would be renewed, and no context of one would end.
-func (e *engine) crash() {
+// crash is deferred where a goroutine of a caller takes a step. If the step panics, the
+// program ends, as if it had been a goroutine of the Locker. Were the panic recovered,
+// as net/http does, or were there a deferred Close, the step would never end: no lease
+// would be renewed, and no context of one would end.
+func (e *Engine) crash() {
 	why := recover()
 	if why == nil {
 		return
 	}
 	stack := debug.Stack()
-	e.clock.Go(func() { panic(fmt.Sprintf("%v, in a step of a Locker:\n%s", why, stack)) })
-	e.clock.NewSignal().Wait(context.Background(), clock.Never)
+	e.Clock.Go(func() { panic(fmt.Sprintf("%v, in a step of a Locker:\n%s", why, stack)) })
+	e.Clock.NewSignal().Wait(context.Background(), clock.Never)
 }
 
 // goOn does what follows from the step so far, and reports whether there was anything.
-func (e *engine) goOn() bool {
+func (e *Engine) goOn() bool {
 	switch {
 	case len(e.ends) > 0:
 		e.write()
@@ -155,7 +157,7 @@ func (e *engine) goOn() bool {
 		e.ending++
 		e.mu.Unlock()
 		for _, d := range ends {
-			d.cancel(d.why)
+			d.Cancel(d.why)
 		}
 		e.enter()
 		e.ending--
@@ -173,8 +175,9 @@ func (e *engine) goOn() bool {
 	return true
 }
 
-// runSome lets some waiters look at their news. Other steps come between if there are many.
-func (e *engine) runSome() {
+// runSome lets some waiters look at their news. Other steps come between if there are
+// many.
+func (e *Engine) runSome() {
 	for n := 0; len(e.ready) > e.ran; n++ { // one may make others ready
 		if n == maxReady {
 			e.write()
@@ -191,9 +194,9 @@ func (e *engine) runSome() {
 	e.ready, e.ran = e.ready[:0], 0
 }
 
-// carryAllOut carries effects out. If a node or Options.Trace panics, and somebody recovers, the next step goes on with
-// the others.
-func (e *engine) carryAllOut(list []effect) {
+// carryAllOut carries effects out. If a node or Options.Trace panics, and somebody
+// recovers, the next step goes on with the others.
+func (e *Engine) carryAllOut(list []effect) {
 	done := 0
 	defer func() {
 		if done == len(list) {
@@ -209,16 +212,16 @@ func (e *engine) carryAllOut(list []effect) {
 	}
 }
 
-func (e *engine) carryOut(x *effect) {
+func (e *Engine) carryOut(x *effect) {
 	switch {
 	case x.signal != nil:
 		x.signal.Set()
 	case x.event != nil:
-		e.above.observe(*x.event)
+		e.Above.Observe(*x.event)
 	case x.do != nil:
 		x.do()
 	default:
-		for i, n := range e.nodes {
+		for i, n := range e.Nodes {
 			if x.nodes.Has(i) {
 				n.Submit(x.command, x.replies[i])
 			}
@@ -227,21 +230,21 @@ func (e *engine) carryOut(x *effect) {
 }
 
 // set has a signal set.
-func (e *engine) set(s clock.Signal) { e.effects = append(e.effects, effect{signal: s}) }
+func (e *Engine) set(s clock.Signal) { e.effects = append(e.effects, effect{signal: s}) }
 
 // then has something done that is not worth an effect of its own kind. It does not block.
-func (e *engine) then(what string, do func()) {
+func (e *Engine) then(what string, do func()) {
 	e.effects = append(e.effects, effect{do: do, what: what})
 }
 
 // submit has a command sent to some of the nodes.
-func (e *engine) submit(nodes vote.NodeSet, command node.Command, replies []func(node.Reply)) {
+func (e *Engine) submit(nodes vote.NodeSet, command node.Command, replies []func(node.Reply)) {
 	e.effects = append(e.effects, effect{nodes: nodes, command: command, replies: replies})
 }
 
 // send has a command sent to some of the nodes. Each answer is a step.
-func (e *engine) send(nodes vote.NodeSet, command node.Command, answer func(int, node.Reply)) {
-	replies := make([]func(node.Reply), len(e.nodes))
+func (e *Engine) send(nodes vote.NodeSet, command node.Command, answer func(int, node.Reply)) {
+	replies := make([]func(node.Reply), len(e.Nodes))
 	for i := range replies {
 		if nodes.Has(i) {
 			replies[i] = func(r node.Reply) {
@@ -256,10 +259,10 @@ func (e *engine) send(nodes vote.NodeSet, command node.Command, answer func(int,
 }
 
 // observed reports whether anybody gets events.
-func (e *engine) observed() bool { return e.above.observes() }
+func (e *Engine) observed() bool { return e.Above.Observes() }
 
 // tell reports an event.
-func (e *engine) tell(x event) {
+func (e *Engine) tell(x Event) {
 	if e.observed() {
 		kept := x // allocated only here
 		e.effects = append(e.effects, effect{event: &kept})
@@ -267,75 +270,76 @@ func (e *engine) tell(x event) {
 }
 
 // tellOf reports an event of a claim.
-func (e *engine) tellOf(c *claim, x event) {
+func (e *Engine) tellOf(c *Claim, x Event) {
 	if e.observed() {
-		x.name, x.owner, x.token = c.title(), c.Owner, c.Token
+		x.Name, x.Owner, x.Token = c.Title(), c.Owner, c.Token
 		e.tell(x)
 	}
 }
 
 // log adds a line to the log.
-func (e *engine) log(level slog.Level, text string, args ...any) {
-	if add := e.above.line(e.wall(), level, text, args...); add != nil {
+func (e *Engine) log(level slog.Level, text string, args ...any) {
+	if add := e.Above.Line(e.wall(), level, text, args...); add != nil {
 		e.then("log", add)
 	}
 }
 
-// begin notes that a call begins. It returns an error if ctx has ended, or the Locker is closed.
-func (e *engine) begin(ctx context.Context, op, title string) error {
+// Begin notes that a call begins. It returns an error if ctx has ended, or the Locker
+// is closed.
+func (e *Engine) Begin(ctx context.Context, op, title string) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s %q: %w", op, title, e.above.stopped(ctx))
+		return fmt.Errorf("%s %q: %w", op, title, e.Above.Stopped(ctx))
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return sentinelClosed
+		return ErrClosed
 	}
 	e.calls++
 	return nil
 }
 
-// read has f read what belongs to the engine. It is no step.
-func (e *engine) read(f func()) {
+// Read has f read what belongs to the engine. It is no step.
+func (e *Engine) Read(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f()
 }
 
-// end notes that a call is over.
-func (e *engine) end() {
+// End notes that a call is over.
+func (e *Engine) End() {
 	e.enter()
 	e.callEnds()
 	e.leave()
 }
 
 // callEnds is end, within a step.
-func (e *engine) callEnds() {
+func (e *Engine) callEnds() {
 	if e.calls--; e.calls == 0 && e.closed {
 		e.set(e.idle)
 	}
 }
 
 // inTask has something done in a task that Close waits for, unless the Locker is closed.
-func (e *engine) inTask(do func()) {
+func (e *Engine) inTask(do func()) {
 	if !e.closed {
 		e.task("begin a task", do)
 	}
 }
 
 // task has something done in a task that Close waits for.
-func (e *engine) task(what string, do func()) {
+func (e *Engine) task(what string, do func()) {
 	e.calls++
 	e.then(what, func() {
-		e.clock.Go(func() {
-			defer e.end()
+		e.Clock.Go(func() {
+			defer e.End()
 			do()
 		})
 	})
 }
 
 // await returns when a condition of a closing Locker holds, or at an instant.
-func (e *engine) await(until clock.Instant, holds func() bool) {
+func (e *Engine) await(until clock.Instant, holds func() bool) {
 	for {
 		e.mu.Lock()
 		over := holds()
@@ -347,15 +351,15 @@ func (e *engine) await(until clock.Instant, holds func() bool) {
 }
 
 // Subscriptions are to notices of the nodes.
-type subscriptions struct {
+type Subscriptions struct {
 	stops []func()
 	ended bool
 }
 
 // subscribe has a subscription made on each node.
-func (e *engine) subscribe(to *subscriptions, begin func(int, node.Node) (stop func())) {
+func (e *Engine) subscribe(to *Subscriptions, begin func(int, node.Node) (stop func())) {
 	e.then("subscribe", func() {
-		for i, n := range e.nodes {
+		for i, n := range e.Nodes {
 			stop := begin(i, n)
 			e.mu.Lock()
 			ended := to.ended
@@ -370,8 +374,8 @@ func (e *engine) subscribe(to *subscriptions, begin func(int, node.Node) (stop f
 	})
 }
 
-// unsubscribe is called outside a step, since what a subscription calls may not end it.
-func (e *engine) unsubscribe(to *subscriptions) {
+// Unsubscribe is called outside a step, since what a subscription calls may not end it.
+func (e *Engine) Unsubscribe(to *Subscriptions) {
 	e.mu.Lock()
 	stops := to.stops
 	to.stops, to.ended = nil, true

@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"cmp"
@@ -13,11 +13,12 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A waiter is one call of Lock or TryLock, until it has a lease or an error. Waiters are used again; late
-// news for a former call are a hint without a cause, which does no harm.
+// A waiter is one call of Lock or TryLock, until it has a lease or an error. Waiters
+// are used again; late news for a former call are a hint without a cause, which does no
+// harm.
 type waiter struct {
-	e        *engine
-	request  *want
+	e        *Engine
+	request  *Want
 	ctx      context.Context // of the call, for its values
 	began    clock.Instant
 	deadline clock.Instant // of the wait, or Never
@@ -27,7 +28,7 @@ type waiter struct {
 	ready    bool          // it is among engine.ready
 	stopped  error         // why the caller waits no longer; nil while it does
 
-	got    *hold // the result
+	got    *Hold // the result
 	err    error
 	signal clock.Signal // set when there is one
 
@@ -43,13 +44,13 @@ type waiter struct {
 
 	// In the wait queues on the nodes:
 	wait      node.Wait     // of the next attempt; drawn once
-	last      claim         // of the last attempt
+	last      Claim         // of the last attempt
 	placed    vote.NodeSet  // nodes that may know of it, from any attempt
 	listed    bool          // the nodes tell it when it is first
 	listening spot          // in the line of those
 	reserved  clock.Instant // until then it may keep several names from others
 
-	round       *round // the attempt under way
+	round       *Round // the attempt under way
 	counted     bool   // by the limiter: it is not decided
 	lingerUntil clock.Instant
 	splitUntil  clock.Instant // of an attempt that is split; 0: it is not
@@ -65,7 +66,7 @@ type waiter struct {
 	offers         []*offer   // what its last attempts have left on the nodes, the oldest first
 	handed         []handover // to these
 
-	watching *subscriptions // to releases of the names; nil by default
+	watching *Subscriptions // to releases of the names; nil by default
 }
 
 // A phase is where a waiter is in its life.
@@ -82,7 +83,8 @@ const (
 	phaseOver                    // the call has its lease or its error
 )
 
-// step looks at the news in the phase that w is in, and returns the next phase, or the same.
+// step looks at the news in the phase that w is in, and returns the next phase, or the
+// same.
 func (w *waiter) step() phase {
 	switch w.phase {
 	case phaseQueueing:
@@ -104,21 +106,21 @@ func (w *waiter) step() phase {
 }
 
 // waiter returns a new one.
-func (e *engine) waiter(ctx context.Context, s *want) *waiter {
+func (e *Engine) waiter(ctx context.Context, s *Want) *waiter {
 	w := take(&e.waiters)
 	if w == nil {
-		w = &waiter{e: e, signal: e.clock.NewSignal()}
-		w.found.ballots = make([]vote.Ballot, len(e.nodes))
+		w = &waiter{e: e, signal: e.Clock.NewSignal()}
+		w.found.ballots = make([]vote.Ballot, len(e.Nodes))
 	}
 	w.phase, w.request, w.ctx, w.began, w.deadline, w.reserved = phaseQueueing, s, ctx, e.now, clock.Never, e.now
-	if s.wait >= 0 {
-		w.deadline = e.now.Add(s.wait)
+	if s.Wait >= 0 {
+		w.deadline = e.now.Add(s.Wait)
 	}
-	w.calledFirstFor = append(w.calledFirstFor[:0], make([]vote.NodeSet, len(s.names))...)
-	if s.fair {
+	w.calledFirstFor = append(w.calledFirstFor[:0], make([]vote.NodeSet, len(s.Names))...)
+	if s.Fair {
 		w.drawTicket()
 	}
-	if s.wait != 0 {
+	if s.Wait != 0 {
 		e.queues.join(w)
 	}
 	return w
@@ -179,11 +181,11 @@ func (w *waiter) queueing() phase {
 	case nested != nil || err != nil:
 		return w.end(nested, err)
 	case e.closed:
-		return w.end(nil, sentinelClosed)
-	case !turn && s.wait == 0:
+		return w.end(nil, ErrClosed)
+	case !turn && s.Wait == 0:
 		return w.end(nil, w.inVain())
 	}
-	if err := e.voters.down(s.title(), !turn || w.everWaited()); err != nil {
+	if err := e.voters.down(s.Title(), !turn || w.everWaited()); err != nil {
 		return w.end(nil, err)
 	}
 	if !turn {
@@ -199,19 +201,19 @@ func (w *waiter) queueing() phase {
 	return phaseYielding
 }
 
-// yielding leaves the names for a moment to listeners. Then it takes a lock that was handed over, or
-// asks for it.
+// yielding leaves the names for a moment to listeners. Then it takes a lock that was
+// handed over, or asks for it.
 func (w *waiter) yielding() phase {
 	e := w.e
-	if w.request.wait != 0 {
-		w.until = min(e.queues.listened(&w.request.claim), w.deadline)
+	if w.request.Wait != 0 {
+		w.until = min(e.queues.listened(&w.request.Claim), w.deadline)
 	}
 	switch {
 	case e.closed:
-		return w.end(nil, sentinelClosed)
+		return w.end(nil, ErrClosed)
 	case w.stopped != nil:
 		return w.end(nil, w.failed())
-	case w.request.wait != 0 && e.now < w.until:
+	case w.request.Wait != 0 && e.now < w.until:
 		return phaseYielding
 	}
 	if g, ok := w.handedOver(); ok {
@@ -228,7 +230,7 @@ func (w *waiter) waitOutside() phase {
 	e := w.e
 	w.until = w.deadline
 	if w.last.Owner == "" { // however short the wait is, it makes one attempt, which needs the rest
-		w.until = max(w.until, w.began.Add(e.attempts.patience(e.timeout(w.request.lease))))
+		w.until = max(w.until, w.began.Add(e.attempts.patience(e.Timeout(w.request.Lease))))
 	}
 	switch {
 	case w.let:
@@ -242,8 +244,8 @@ func (w *waiter) waitOutside() phase {
 	return phaseOutside
 }
 
-// ask begins an attempt: an acquire round and, if it is not won, its release. It leaves an offer if w
-// stands by.
+// ask begins an attempt: an acquire round and, if it is not won, its release. It leaves
+// an offer if w stands by.
 func (w *waiter) ask() phase {
 	e := w.e
 	w.returnHandovers(true, "")
@@ -255,46 +257,48 @@ func (w *waiter) ask() phase {
 		return w.goOn()
 	}
 	w.last = c
-	r := e.round(node.Acquire, c, w.request.life()+e.opts.Grace, w.timeout())
+	r := e.round(node.Acquire, c, w.request.Life()+e.Opts.Grace, w.timeout())
 	r.asker, w.counted, w.round, w.splitUntil = w, true, r, 0
 	if c.wait.Offer != 0 {
-		e.handovers.offer(w, c, r.start)
+		e.handovers.offer(w, c, r.Start)
 	}
-	r.ask(vote.AllNodes(len(e.nodes)))
+	r.ask(vote.AllNodes(len(e.Nodes)))
 	return phaseAsking
 }
 
-// asking waits for the verdict. An attempt that is split among the nodes that answer waits no longer for
-// slow ones than these took: its votes keep everybody else from the name. But what splits attempt after
-// attempt may be a key that somebody has left, and only the slow nodes decide.
+// asking waits for the verdict. An attempt that is split among the nodes that answer
+// waits no longer for slow ones than these took: its votes keep everybody else from the
+// name. But what splits attempt after attempt may be a key that somebody has left, and
+// only the slow nodes decide.
 func (w *waiter) asking() phase {
 	r := w.round
-	switch v := r.tally.Verdict(); {
+	switch v := r.Tally.Verdict(); {
 	case w.stopped != nil || v == vote.Lost:
 		return w.linger()
 	case v == vote.Won:
 		w.lingerUntil = r.lingerUntil()
 		return phaseConfirming
-	case r.tally.Split() && w.splitUntil == 0 && w.request.wait != 0 && w.found.splits < 2:
+	case r.Tally.Split() && w.splitUntil == 0 && w.request.Wait != 0 && w.found.splits < 2:
 		w.splitUntil = r.patience()
-	case w.splitUntil != 0 && w.e.now >= w.splitUntil && r.tally.Split():
+	case w.splitUntil != 0 && w.e.now >= w.splitUntil && r.Tally.Split():
 		return w.linger()
 	}
 	w.until = cmp.Or(w.splitUntil, clock.Never)
 	return phaseAsking
 }
 
-// confirming waits for nodes that were never heard of: two nodes that are one server are recognized
-// only once both have answered, so a Locker's first attempts take a moment longer.
+// confirming waits for nodes that were never heard of: two nodes that are one server
+// are recognized only once both have answered, so a Locker's first attempts take a
+// moment longer.
 func (w *waiter) confirming() phase {
 	e, r, s := w.e, w.round, w.request
-	if w.stopped == nil && e.voters.someUnheard() && r.open() > 0 && e.now < w.lingerUntil {
+	if w.stopped == nil && e.voters.someUnheard() && r.Open() > 0 && e.now < w.lingerUntil {
 		w.until = w.lingerUntil
 		return phaseConfirming
 	}
-	if w.stopped == nil && r.discountDuplicates() {
-		if e.now < vote.DecideBy(r.start, s.lease, s.lease, e.opts.Drift) {
-			g := grantOf(r, w.last, s.lease, 0)
+	if w.stopped == nil && r.DiscountDuplicates() {
+		if e.now < vote.DecideBy(r.Start, s.Lease, s.Lease, e.Opts.Drift) {
+			g := GrantOf(r, w.last, s.Lease, 0)
 			w.attemptEnds()
 			return w.granted(g)
 		}
@@ -308,32 +312,33 @@ func (w *waiter) linger() phase {
 	return phaseLingering
 }
 
-// lingering waits until the reason for the loss is known: a node that is down answers faster than one
-// that reports a holder. Before another attempt it waits a little longer, unless some nodes have granted:
-// nodes that refuse need no release.
+// lingering waits until the reason for the loss is known: a node that is down answers
+// faster than one that reports a holder. Before another attempt it waits a little
+// longer, unless some nodes have granted: nodes that refuse need no release.
 func (w *waiter) lingering() phase {
 	e, r := w.e, w.round
-	explained, granted := r.tally.Explained(), r.tally.Votes[vote.Granted]+r.tally.Votes[vote.Abstaining]
-	over := r.open() == 0 || explained && granted > 0
-	if w.request.wait == 0 { // the error names all nodes that fail
-		over = r.open() == 0 || granted+r.tally.Votes[vote.Refused] >= e.need
+	explained, granted := r.Tally.Explained(), r.Tally.Votes[vote.Granted]+r.Tally.Votes[vote.Abstaining]
+	over := r.Open() == 0 || explained && granted > 0
+	if w.request.Wait == 0 { // the error names all nodes that fail
+		over = r.Open() == 0 || granted+r.Tally.Votes[vote.Refused] >= e.Need
 	}
 	w.until = w.lingerUntil
 	if !explained {
-		w.until = r.deadline
+		w.until = r.Deadline
 	}
 	if !over && w.stopped == nil && e.now < w.until {
 		return phaseLingering
 	}
-	if mayHold := r.mayHoldNow(); mayHold != 0 {
-		e.releases.send(r.claim, mayHold, e.expiry(r.start, w.request.life()))
+	if mayHold := r.MayHoldNow(); mayHold != 0 {
+		e.releases.send(r.Claim, mayHold, e.Expiry(r.Start, w.request.Life()))
 	}
 	w.note(r)
 	w.attemptEnds()
 	return w.goOn()
 }
 
-// attemptEnds puts the round of the attempt down. One whose caller gives up is under way until it is decided.
+// attemptEnds puts the round of the attempt down. One whose caller gives up is under
+// way until it is decided.
 func (w *waiter) attemptEnds() {
 	r := w.round
 	w.placed |= r.reached()
@@ -349,31 +354,31 @@ func (w *waiter) attemptEnds() {
 }
 
 // answered looks at an answer to the attempt.
-func (w *waiter) answered(r *round, _ int) bool {
-	if w.counted && r.tally.Verdict() != vote.Undecided {
+func (w *waiter) answered(r *Round, _ int) bool {
+	if w.counted && r.Tally.Verdict() != vote.Undecided {
 		w.decided(r)
 	}
 	w.stir()
 	return true
 }
 
-func (w *waiter) over(*round) {}
+func (w *waiter) over(*Round) {}
 
 // decided tells the limiter that the attempt is decided.
-func (w *waiter) decided(r *round) {
+func (w *waiter) decided(r *Round) {
 	w.counted = false
-	w.e.attempts.ends(r.start, w.e.now, r.tally.Answered())
+	w.e.attempts.ends(r.Start, w.e.now, r.Tally.Answered())
 }
 
 // note keeps what the failed attempt has found, and tells of it.
-func (w *waiter) note(r *round) {
+func (w *waiter) note(r *Round) {
 	f := &w.found
-	f.took = w.e.now.Sub(r.start)
-	f.ballots, f.last = append(f.last[:0], r.ballots...), f.ballots
-	cutOff := w.stopped != nil && !r.tally.Explained() // it is not known why it failed
-	f.record(w.e.tokens, w.e.need)
+	f.took = w.e.now.Sub(r.Start)
+	f.ballots, f.last = append(f.last[:0], r.Ballots...), f.ballots
+	cutOff := w.stopped != nil && !r.Tally.Explained() // it is not known why it failed
+	f.record(w.e.tokens, w.e.Need)
 	if w.e.observed() {
-		w.e.tellOf(&r.claim, event{kind: eventAttemptFailed, took: f.took, err: w.failed()})
+		w.e.tellOf(&r.Claim, Event{Kind: EventAttemptFailed, Took: f.took, Err: w.failed()})
 	}
 	if cutOff && f.waited { // the wait ends with what the attempts before have found
 		f.ballots, f.last = f.last, f.ballots
@@ -385,7 +390,7 @@ func (w *waiter) goOn() phase {
 	switch {
 	case w.found.asksAtOnce() && w.stopped == nil && w.timeout() > 0:
 		return phaseQueueing
-	case w.stopped != nil || w.request.wait == 0 || w.found.hopeless(w.e.need):
+	case w.stopped != nil || w.request.Wait == 0 || w.found.hopeless(w.e.Need):
 		return w.end(nil, w.failed())
 	}
 	w.beginPause()
@@ -410,27 +415,27 @@ func (w *waiter) pausing() phase {
 	if next == stopWaiting {
 		return w.end(nil, w.failed())
 	}
-	if n.handed != 0 && n.handed.Len() < w.e.need {
+	if n.handed != 0 && n.handed.Len() < w.e.Need {
 		w.returnHandovers(true, "") // the rest has not come in time
 	}
-	w.wait.Barge = next == askPastOthers && !w.request.fair
+	w.wait.Barge = next == askPastOthers && !w.request.Fair
 	return phaseQueueing
 }
 
-// beginPause decides how long the pause is if nothing happens. It queues w on the nodes, and subscribes to
-// a name that another library's lock has, if need be.
+// beginPause decides how long the pause is if nothing happens. It queues w on the
+// nodes, and subscribes to a name that another library's lock has, if need be.
 func (w *waiter) beginPause() {
 	e, f := w.e, &w.found
 	w.observeWait()
 	f.waited = true
-	if w.request.caller != nil {
-		w.request.caller.pauses(within{e}, w.began)
+	if w.request.Caller != nil {
+		w.request.Caller.Pauses(Step{e}, w.began)
 	}
-	e.above.active(within{e})
-	w.pause = pausing{need: e.need, splits: f.splits, took: f.took, unit: firstPause, deadline: w.deadline}
+	e.Above.Active(Step{e})
+	w.pause = pausing{need: e.Need, splits: f.splits, took: f.took, unit: FirstPause, deadline: w.deadline}
 	p := &w.pause
 	p.free, p.silent, p.own = f.wasFree()
-	free := f.freeIn(e.need, e.opts.RetryEvery)
+	free := f.freeIn(e.Need, e.Opts.RetryEvery)
 	if f.splits > 0 {
 		// Two that have split the votes must come apart by more than an attempt takes.
 		p.unit = max(p.unit, f.took)
@@ -440,7 +445,7 @@ func (w *waiter) beginPause() {
 	} else {
 		f.fruitless++
 	}
-	p.until = e.now.Add(pause(free, f.fruitless-1, p.unit, e.opts.RetryEvery, e.chance()))
+	p.until = e.now.Add(Pause(free, f.fruitless-1, p.unit, e.Opts.RetryEvery, e.Chance()))
 	if !w.listed {
 		w.lineUp()
 		p.by(e.now.Add(noticeSlack)) // to take its place; it is woken when it is subscribed
@@ -448,43 +453,43 @@ func (w *waiter) beginPause() {
 	if w.watching == nil && f.foreign() {
 		w.watch()
 	}
-	p.before = f.before(e.need)
-	p.passable = f.passable && !w.request.fair && w.request.mode != node.Read
+	p.before = f.before(e.Need)
+	p.passable = f.passable && !w.request.Fair && w.request.Mode != node.Read
 	if p.passable { // those before it come first, but one may have died
 		p.by(e.now.Add(time.Duration(p.before) * noticeSlack))
 	}
-	p.by(e.now.Add(e.opts.RetryEvery)) // for the nodes to keep its place
+	p.by(e.now.Add(e.Opts.RetryEvery)) // for the nodes to keep its place
 	if w.last.wait.Reserve {
 		p.by(w.reserved) // to let others have them
 	}
-	p.luck = e.chance()
-	if p.luck < 0.5 && e.queues.listened(&w.request.claim) > 0 { // or every other turn is a listener's, however many are queued
+	p.luck = e.Chance()
+	if p.luck < 0.5 && e.queues.listened(&w.request.Claim) > 0 { // or every other turn is a listener's, however many are queued
 		p.standBack = reaction
 	}
 }
 
 // granted makes the lease.
-func (w *waiter) granted(g grant) phase {
-	if w.request.wait != 0 && w.contended != w.found.waited {
-		w.e.queues.noteContention(&w.request.claim, w.found.waited)
+func (w *waiter) granted(g Grant) phase {
+	if w.request.Wait != 0 && w.contended != w.found.waited {
+		w.e.queues.noteContention(&w.request.Claim, w.found.waited)
 	}
-	w.e.tellOf(&g.claim, event{kind: eventAcquired, took: w.e.now.Sub(w.began), waited: w.everWaited()})
+	w.e.tellOf(&g.Claim, Event{Kind: EventAcquired, Took: w.e.now.Sub(w.began), Waited: w.everWaited()})
 	return w.end(w.e.admit(w.ctx, g, w.request), nil)
 }
 
 // end ends the call: w leaves all queues, and gives back what it does not need.
-func (w *waiter) end(got *hold, err error) phase {
+func (w *waiter) end(got *Hold, err error) phase {
 	e, owner := w.e, ""
-	if w.request.wait != 0 {
+	if w.request.Wait != 0 {
 		e.handovers.revokeAll(w)
 		w.passOn()
 		e.queues.leave(w)
 		if err != nil && w.stopped == nil && e.closed {
-			err = sentinelClosed
+			err = ErrClosed
 		}
 	}
 	if got != nil {
-		owner = got.claim.Owner
+		owner = got.Claim.Owner
 	}
 	if last := w.last.Owner; owner != last && owner != node.Offer(last) {
 		w.leavePlace()
@@ -495,13 +500,14 @@ func (w *waiter) end(got *hold, err error) phase {
 	return phaseOver
 }
 
-// everWaited reports whether w had to wait, for others of its process or after an attempt.
+// everWaited reports whether w had to wait, for others of its process or after an
+// attempt.
 func (w *waiter) everWaited() bool { return w.hasWaited || w.found.waited }
 
 // observeWait reports that w has to wait, before it does so for the first time.
 func (w *waiter) observeWait() {
 	if !w.everWaited() {
-		w.e.tell(event{kind: eventWaiting, name: w.request.title()})
+		w.e.tell(Event{Kind: EventWaiting, Name: w.request.Title()})
 	}
 }
 
@@ -511,11 +517,11 @@ func (w *waiter) failed() error {
 	if w.stopped != nil && w.last.Owner == "" { // it has not asked
 		f = cmp.Or(w.knows(), f)
 	}
-	return f.failed(w.e.config, w.request.title(), w.stopped)
+	return f.failed(w.e.Config, w.request.Title(), w.stopped)
 }
 
-// passOn tells the waiter behind w what w knows, if that has asked the nodes: the two may stop waiting at the
-// same moment.
+// passOn tells the waiter behind w what w knows, if that has asked the nodes: the two
+// may stop waiting at the same moment.
 func (w *waiter) passOn() {
 	if len(w.spots) == 0 || w.spots[0].next == nil {
 		return
@@ -527,7 +533,8 @@ func (w *waiter) passOn() {
 	}
 }
 
-// knows returns what the attempts of w, or of those before it in this process, have found; nil if nothing.
+// knows returns what the attempts of w, or of those before it in this process, have
+// found; nil if nothing.
 func (w *waiter) knows() *findings {
 	if w.found.waited {
 		return &w.found
@@ -535,29 +542,29 @@ func (w *waiter) knows() *findings {
 	return w.heard
 }
 
-// inVain builds the error of a wait that ends behind others of this process. The name is held
-// only if one of them has it, or the nodes have told one of them so. If nothing is known yet,
-// the caller before it takes part of the nodes.
+// inVain builds the error of a wait that ends behind others of this process. The name
+// is held only if one of them has it, or the nodes have told one of them so. If nothing
+// is known yet, the caller before it takes part of the nodes.
 func (w *waiter) inVain() error {
-	e, title := w.e, w.request.title()
+	e, title := w.e, w.request.Title()
 	switch held, known := e.queues.before(w); {
 	case held:
-		return e.fail("acquire", title, nil, sentinelHeld, cmp.Or(w.stopped, errHere))
+		return e.Fail("acquire", title, nil, ErrHeld, cmp.Or(w.stopped, errHere))
 	case known != nil:
-		return known.failed(e.config, title, w.stopped)
+		return known.failed(e.Config, title, w.stopped)
 	case w.heard != nil:
-		return w.heard.failed(e.config, title, w.stopped)
+		return w.heard.failed(e.Config, title, w.stopped)
 	case e.voters.downSince != 0:
 		return e.voters.silence(title, w.stopped)
 	case w.stopped != nil:
 		return fmt.Errorf("acquire %q: %w", title, w.stopped)
 	}
-	return e.fail("acquire", title, nil, sentinelHeld, errAsked)
+	return e.Fail("acquire", title, nil, ErrHeld, errAsked)
 }
 
-// nextClaim makes the claim of the next attempt, with an owner of its own. It returns false if
-// no token is left.
-func (w *waiter) nextClaim() (c claim, ok bool) {
+// nextClaim makes the claim of the next attempt, with an owner of its own. It returns
+// false if no token is left.
+func (w *waiter) nextClaim() (c Claim, ok bool) {
 	e, s := w.e, w.request
 	above := w.found.token
 	if e.tokens.farAhead(above) { // by a clock that goes on meanwhile
@@ -565,16 +572,16 @@ func (w *waiter) nextClaim() (c claim, ok bool) {
 	}
 	token, ok := e.tokens.next(above)
 	if !ok {
-		return claim{}, false
+		return Claim{}, false
 	}
-	c = s.claim
-	c.Owner, c.Token, c.wait = e.ownerName(), token, w.wait
+	c = s.Claim
+	c.Owner, c.Token, c.wait = e.OwnerName(), token, w.wait
 	if c.wait.Stays() && w.mayOffer() {
 		c.wait.Offer, c.wait.Secret = e.offerToken(token), rand.Text()
 	}
-	c.wait.Reserve = s.names != nil && c.wait.Stays() && w.mayReserve()
+	c.wait.Reserve = s.Names != nil && c.wait.Stays() && w.mayReserve()
 	if c.wait.Reserve { // nobody passes it as long as it has the places
-		c.wait.PlaceTTL = min(c.wait.PlaceTTL, w.reserved.Sub(e.now)+3*e.opts.Timeout)
+		c.wait.PlaceTTL = min(c.wait.PlaceTTL, w.reserved.Sub(e.now)+3*e.Opts.Timeout)
 	}
 	return c, true
 }
@@ -582,8 +589,8 @@ func (w *waiter) nextClaim() (c claim, ok bool) {
 // timeout bounds the next attempt. The last attempt that the wait allows, and those
 // that follow it at once, share one timeout. So does all that TryLock does.
 func (w *waiter) timeout() time.Duration {
-	d := w.e.timeout(w.request.lease)
-	if w.request.wait == 0 || w.request.wait > 0 && w.found.stale > 0 {
+	d := w.e.Timeout(w.request.Lease)
+	if w.request.Wait == 0 || w.request.Wait > 0 && w.found.stale > 0 {
 		d = min(d, w.deadline.Add(d).Sub(w.e.now))
 	}
 	return d
@@ -598,8 +605,8 @@ func (w *waiter) drawTicket() {
 	if !ok {
 		return // nor will an attempt have a token
 	}
-	w.wait = node.Wait{Ticket: number, Waiter: w.e.waiterName(w.request.mode)}
-	if w.request.wait != 0 {
+	w.wait = node.Wait{Ticket: number, Waiter: w.e.waiterName(w.request.Mode)}
+	if w.request.Wait != 0 {
 		w.wait.PlaceTTL = w.e.placeTTL()
 	}
 }
@@ -610,8 +617,8 @@ func (w *waiter) lineUp() {
 	w.e.handovers.listen(w)
 }
 
-// leavePlace gives up w's place on all nodes. Where that is not confirmed in time the place expires. A node that no
-// attempt has reached need not confirm it.
+// leavePlace gives up w's place on all nodes. Where that is not confirmed in time the
+// place expires. A node that no attempt has reached need not confirm it.
 func (w *waiter) leavePlace() {
 	e, c := w.e, w.last
 	kept := c.wait.PlaceTTL
@@ -619,22 +626,23 @@ func (w *waiter) leavePlace() {
 		return // no node knows of it
 	}
 	c.wait.PlaceTTL = 0
-	r := e.releases.begin(c, w.placed, e.now.Add(kept+e.opts.Timeout))
-	r.ask(vote.AllNodes(len(e.nodes)))
+	r := e.releases.begin(c, w.placed, e.now.Add(kept+e.Opts.Timeout))
+	r.ask(vote.AllNodes(len(e.Nodes)))
 	r.done()
 }
 
-// mayReserve reports whether the next attempt keeps free names from others in the queue until
-// all of several names are free. It does so only after each name has been free once since the
-// last time, as a name that is held for long must not block the others. It lasts for at most the
-// time already waited, for each additional name, and twice Options.RetryEvery in all. If Timeout is
-// longer it counts instead: for so long others keep some of the nodes while a node hangs.
+// mayReserve reports whether the next attempt keeps free names from others in the queue
+// until all of several names are free. It does so only after each name has been free
+// once since the last time, as a name that is held for long must not block the others.
+// It lasts for at most the time already waited, for each additional name, and twice
+// Options.RetryEvery in all. If Timeout is longer it counts instead: for so long others
+// keep some of the nodes while a node hangs.
 func (w *waiter) mayReserve() bool {
 	e, first := w.e, w.calledFirstFor
-	few := func(told vote.NodeSet) bool { return told.Len() < e.need }
+	few := func(told vote.NodeSet) bool { return told.Len() < e.Need }
 	if !slices.ContainsFunc(first, few) {
 		clear(first)
-		most, others := 2*max(e.opts.RetryEvery, e.opts.Timeout), time.Duration(len(first)-1)
+		most, others := 2*max(e.Opts.RetryEvery, e.Opts.Timeout), time.Duration(len(first)-1)
 		w.reserved = e.now.Add(min(e.now.Sub(w.began), most/others) * others)
 	}
 	return e.now < w.reserved
@@ -642,13 +650,13 @@ func (w *waiter) mayReserve() bool {
 
 // watch subscribes to releases of all names.
 func (w *waiter) watch() {
-	e, mode := w.e, w.request.mode
-	w.watching = new(subscriptions)
-	for name := range w.request.each() {
+	e, mode := w.e, w.request.Mode
+	w.watching = new(Subscriptions)
+	for name := range w.request.Each() {
 		e.subscribe(w.watching, func(i int, n node.Node) (stop func()) {
 			return n.Watch(name, mode, func() {
 				e.enter()
-				if e.opts.Steps != nil {
+				if e.Opts.Steps != nil {
 					e.heard(i, "tells that %s is released", name)
 				}
 				w.released.Add(i)

@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"context"
@@ -23,11 +23,11 @@ const (
 	stateOver              // its release is sent, or it is detached
 )
 
-// A hold is what all nested leases of one acquisition share.
-type hold struct {
-	e       *engine
-	claim   claim // as acquired: its token is the fencing token
-	lease   time.Duration
+// A Hold is what all nested leases of one acquisition share.
+type Hold struct {
+	e       *Engine
+	Claim   Claim // as acquired: its token is the fencing token
+	Lease   time.Duration
 	maxHold time.Duration
 	keep    time.Duration // how long the name must stay taken, from since on; 0: no longer than it is held
 	fixed   bool
@@ -50,45 +50,46 @@ type hold struct {
 	settled      vote.NodeSet // of a reader: nodes that have answered all that could create it
 	state        state
 	why          error         // why it ended; nil while it is held
-	failed       *failure      // the last failed renewal
+	failed       *Failure      // the last failed renewal
 	reported     clock.Instant // when an event told of one last
 	renewedAlone bool          // by commands that renew no other lease
-	follower     follower      // nil: there is none
+	follower     Follower      // nil: there is none
 	ctx          context.Context
-	ending       []*dependent // contexts that end with it
+	ending       []*Dependent // contexts that end with it
 }
 
-// A grant is the basis of a lease: enough nodes have granted a claim, extended it, or
+// A Grant is the basis of a lease: enough nodes have granted a claim, extended it, or
 // handed the lock over.
-type grant struct {
-	claim   claim
+type Grant struct {
+	Claim   Claim
 	start   clock.Instant // no node was asked before
 	lease   time.Duration // from start
 	mayHold vote.NodeSet  // nodes that may have the claim, now or later
 	high    node.Token    // the highest token that was used for the claim, or 0
-	round   *round        // whose late answers the hold of a reader learns of; nil for a hand-over
+	round   *Round        // whose late answers the hold of a reader learns of; nil for a hand-over
 }
 
-// grantOf is what a won round has granted. It is one more use of the round.
-func grantOf(r *round, c claim, lease time.Duration, high node.Token) grant {
+// GrantOf is what a won round has granted. It is one more use of the round.
+func GrantOf(r *Round, c Claim, lease time.Duration, high node.Token) Grant {
 	r.users++
-	return grant{claim: c, start: r.start, lease: lease, mayHold: r.mayHoldNow(), high: high, round: r}
+	return Grant{Claim: c, start: r.Start, lease: lease, mayHold: r.MayHoldNow(), high: high, round: r}
 }
 
-// A dependent is a context that ends with a hold.
-type dependent struct {
+// A Dependent is a context that ends with a hold.
+type Dependent struct {
 	context.Context
-	cancel context.CancelCauseFunc
+	Cancel context.CancelCauseFunc
 	at     int   // its place among those of the hold
 	why    error // why the hold has ended
 }
 
-func (h *hold) slot() *slot { return &h.spot }
+func (h *Hold) slot() *slot { return &h.spot }
 
-// answered notes that a node has granted a command that made, extended or downgraded the lease.
-func (h *hold) answered(r *round, i int) bool {
+// answered notes that a node has granted a command that made, extended or downgraded
+// the lease.
+func (h *Hold) answered(r *Round, i int) bool {
 	switch kind := r.command.Kind; {
-	case !r.ballots[i].Granted():
+	case !r.Ballots[i].Granted():
 	case kind == node.Extend:
 		h.mayHold.Add(i) // it may have refused before, and granted a copy of the command later
 	case kind == node.Downgrade:
@@ -99,22 +100,22 @@ func (h *hold) answered(r *round, i int) bool {
 	return false
 }
 
-func (h *hold) over(*round) {}
+func (h *Hold) over(*Round) {}
 
 // newHold makes the lease of a grant.
-func (e *engine) newHold(ctx context.Context, g grant, s *want) *hold {
-	h := &hold{
-		e: e, claim: g.claim,
-		lease: s.lease, maxHold: s.maxHold, keep: s.keep, fixed: s.fixed, expiry: e.expiry(g.start, s.keep),
-		mode: g.claim.mode, since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
-		high: max(g.claim.Token, g.high), mayHold: g.mayHold,
+func (e *Engine) newHold(ctx context.Context, g Grant, s *Want) *Hold {
+	h := &Hold{
+		e: e, Claim: g.Claim,
+		Lease: s.Lease, maxHold: s.MaxHold, keep: s.Keep, fixed: s.Fixed, expiry: e.Expiry(g.start, s.Keep),
+		mode: g.Claim.Mode, since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
+		high: max(g.Claim.Token, g.high), mayHold: g.mayHold,
 	}
-	h.claim.wait.PlaceTTL = 0 // its release leaves no place in the queue
+	h.Claim.wait.PlaceTTL = 0 // its release leaves no place in the queue
 	if h.mode != node.Read {
 		h.writers = 1
 	}
-	if s.maxHold > 0 {
-		h.limit = e.now.Add(s.maxHold)
+	if s.MaxHold > 0 {
+		h.limit = e.now.Add(s.MaxHold)
 	}
 	h.extended(g.start, g.lease)
 	return h
@@ -122,18 +123,18 @@ func (e *engine) newHold(ctx context.Context, g grant, s *want) *hold {
 
 // extended notes that a quorum extended the lease with commands sent after
 // start.
-func (h *hold) extended(start clock.Instant, lease time.Duration) {
+func (h *Hold) extended(start clock.Instant, lease time.Duration) {
 	e := h.e
-	h.until = min(max(h.until, vote.ValidUntil(start, lease, e.opts.Drift)), h.limit)
-	h.expiry = max(h.expiry, e.expiry(start, lease))
+	h.until = min(max(h.until, vote.ValidUntil(start, lease, e.Opts.Drift)), h.limit)
+	h.expiry = max(h.expiry, e.Expiry(start, lease))
 	if !h.fixed && h.until < h.limit {
-		third := h.lease / 3
-		renewAt := start.Add(third - time.Duration(e.chance()*float64(third/10)))
+		third := h.Lease / 3
+		renewAt := start.Add(third - time.Duration(e.Chance()*float64(third/10)))
 		now := e.now
 		if left := h.until.Sub(now); left < third { // it was handed over, and unless it is over at once it gets the whole lease
-			renewAt = now.Add(min(e.opts.Timeout, left) / 4)
+			renewAt = now.Add(min(e.Opts.Timeout, left) / 4)
 		}
-		if lease < h.lease { // short extensions, again and again, do not put off the renewal
+		if lease < h.Lease { // short extensions, again and again, do not put off the renewal
 			renewAt = min(renewAt, h.renewAt)
 		}
 		h.renewAt = renewAt
@@ -142,15 +143,15 @@ func (h *hold) extended(start clock.Instant, lease time.Duration) {
 
 // sent notes that an extension is on its way: it lengthens keys on each node that it
 // reaches, even if it fails as a whole.
-func (h *hold) sent(start clock.Instant, lease time.Duration) {
+func (h *Hold) sent(start clock.Instant, lease time.Duration) {
 	if h.follower != nil {
-		h.follower.extending(within{h.e})
+		h.follower.Extending(Step{h.e})
 	}
-	h.expiry = max(h.expiry, h.e.expiry(start, lease))
+	h.expiry = max(h.expiry, h.e.Expiry(start, lease))
 }
 
 // schedule says when the hold has to do something next.
-func (h *hold) schedule() {
+func (h *Hold) schedule() {
 	if h.renewAt < h.until {
 		h.e.at(h, h.early(), h.renewAt)
 		return
@@ -159,12 +160,12 @@ func (h *hold) schedule() {
 }
 
 // early is from when it may be renewed together with others.
-func (h *hold) early() clock.Instant {
-	return h.renewAt.Add(-min(h.lease/30, h.until.Sub(h.renewAt)/20))
+func (h *Hold) early() clock.Instant {
+	return h.renewAt.Add(-min(h.Lease/30, h.until.Sub(h.renewAt)/20))
 }
 
 // fire renews the lease, or releases a name that need not be kept any more.
-func (h *hold) fire() {
+func (h *Hold) fire() {
 	now := h.e.now
 	switch {
 	case h.state == stateKept && now >= h.keptUntil():
@@ -180,74 +181,77 @@ func (h *hold) fire() {
 	h.schedule()
 }
 
-// isOver reports whether the hold has ended. It ends now if its time is up, and its timer has not fired yet.
-func (h *hold) isOver() bool {
+// isOver reports whether the hold has ended. It ends now if its time is up, and its
+// timer has not fired yet.
+func (h *Hold) isOver() bool {
 	switch {
 	case h.state != stateHeld:
 	case h.e.now < h.until:
 		return false
 	case h.until == h.limit:
-		h.lose(h.whyLost("hold", fmt.Errorf("%w: %v", sentinelMaxHold, h.maxHold)))
+		h.lose(h.whyLost("hold", fmt.Errorf("%w: %v", ErrMaxHold, h.maxHold)))
 	case h.fixed:
-		h.lose(h.whyLost("hold", fmt.Errorf("%w of %v is over", errFixed, h.lease)))
+		h.lose(h.whyLost("hold", fmt.Errorf("%w of %v is over", ErrFixed, h.Lease)))
 	case h.failed != nil:
 		lost := *h.failed
-		lost.err = sentinelLost
-		h.lose(h.e.above.explain(lost))
+		lost.Err = ErrLost
+		h.lose(h.e.Above.Explain(lost))
 	default:
-		h.lose(h.whyLost("extend", errNotRenewed))
+		h.lose(h.whyLost("extend", ErrNotRenewed))
 	}
 	return true
 }
 
 // whyLost is the error of a hold whose end no votes have decided.
-func (h *hold) whyLost(op string, cause error) error {
-	return h.e.above.explain(failure{op: op, name: h.claim.title(), err: sentinelLost, cause: cause})
+func (h *Hold) whyLost(op string, cause error) error {
+	return h.e.Above.Explain(Failure{Op: op, Name: h.Claim.Title(), Err: ErrLost, Cause: cause})
 }
 
-// lose ends the hold before it was unlocked. Its contexts end before anything else happens.
-func (h *hold) lose(why error) {
+// lose ends the hold before it was unlocked. Its contexts end before anything else
+// happens.
+func (h *Hold) lose(why error) {
 	if !h.end(stateLost, why) {
 		return
 	}
 	e := h.e
-	e.tellOf(&h.claim, event{kind: eventLost, held: e.now.Sub(h.since), err: why})
+	e.tellOf(&h.Claim, Event{Kind: EventLost, Held: e.now.Sub(h.since), Err: why})
 	level := slog.LevelError
 	switch {
 	case h.fixed: // its time is over, as was to be expected
 		level = slog.LevelInfo
-	case errors.Is(why, sentinelMaxHold):
+	case errors.Is(why, ErrMaxHold):
 		level = slog.LevelWarn
 	}
-	e.log(level, "lease lost", "name", h.claim.title(), "owner", h.claim.Owner, "token", h.claim.Token, "label", e.opts.Label, "error", why)
+	e.log(level, "lease lost", "name", h.Claim.Title(), "owner", h.Claim.Owner, "token", h.Claim.Token, "label", e.Opts.Label, "error", why)
 	e.lost = append(e.lost, h)
 	e.at(h, h.expiry, h.expiry) // until then Close releases what the nodes may have of it
-	if errors.Is(why, errBroken) {
-		e.above.broken(within{e}, h)
+	if errors.Is(why, ErrBroken) {
+		e.Above.Broken(Step{e}, h)
 	}
 }
 
 // vacate makes room for local waiters after the end of the hold.
-func (h *hold) vacate() {
-	h.e.handovers.leaseEnds(&h.claim)
+func (h *Hold) vacate() {
+	h.e.handovers.leaseEnds(&h.Claim)
 	h.e.queues.vacate(h)
 }
 
 // part ends the hold, and leaves its lease on the nodes for another process.
-func (h *hold) part() {
+func (h *Hold) part() {
 	e := h.e
-	brief := h.remaining() < h.lease/3 && !h.fixed && h.until < h.limit // it was handed over, and is not renewed yet
+	brief := h.remaining() < h.Lease/3 && !h.fixed && h.until < h.limit // it was handed over, and is not renewed yet
 	h.end(stateOver, errDetached)
-	e.handovers.leaseDetached(&h.claim)
+	e.handovers.leaseDetached(&h.Claim)
 	e.queues.vacate(h)
-	e.tellOf(&h.claim, event{kind: eventDetached, held: e.now.Sub(h.since)})
+	e.tellOf(&h.Claim, Event{Kind: EventDetached, Held: e.now.Sub(h.since)})
 	if brief {
-		e.askAll(node.Extend, h.asItIs(), h.lease+e.opts.Grace, e.timeout(h.lease)).done()
+		e.askAll(node.Extend, h.asItIs(), h.Lease+e.Opts.Grace, e.Timeout(h.Lease)).done()
 	}
 }
 
-// end ends the hold, once, and its contexts. It tells neither the nodes nor local waiters.
-func (h *hold) end(to state, why error) bool {
+// end ends the hold, once, and its contexts. It tells neither the nodes nor local
+// waiters.
+func (h *Hold) end(to state, why error) bool {
 	if h.state != stateHeld {
 		return false
 	}
@@ -258,42 +262,42 @@ func (h *hold) end(to state, why error) bool {
 	h.e.ends, h.ending = append(h.e.ends, h.ending...), nil
 	h.e.timers.drop(h)
 	if h.follower != nil {
-		h.follower.ended(within{h.e})
+		h.follower.Ended(Step{h.e})
 	}
 	return true
 }
 
-func (h *hold) notHeld(op string) error {
-	f := failure{op: op, name: h.claim.title(), err: sentinelNotHeld}
-	if h.why != sentinelNotHeld {
-		f.cause = h.why
+func (h *Hold) notHeld(op string) error {
+	f := Failure{Op: op, Name: h.Claim.Title(), Err: ErrNotHeld}
+	if h.why != ErrNotHeld {
+		f.Cause = h.why
 	}
-	return h.e.above.explain(f)
+	return h.e.Above.Explain(f)
 }
 
-// above is what the hold's engine asks.
-func (h *hold) above() above { return h.e.above }
+// Above is what the hold's engine asks.
+func (h *Hold) Above() Above { return h.e.Above }
 
 // atRisk is why the hold has ended, or the last renewal failed; nil if neither has.
-func (h *hold) atRisk() error {
+func (h *Hold) atRisk() error {
 	switch {
 	case h.isOver():
 		return h.notHeld("renew")
 	case h.failed != nil:
-		return h.e.above.explain(*h.failed)
+		return h.e.Above.Explain(*h.failed)
 	}
 	return nil
 }
 
-func (h *hold) remaining() time.Duration {
+func (h *Hold) remaining() time.Duration {
 	if h.state != stateHeld {
 		return 0
 	}
 	return max(0, h.until.Sub(h.e.now))
 }
 
-// context returns the one context that all leases of the hold share.
-func (h *hold) context() context.Context {
+// Context returns the one context that all leases of the hold share.
+func (h *Hold) Context() context.Context {
 	h.e.mu.Lock()
 	ctx, parent := h.ctx, h.parent
 	h.e.mu.Unlock()
@@ -311,28 +315,28 @@ func (h *hold) context() context.Context {
 	return h.ctx
 }
 
-// attach makes a child of parent that ends with the hold and carries it.
-func (h *hold) attach(parent context.Context) *dependent {
+// Attach makes a child of parent that ends with the hold and carries it.
+func (h *Hold) Attach(parent context.Context) *Dependent {
 	d := h.dependent(parent)
-	h.endWith(d)
+	h.EndWith(d)
 	return d
 }
 
 // dependent makes a child of parent, which may be foreign code, that carries the hold.
-func (h *hold) dependent(parent context.Context) *dependent {
-	ctx, cancel := context.WithCancelCause(h.carried(parent))
-	return &dependent{Context: ctx, cancel: cancel}
+func (h *Hold) dependent(parent context.Context) *Dependent {
+	ctx, cancel := context.WithCancelCause(h.Carried(parent))
+	return &Dependent{Context: ctx, Cancel: cancel}
 }
 
-// endWith makes d end with the hold. It is called outside a step.
-func (h *hold) endWith(d *dependent) {
+// EndWith makes d end with the hold. It is called outside a step.
+func (h *Hold) EndWith(d *Dependent) {
 	h.e.enter()
 	h.bind(d)
 	h.e.leave()
 }
 
 // bind is endWith, within a step.
-func (h *hold) bind(d *dependent) {
+func (h *Hold) bind(d *Dependent) {
 	if h.state != stateHeld {
 		d.why = h.why
 		h.e.ends = append(h.e.ends, d)
@@ -342,13 +346,13 @@ func (h *hold) bind(d *dependent) {
 	h.ending = append(h.ending, d)
 }
 
-// carried returns parent with the hold in it.
-func (h *hold) carried(parent context.Context) context.Context {
+// Carried returns parent with the hold in it.
+func (h *Hold) Carried(parent context.Context) context.Context {
 	return context.WithValue(parent, carrier{}, &carrier{h, carrierOf(parent)})
 }
 
-// detach ends d before the hold ends.
-func (h *hold) detach(d *dependent) {
+// Detach ends d before the hold ends.
+func (h *Hold) Detach(d *Dependent) {
 	h.e.mu.Lock()
 	if last := len(h.ending) - 1; h.state == stateHeld {
 		h.ending[d.at] = h.ending[last]
@@ -357,101 +361,101 @@ func (h *hold) detach(d *dependent) {
 		h.ending = h.ending[:last]
 	}
 	h.e.mu.Unlock()
-	d.cancel(nil)
+	d.Cancel(nil)
 }
 
-// nest makes another lease of a hold that still has time left, or reports false. It returns an
-// error if the acquisition asks for more than the hold has, or did not ask for
-// re-entry.
-func (h *hold) nest(s *want) (bool, error) {
+// nest makes another lease of a hold that still has time left, or reports false. It
+// returns an error if the acquisition asks for more than the hold has, or did not ask
+// for re-entry.
+func (h *Hold) nest(s *Want) (bool, error) {
 	switch {
 	case h.leases == 0 || h.isOver():
 		return false, nil
-	case s.mode != node.Read && h.mode == node.Read:
-		return false, h.e.fail("acquire", s.title(), nil, sentinelDeadlock, errUpgrade)
-	case !s.reentry:
-		return false, h.e.fail("acquire", s.title(), nil, sentinelDeadlock, errReentry)
-	case s.keep > h.keep:
-		return false, fmt.Errorf("quorum: MinHold of %v is longer than that of the lease that it nests in; ask for it there", s.minHold)
-	case s.mode != node.Read:
+	case s.Mode != node.Read && h.mode == node.Read:
+		return false, h.e.Fail("acquire", s.Title(), nil, ErrDeadlock, errUpgrade)
+	case !s.Reentry:
+		return false, h.e.Fail("acquire", s.Title(), nil, ErrDeadlock, ErrReentry)
+	case s.Keep > h.keep:
+		return false, fmt.Errorf("quorum: MinHold of %v is longer than that of the lease that it nests in; ask for it there", s.MinHold)
+	case s.Mode != node.Read:
 		h.writers++
 	}
 	h.leases++
 	return true, nil
 }
 
-// extend is called outside a step.
-func (h *hold) extend(ctx context.Context, d time.Duration) error {
+// Extend is called outside a step.
+func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	e := h.e
 	ended := ctx.Err() != nil
 	e.enter()
-	e.because("extend", &h.claim)
+	e.because("extend", &h.Claim)
 	switch {
 	case h.isOver():
 		defer e.leave()
 		return h.notHeld("extend")
 	case ended:
 		e.leave()
-		return fmt.Errorf("extend %q: %w", h.claim.title(), e.above.stopped(ctx))
+		return fmt.Errorf("extend %q: %w", h.Claim.Title(), e.Above.Stopped(ctx))
 	case e.now.Add(d) > h.limit:
 		defer e.leave()
-		return e.fail("extend", h.claim.title(), nil, sentinelMaxHold,
+		return e.Fail("extend", h.Claim.Title(), nil, ErrMaxHold,
 			fmt.Errorf("%v from now is beyond the maximum hold time of %v", d, h.maxHold))
 	}
-	e.above.active(within{e})
-	r := e.round(node.Extend, h.asItIs(), d+e.opts.Grace, e.timeout(d))
+	e.Above.Active(Step{e})
+	r := e.round(node.Extend, h.asItIs(), d+e.Opts.Grace, e.Timeout(d))
 	r.asker = h
-	h.sent(r.start, d)
+	h.sent(r.Start, d)
 	stillWriter := h.resendDowngrade()
-	r.ask(vote.AllNodes(len(e.nodes)))
+	r.ask(vote.AllNodes(len(e.Nodes)))
 	e.leave()
-	verdict, why := r.await(ctx), e.above.stopped(ctx)
+	verdict, why := r.Await(ctx), e.Above.Stopped(ctx)
 	e.enter()
 	defer e.leave()
 	defer r.done()
 	switch {
 	case verdict == vote.Won:
-		return h.confirm(r.start, d)
+		return h.confirm(r.Start, d)
 	case h.isOver():
 		return h.notHeld("extend")
 	case why != nil:
-		return r.fail("extend", sentinelNoQuorum, why)
-	case stillWriter == 0 && r.tally.Gone() && h.mode == r.claim.mode:
-		err := r.fail("extend", sentinelLost, errBroken)
+		return r.Fail("extend", ErrNoQuorum, why)
+	case stillWriter == 0 && r.Tally.Gone() && h.mode == r.Claim.Mode:
+		err := r.Fail("extend", ErrLost, ErrBroken)
 		h.lose(err)
 		return err
 	}
-	return r.fail("extend", sentinelNoQuorum, nil)
+	return r.Fail("extend", ErrNoQuorum, nil)
 }
 
 // confirm takes over an extension that a quorum granted. It counts only if
 // the lease has been valid all the while (the Redis page, "Making the algorithm
 // more reliable: Extending the lock").
-func (h *hold) confirm(start clock.Instant, lease time.Duration) error {
+func (h *Hold) confirm(start clock.Instant, lease time.Duration) error {
 	if h.isOver() {
 		return h.notHeld("extend")
 	}
 	h.extended(start, lease)
 	h.failed = nil
 	h.schedule()
-	h.e.tellOf(&h.claim, event{kind: eventExtended, took: h.e.now.Sub(start)})
+	h.e.tellOf(&h.Claim, Event{Kind: EventExtended, Took: h.e.now.Sub(start)})
 	return nil
 }
 
 // admit makes the hold of a grant, and tells this process.
-func (e *engine) admit(ctx context.Context, g grant, s *want) *hold {
-	e.above.active(within{e})
+func (e *Engine) admit(ctx context.Context, g Grant, s *Want) *Hold {
+	e.Above.Active(Step{e})
 	h := e.newHold(ctx, g, s)
-	h.follower = e.above.admitted(within{e}, h, s.note)
+	h.follower = e.Above.Admitted(Step{e}, h, s.Note)
 	if r := g.round; r != nil {
 		if h.mode == node.Read && r.command.Kind == node.Acquire { // or the former owner may be under way with a command for it
 			r.asker = h // nodes that grant later are settled, too
-			h.settled |= r.those((*vote.Ballot).Granted)
+			h.settled |= r.Those((*vote.Ballot).Granted)
 		}
 		r.done()
 	}
 	for _, over := range e.queues.register(h) {
-		over.lose(e.fail("hold", over.claim.title(), nil, sentinelLost, errBroken))
+		over.lose(e.Fail("hold", over.Claim.Title(), nil, ErrLost, ErrBroken))
 	}
 	if h.state == stateHeld {
 		h.schedule()
@@ -459,25 +463,25 @@ func (e *engine) admit(ctx context.Context, g grant, s *want) *hold {
 	return h
 }
 
-// A carrier is what a context has of the holds that it belongs to: the innermost, and the carrier of the others.
-// Its type is the key.
+// A carrier is what a context has of the holds that it belongs to: the innermost, and
+// the carrier of the others. Its type is the key.
 type carrier struct {
-	*hold
+	*Hold
 	outer *carrier
 }
 
-// holdsOf yields the holds that ctx belongs to, the innermost first.
-func holdsOf(ctx context.Context) iter.Seq[*hold] {
-	return func(yield func(*hold) bool) {
-		for c := carrierOf(ctx); c != nil && yield(c.hold); c = c.outer {
+// HoldsOf yields the holds that ctx belongs to, the innermost first.
+func HoldsOf(ctx context.Context) iter.Seq[*Hold] {
+	return func(yield func(*Hold) bool) {
+		for c := carrierOf(ctx); c != nil && yield(c.Hold); c = c.outer {
 		}
 	}
 }
 
-// outer returns the innermost hold that ctx belongs to of each name that has one.
-func (e *engine) outer(ctx context.Context, names *claim) (all []*hold) {
+// Outer returns the innermost hold that ctx belongs to of each name that has one.
+func (e *Engine) Outer(ctx context.Context, names *Claim) (all []*Hold) {
 	if c := carrierOf(ctx); c != nil {
-		for name := range names.each() {
+		for name := range names.Each() {
 			if h := c.of(e, name); h != nil {
 				all = append(all, h)
 			}
@@ -492,10 +496,10 @@ func carrierOf(ctx context.Context) *carrier {
 }
 
 // of returns the innermost hold of a name, or nil.
-func (c *carrier) of(e *engine, name string) *hold {
+func (c *carrier) of(e *Engine, name string) *Hold {
 	for ; c != nil; c = c.outer {
-		if c.e == e && c.claim.has(name) {
-			return c.hold
+		if c.e == e && c.Claim.has(name) {
+			return c.Hold
 		}
 	}
 	return nil

@@ -1,9 +1,9 @@
-package quorum
+package core
 
 import "iter"
 
-// A line has waiters in the order in which they came into it. Each of its steps takes the same time
-// however many wait.
+// A line has waiters in the order in which they came into it. Each of its steps takes
+// the same time however many wait.
 type line struct{ first, last *spot }
 
 // A spot is where a waiter stands in a line.
@@ -63,10 +63,10 @@ func (l *line) beginsWith(w *waiter) bool {
 // maxSpareSpots bounds what a waiter keeps for its next call.
 const maxSpareSpots = 64
 
-// takeSpots gives w one spot in the queue of its name. A waiter for several names needs one in the
-// queue of each besides.
+// takeSpots gives w one spot in the queue of its name. A waiter for several names needs
+// one in the queue of each besides.
 func (w *waiter) takeSpots() {
-	n := 1 + len(w.request.names)
+	n := 1 + len(w.request.Names)
 	if cap(w.spots) < n {
 		w.spots = make([]spot, n)
 	}

@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"container/heap"
@@ -12,10 +12,11 @@ import (
 
 // releases sends the releases of a Locker, and repeats them until they are confirmed.
 //
-// A server that hangs may execute an acquire long after its key would have expired elsewhere, so no
-// time is known after which a release is not needed. A command that was never sent needs none.
+// A server that hangs may execute an acquire long after its key would have expired
+// elsewhere, so no time is known after which a release is not needed. A command that
+// was never sent needs none.
 type releases struct {
-	*engine
+	*Engine
 	sweeps  timers          // apart from the others: thousands of releases must not put off the end of a lease
 	open    int             // releases that are not over
 	leaving bool            // Close waits for them
@@ -34,37 +35,37 @@ type removal struct {
 	tries   int           // how often it was repeated
 }
 
-// begin begins the release of a claim. Nodes in mayHold that do not confirm are asked again until
-// they do. The caller asks the nodes, and puts the round down with done.
-func (rs *releases) begin(c claim, mayHold vote.NodeSet, expiry clock.Instant) *round {
+// begin begins the release of a claim. Nodes in mayHold that do not confirm are asked
+// again until they do. The caller asks the nodes, and puts the round down with done.
+func (rs *releases) begin(c Claim, mayHold vote.NodeSet, expiry clock.Instant) *Round {
 	rs.open++
 	return rs.round(&removal{rs: rs, mayHold: mayHold, expiry: expiry}, c)
 }
 
-func (rs *releases) round(of *removal, c claim) *round {
+func (rs *releases) round(of *removal, c Claim) *Round {
 	kind, ttl := node.Release, time.Duration(0)
-	if c.from != "" { // it is given back
+	if c.From != "" { // it is given back
 		kind, ttl = node.Rename, time.Millisecond
 	}
-	r := rs.engine.round(kind, c, ttl, rs.opts.Timeout)
+	r := rs.Engine.round(kind, c, ttl, rs.Opts.Timeout)
 	r.asker = of
 	return r
 }
 
-// send asks those nodes to remove a claim that is no lease and that may be on them: a node that
-// said no has executed the command.
-func (rs *releases) send(c claim, mayHold vote.NodeSet, expiry clock.Instant) {
+// send asks those nodes to remove a claim that is no lease and that may be on them: a
+// node that said no has executed the command.
+func (rs *releases) send(c Claim, mayHold vote.NodeSet, expiry clock.Instant) {
 	r := rs.begin(c, mayHold, expiry)
 	r.ask(mayHold)
 	r.done()
 }
 
-func (m *removal) answered(*round, int) bool { return false }
+func (m *removal) answered(*Round, int) bool { return false }
 
 // over looks at a release to which every node has answered, or had its time.
-func (m *removal) over(r *round) {
+func (m *removal) over(r *Round) {
 	rs := m.rs
-	pending := m.mayHold &^ r.those(func(b *vote.Ballot) bool { // one that refuses has met what is no claim
+	pending := m.mayHold &^ r.Those(func(b *vote.Ballot) bool { // one that refuses has met what is no claim
 		return b.Granted() || b.Vote == vote.Refused
 	})
 	if m.tries > 1 {
@@ -74,27 +75,28 @@ func (m *removal) over(r *round) {
 		rs.ended()
 		return
 	}
-	s := &sweep{removal: *m, claim: r.claim}
-	if r.claim.wait.Stays() {
+	s := &sweep{removal: *m, claim: r.Claim}
+	if r.Claim.wait.Stays() {
 		s.claim.wait = node.Wait{} // it may have stopped waiting by then, or wait on
 	}
 	wait := min(firstSweep<<min(s.tries, 10), lastSweep)
 	switch {
-	case rs.leaving, rs.reachedSince(pending, r.start):
+	case rs.leaving, rs.reachedSince(pending, r.Start):
 		wait = firstSweep
 	case rs.now >= s.expiry: // the node has not answered for long: all together they ask once a millisecond
 		wait = max(lastSweep, time.Duration(rs.open)*time.Millisecond)
 	}
 	s.mayHold = pending
 	s.tries++
-	at := rs.now.Add(wait + time.Duration(rs.chance()*float64(wait/4)))
+	at := rs.now.Add(wait + time.Duration(rs.Chance()*float64(wait/4)))
 	rs.sweeps.put(s, at, at)
 	rs.wake(at)
 }
 
-// repeated makes room on these nodes for the newest that waits for it, whose keys last the longest.
+// repeated makes room on these nodes for the newest that waits for it, whose keys last
+// the longest.
 func (rs *releases) repeated(nodes vote.NodeSet) {
-	for i := range rs.nodes {
+	for i := range rs.Nodes {
 		if !nodes.Has(i) {
 			continue
 		}
@@ -118,7 +120,7 @@ func (rs *releases) ended() {
 // leave repeats at once what is not confirmed: Close waits for it.
 func (rs *releases) leave() {
 	rs.leaving = true
-	rs.expedite(vote.AllNodes(len(rs.nodes)))
+	rs.expedite(vote.AllNodes(len(rs.Nodes)))
 }
 
 // reach repeats soon what node i has not confirmed: it answers again.
@@ -151,7 +153,7 @@ func (rs *releases) reachedSince(nodes vote.NodeSet, then clock.Instant) bool {
 // A sweep repeats a release on the nodes that have not confirmed it.
 type sweep struct {
 	removal
-	claim claim
+	claim Claim
 	spot  slot
 }
 
@@ -161,8 +163,8 @@ const (
 
 	maxRepeats = 4 // under way on a node at the same time, after the first
 
-	// maxSweeps bounds the memory of sweeps. A release beyond it is not repeated, and its keys go
-	// when they expire.
+	// maxSweeps bounds the memory of sweeps. A release beyond it is not repeated, and
+	// its keys go when they expire.
 	maxSweeps = 1 << 16
 )
 
@@ -181,10 +183,11 @@ func (s *sweep) fire() {
 	r.done()
 }
 
-// withRoom returns the nodes on which a release may be repeated now. It is to be repeated on each of the others later:
-// the repeats of an overload must not go on with it.
+// withRoom returns the nodes on which a release may be repeated now. It is to be
+// repeated on each of the others later: the repeats of an overload must not go on with
+// it.
 func (rs *releases) withRoom(s *sweep) (now vote.NodeSet) {
-	for i := range rs.nodes {
+	for i := range rs.Nodes {
 		switch {
 		case !s.mayHold.Has(i):
 		case rs.again[i] < maxRepeats:
@@ -200,28 +203,28 @@ func (rs *releases) withRoom(s *sweep) (now vote.NodeSet) {
 	return now
 }
 
-// An unlocking is an Unlock whose commands have been sent.
-type unlocking struct {
-	h       *hold // nil where there was nothing to do
+// An Unlocking is an Unlock whose commands have been sent.
+type Unlocking struct {
+	h       *Hold // nil where there was nothing to do
 	start   clock.Instant
-	round   *round // nil where there was nothing to release
+	round   *Round // nil where there was nothing to release
 	wasHeld bool   // when Unlock was called
 }
 
-// beginUnlock is unlock, outside a step.
-func (h *hold) beginUnlock(mode node.Mode) unlocking {
+// BeginUnlock is unlock, outside a step.
+func (h *Hold) BeginUnlock(mode node.Mode) Unlocking {
 	h.e.enter()
 	defer h.e.leave()
-	h.e.because("unlock", &h.claim)
+	h.e.because("unlock", &h.Claim)
 	return h.unlock(mode)
 }
 
 // unlock ends one of the leases, of that mode. It starts the release if it is the
 // last, and the downgrade if only readers are left of a writer.
-func (h *hold) unlock(mode node.Mode) unlocking {
+func (h *Hold) unlock(mode node.Mode) Unlocking {
 	e := h.e
 	defer e.crash()
-	u := unlocking{h: h, start: e.now}
+	u := Unlocking{h: h, start: e.now}
 	h.leases--
 	if mode != node.Read {
 		h.writers--
@@ -236,34 +239,35 @@ func (h *hold) unlock(mode node.Mode) unlocking {
 	}
 	switch h.state {
 	case stateHeld:
-		h.end(stateOver, sentinelNotHeld)
+		h.end(stateOver, ErrNotHeld)
 	case stateLost:
 		return h.unlockLost()
 	default: // it was detached, or Close has released it
 		return u
 	}
 	u.round = h.letGo()
-	// The next waiter here may ask the nodes at once: commands about one name are executed in
-	// the order in which they were submitted, so the release comes first.
+	// The next waiter here may ask the nodes at once: commands about one name are
+	// executed in the order in which they were submitted, so the release comes first.
 	h.vacate()
 	return u
 }
 
 // unlockLost releases what the nodes may have of a lease that was lost.
-func (h *hold) unlockLost() unlocking {
+func (h *Hold) unlockLost() Unlocking {
 	h.state = stateOver
 	h.e.timers.drop(h)
-	return unlocking{h: h, start: h.e.now, round: h.letGo()}
+	return Unlocking{h: h, start: h.e.now, round: h.letGo()}
 }
 
-// wait is called outside a step. It waits for the release, and returns what Unlock returns.
-func (u unlocking) wait(ctx context.Context) error {
+// Wait is called outside a step. It waits for the release, and returns what Unlock
+// returns.
+func (u Unlocking) Wait(ctx context.Context) error {
 	h, r := u.h, u.round
 	if h == nil {
 		return nil
 	}
 	if r != nil && u.wasHeld {
-		r.await(context.WithoutCancel(ctx))
+		r.Await(context.WithoutCancel(ctx))
 	}
 	h.e.enter()
 	defer h.e.leave()
@@ -281,47 +285,48 @@ func (u unlocking) wait(ctx context.Context) error {
 	return u.released()
 }
 
-// released reports the event of a decided release of a lease that was held until then, and returns the
-// result.
-func (u unlocking) released() (err error) {
+// released reports the event of a decided release of a lease that was held until then,
+// and returns the result.
+func (u Unlocking) released() (err error) {
 	h, r, e := u.h, u.round, u.h.e
 	switch {
-	case r.tally.Verdict() == vote.Won:
-		if r.command.Kind == node.Release && !r.removed() {
-			err = e.fail("release", h.claim.title(), nil, sentinelNotHeld, errBroken)
+	case r.Tally.Verdict() == vote.Won:
+		if r.command.Kind == node.Release && !r.Removed() {
+			err = e.Fail("release", h.Claim.Title(), nil, ErrNotHeld, ErrBroken)
 		}
-	case r.tally.Gone():
-		err = r.fail("release", sentinelNotHeld, errBroken)
+	case r.Tally.Gone():
+		err = r.Fail("release", ErrNotHeld, ErrBroken)
 	default:
-		err = r.fail("release", sentinelNoQuorum, nil)
+		err = r.Fail("release", ErrNoQuorum, nil)
 	}
-	e.tellOf(&h.claim, event{kind: eventReleased, took: e.now.Sub(u.start), held: u.start.Sub(h.since), err: err})
+	e.tellOf(&h.Claim, Event{Kind: EventReleased, Took: e.now.Sub(u.start), Held: u.start.Sub(h.since), Err: err})
 	return err
 }
 
-// release sends the releases of an ended hold to all nodes, also to those that refused it or have
-// not answered ("even if the client believes the instance was not locked"). The token is the
-// highest that was used for it, so that no node can accept a command of it any more.
+// release sends the releases of an ended hold to all nodes, also to those that refused
+// it or have not answered ("even if the client believes the instance was not locked").
+// The token is the highest that was used for it, so that no node can accept a command
+// of it any more.
 //
-// Nodes that have executed every command that could create a reader's lock need not raise their
-// fence, which would refuse readers whose commands are under way, and those far away again and
-// again. One case is left: a command that the network has duplicated keeps writers from one node,
-// until its key expires.
-func (h *hold) release() *round {
-	e, c := h.e, h.claim
+// Nodes that have executed every command that could create a reader's lock need not
+// raise their fence, which would refuse readers whose commands are under way, and those
+// far away again and again. One case is left: a command that the network has duplicated
+// keeps writers from one node, until its key expires.
+func (h *Hold) release() *Round {
+	e, c := h.e, h.Claim
 	c.Token = h.high
 	if next, ok := e.tokens.next(h.high); ok {
 		c.handover = next
 	}
 	if h.follower != nil {
-		h.follower.released(within{e})
+		h.follower.Released(Step{e})
 	}
 	r := e.releases.begin(c, h.mayHold, h.expiry)
-	if claims := r.command.Claims; c.mode == node.Read && h.settled != 0 {
+	if claims := r.command.Claims; c.Mode == node.Read && h.settled != 0 {
 		r.command.Claims = []node.Claim{{Name: c.Name, Owner: c.Owner}}
 		r.ask(h.settled)
 		r.command.Claims = claims
 	}
-	r.ask(vote.AllNodes(len(e.nodes)))
+	r.ask(vote.AllNodes(len(e.Nodes)))
 	return r
 }

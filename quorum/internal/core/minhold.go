@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"github.com/redquorum/redquorum/clock"
@@ -7,10 +7,10 @@ import (
 )
 
 // keptUntil is the instant before which the name must not be released.
-func (h *hold) keptUntil() clock.Instant { return h.since.Add(h.keep) }
+func (h *Hold) keptUntil() clock.Instant { return h.since.Add(h.keep) }
 
 // letGo releases the name of an ended hold, or keeps it until its minimum hold is over.
-func (h *hold) letGo() *round {
+func (h *Hold) letGo() *Round {
 	e, until := h.e, h.keptUntil()
 	if h.keep == 0 || e.now >= until {
 		return h.release()
@@ -18,9 +18,9 @@ func (h *hold) letGo() *round {
 	h.state = stateKept
 	e.at(h, until, until)
 	left := until.Sub(e.now)
-	r := e.round(node.Extend, h.claim, left+e.opts.Grace, e.opts.Timeout)
+	r := e.round(node.Extend, h.Claim, left+e.Opts.Grace, e.Opts.Timeout)
 	r.asker = h
-	h.sent(r.start, left)
-	r.ask(vote.AllNodes(len(e.nodes)))
+	h.sent(r.Start, left)
+	r.ask(vote.AllNodes(len(e.Nodes)))
 	return r
 }

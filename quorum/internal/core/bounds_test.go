@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"context"
@@ -24,22 +24,22 @@ func TestSweepsAreBounded(t *testing.T) {
 		nd := model.New(clock.Runtime(), "n1")
 		opts := usual()
 		opts.NoRestartGuard = true
-		e := newEngine(&config{nodes: []node.Node{nd}, need: 1, opts: opts, clock: clock.Runtime(), uuid: "u", above: &nobody{}})
-		go e.serve()
-		defer e.shut()
+		e := NewEngine(&Config{Nodes: []node.Node{nd}, Need: 1, Opts: opts, Clock: clock.Runtime(), UUID: "u", Above: &nobody{}})
+		go e.Serve()
+		defer e.Shut()
 		for others, stays := range map[int]bool{maxSweeps - 1: false, maxSweeps: true} {
 			name := fmt.Sprint(others)
-			s := &want{claim: claim{Claim: node.Claim{Name: name}}, wait: -1, lease: 30 * time.Second}
-			h := assert.Got(e.acquire(context.Background(), s))(t)
+			s := &Want{Claim: Claim{Claim: node.Claim{Name: name}}, Wait: -1, Lease: 30 * time.Second}
+			h := assert.Got(e.Acquire(context.Background(), s))(t)
 			nd.Hang(true)
-			e.read(func() { e.releases.open += others })
-			_ = h.beginUnlock(node.Exclusive).wait(context.Background())
+			e.Read(func() { e.releases.open += others })
+			_ = h.BeginUnlock(node.Exclusive).Wait(context.Background())
 			synctest.Wait()
-			e.read(func() { e.releases.open -= others })
+			e.Read(func() { e.releases.open -= others })
 			nd.Hang(false)
 			time.Sleep(5 * time.Second)
 			nd.Do(func(s *model.Server, now model.Time) {
-				_, kept := s.Holds(now, name, h.claim.Owner)
+				_, kept := s.Holds(now, name, h.Claim.Owner)
 				assert.That(t, kept == stays, "with %d other releases: kept is %v", others, kept)
 			})
 		}
@@ -51,7 +51,7 @@ func TestRevokedOffersAreBounded(t *testing.T) {
 	f := &handovers{byOwner: make(map[string]*offer)}
 	for i := range 2 * maxRevoked {
 		owner, want := node.Offer(fmt.Sprint(i)), min(i+1, maxRevoked)
-		f.leaseEnds(&claim{Claim: node.Claim{Owner: owner}})
+		f.leaseEnds(&Claim{Claim: node.Claim{Owner: owner}})
 		if n := len(f.revoked); n != want || len(f.byOwner) != want || f.revoked[n-1].Owner != owner {
 			t.Fatalf("%d are remembered, %d by owner, want %d", n, len(f.byOwner), want)
 		}
@@ -81,7 +81,7 @@ func TestLimiter(t *testing.T) {
 	} {
 		e := bare(t)
 		e.attempts.underWay, e.attempts.quickest = row.underWay, 10*time.Millisecond
-		w := e.waiter(t.Context(), &want{claim: claim{Claim: node.Claim{Name: "x"}}, wait: row.wait, lease: 2 * time.Second})
+		w := e.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: row.wait, Lease: 2 * time.Second})
 		w.run()
 		if row.leave {
 			e.attempts.leave(e.now)
@@ -96,12 +96,12 @@ func TestLimiter(t *testing.T) {
 
 // A trial is a limiter with the time, and an attempt that it lets.
 type trial struct {
-	*engine
+	*Engine
 	t *testing.T
 }
 
 func (l trial) waiter() *waiter {
-	return l.engine.waiter(l.t.Context(), &want{claim: claim{Claim: node.Claim{Name: "x"}}, wait: -1, lease: time.Second})
+	return l.Engine.waiter(l.t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: -1, Lease: time.Second})
 }
 
 // attempts makes n of them that all begin now and take the same time.
@@ -110,20 +110,20 @@ func (l trial) attempts(n int, took time.Duration, answered bool) {
 	l.attempt(n)
 	l.now = l.now.Add(took)
 	for range n {
-		l.engine.attempts.ends(start, l.now, answered)
+		l.Engine.attempts.ends(start, l.now, answered)
 	}
 }
 
 func (l trial) attempt(n int) {
 	for range n {
-		l.engine.attempts.enter(l.waiter(), l.now)
+		l.Engine.attempts.enter(l.waiter(), l.now)
 	}
 }
 
 // rounds makes as many attempts at a time as there may be, n times.
 func (l trial) rounds(n int, took time.Duration) {
 	for range n {
-		l.attempts(l.engine.attempts.most(), took, true)
+		l.attempts(l.Engine.attempts.most(), took, true)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestLimiterLearns(t *testing.T) {
 			l.rounds(4, queue)
 			for range 1000 {
 				l.now = l.now.Add(time.Millisecond)
-				l.engine.attempts.learn(0, l.now, true)
+				l.Engine.attempts.learn(0, l.now, true)
 			}
 		}, 151},
 		{"but not if one of them was quick", func(l trial) {
@@ -171,7 +171,7 @@ func TestLimiterLearns(t *testing.T) {
 		{"a long one fewer", func(l trial) { l.rounds(12, quick); l.rounds(40, 4*queue) }, leastAttempts},
 		{"where the nodes are further than they were it is the least for a moment", func(l trial) {
 			l.rounds(12, quick)
-			for i := 0; l.engine.attempts.probing == 0 && i < 300; i++ {
+			for i := 0; l.Engine.attempts.probing == 0 && i < 300; i++ {
 				l.rounds(1, queue)
 			}
 		}, leastAttempts},
@@ -192,12 +192,12 @@ func TestLimiterLearns(t *testing.T) {
 	} {
 		l := trial{bare(t), t}
 		row.do(l)
-		assert.Equal(t, l.engine.attempts.most(), row.want, row.says)
+		assert.Equal(t, l.Engine.attempts.most(), row.want, row.says)
 	}
 }
 
-// Outside it is first come, first served. When one has given up there the last is next, and
-// each eighth time still the first.
+// Outside it is first come, first served. When one has given up there the last is next,
+// and each eighth time still the first.
 func TestOrderOutside(t *testing.T) {
 	for gaveUp, want := range map[bool]string{false: "0 1 2 3 4 5 6 7 8 9", true: "11 10 9 8 7 6 5 0 4 3"} {
 		l := trial{bare(t), t}
@@ -206,62 +206,62 @@ func TestOrderOutside(t *testing.T) {
 		for i := range 12 {
 			w := l.waiter()
 			numbers[w] = i
-			l.engine.attempts.enter(w, l.now)
+			l.Engine.attempts.enter(w, l.now)
 		}
 		if gaveUp {
 			w := l.waiter()
-			l.engine.attempts.enter(w, l.now)
-			l.engine.attempts.forget(w, l.now)
+			l.Engine.attempts.enter(w, l.now)
+			l.Engine.attempts.forget(w, l.now)
 		}
 		var order []string
 		for range 10 {
-			l.engine.attempts.leave(l.now)
+			l.Engine.attempts.leave(l.now)
 		}
 		for _, w := range l.ready {
 			order = append(order, fmt.Sprint(numbers[w]))
 		}
 		assert.Equal(t, strings.Join(order, " "), want, "the order if one gave up: ", gaveUp)
-		first := l.engine.attempts.outside.first.w
+		first := l.Engine.attempts.outside.first.w
 		l.ready = nil
-		l.engine.attempts.leave(l.now.Add(knownFor))
+		l.Engine.attempts.leave(l.now.Add(knownFor))
 		assert.That(t, l.ready[0] == first, "later the first is not the next")
 	}
 }
 
 // bare is an engine whose effects nobody carries out.
-func bare(t *testing.T) *engine {
+func bare(t *testing.T) *Engine {
 	t.Helper()
 	var nodes []node.Node
 	for i := range 3 {
 		nodes = append(nodes, model.New(clock.Runtime(), fmt.Sprint("n", i+1)))
 	}
-	e := newEngine(&config{nodes: nodes, need: 2, opts: usual(), clock: clock.Runtime(), uuid: "u", above: &nobody{}})
+	e := NewEngine(&Config{Nodes: nodes, Need: 2, Opts: usual(), Clock: clock.Runtime(), UUID: "u", Above: &nobody{}})
 	e.enter()
 	return e
 }
 
 // usual are the defaults of package quorum.
-func usual() rules {
-	return rules{MaxLease: 30 * time.Second, Drift: 0.01, Timeout: 500 * time.Millisecond, RetryEvery: time.Second,
+func usual() Rules {
+	return Rules{MaxLease: 30 * time.Second, Drift: 0.01, Timeout: 500 * time.Millisecond, RetryEvery: time.Second,
 		FenceRetention: 24 * time.Hour, Random: rand.Uint64}
 }
 
 // nobody is above an engine, and wants to hear of events alone.
-type nobody struct{ heard func(event) }
+type nobody struct{ heard func(Event) }
 
-func (*nobody) explain(f failure) error {
-	if f.cause != nil {
-		return fmt.Errorf("%w: %w", f.err, f.cause)
+func (*nobody) Explain(f Failure) error {
+	if f.Cause != nil {
+		return fmt.Errorf("%w: %w", f.Err, f.Cause)
 	}
-	return f.err
+	return f.Err
 }
-func (*nobody) stopped(ctx context.Context) error                       { return ctx.Err() }
-func (n *nobody) observes() bool                                        { return n.heard != nil }
-func (n *nobody) observe(x event)                                       { n.heard(x) }
-func (*nobody) active(within)                                           {}
-func (*nobody) admitted(within, *hold, string) follower                 { return nil }
-func (*nobody) broken(within, *hold)                                    {}
-func (*nobody) line(time.Time, slog.Level, string, ...any) (add func()) { return nil }
+func (*nobody) Stopped(ctx context.Context) error                       { return ctx.Err() }
+func (n *nobody) Observes() bool                                        { return n.heard != nil }
+func (n *nobody) Observe(x Event)                                       { n.heard(x) }
+func (*nobody) Active(Step)                                             {}
+func (*nobody) Admitted(Step, *Hold, string) Follower                   { return nil }
+func (*nobody) Broken(Step, *Hold)                                      {}
+func (*nobody) Line(time.Time, slog.Level, string, ...any) (add func()) { return nil }
 
 // A waiter for as many names as there may be reserves them, however long it has waited.
 func TestReservationOfTheLongestWait(t *testing.T) {
@@ -269,15 +269,16 @@ func TestReservationOfTheLongestWait(t *testing.T) {
 	w := &waiter{e: e, calledFirstFor: make([]vote.NodeSet, 5000)}
 	for waited := time.Second; waited < 10*365*24*time.Hour; waited += waited / 2 {
 		for i := range w.calledFirstFor {
-			w.calledFirstFor[i] = vote.AllNodes(len(e.nodes))
+			w.calledFirstFor[i] = vote.AllNodes(len(e.Nodes))
 		}
 		w.began = e.now - clock.Instant(waited)
 		assert.That(t, w.mayReserve(), "they are not reserved after %v", waited)
-		assert.That(t, w.reserved.Sub(e.now).Round(time.Millisecond) == 2*e.opts.RetryEvery, "they are for %v", w.reserved.Sub(e.now))
+		assert.That(t, w.reserved.Sub(e.now).Round(time.Millisecond) == 2*e.Opts.RetryEvery, "they are for %v", w.reserved.Sub(e.now))
 	}
 }
 
-// Each row is what becomes of a message that a lock was handed over. Others may have sent it.
+// Each row is what becomes of a message that a lock was handed over. Others may have
+// sent it.
 func TestTake(t *testing.T) {
 	e := bare(t)
 	w := &waiter{e: e}
@@ -285,8 +286,8 @@ func TestTake(t *testing.T) {
 	f.since[1] = 3
 	e.voters.servers.Lives[2] = &node.Life{ID: "server"}
 	stands := func(owner, secret string, to *waiter) *offer {
-		c := claim{Claim: node.Claim{Name: "x", Owner: owner}, wait: node.Wait{Secret: secret}}
-		o := &offer{claim: c, start: 2, to: to}
+		c := Claim{Claim: node.Claim{Name: "x", Owner: owner}, wait: node.Wait{Secret: secret}}
+		o := &offer{Claim: c, start: 2, to: to}
 		f.byOwner[owner] = o
 		return o
 	}
@@ -349,7 +350,7 @@ func TestTake(t *testing.T) {
 func TestYieldingEndsWithTheWait(t *testing.T) {
 	e := bare(t)
 	e.queues.listeners["x"] = listeners{released: e.now, need: 10 * time.Second}
-	w := e.waiter(t.Context(), &want{claim: claim{Claim: node.Claim{Name: "x"}}, wait: time.Second, lease: time.Second})
+	w := e.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: time.Second, Lease: time.Second})
 	w.run()
 	if w.phase != phaseYielding || w.spot.at != e.now.Add(time.Second) {
 		t.Errorf("phase %d for %v", w.phase, w.spot.at.Sub(e.now))
@@ -360,18 +361,18 @@ func TestYieldingEndsWithTheWait(t *testing.T) {
 func TestContentionIsForgotten(t *testing.T) {
 	q := bare(t).queues
 	for i := range 10 * maxContended {
-		q.noteContention(&claim{Claim: node.Claim{Name: fmt.Sprint(i)}}, true)
+		q.noteContention(&Claim{Claim: node.Claim{Name: fmt.Sprint(i)}}, true)
 		assert.Must(t, len(q.contended) <= maxContended, "%d names", len(q.contended))
 	}
 }
 
-// An attempt whose caller has given up is under way until the nodes have decided it, as they
-// execute it all the same. That teaches as much as any other.
+// An attempt whose caller has given up is under way until the nodes have decided it, as
+// they execute it all the same. That teaches as much as any other.
 func TestAbandonedAttemptsAreUnderWay(t *testing.T) {
 	l := trial{bare(t), t}
 	w := l.waiter()
 	w.run()
-	r, m := w.round, &l.engine.attempts
+	r, m := w.round, &l.Engine.attempts
 	l.now = l.now.Add(time.Millisecond)
 	w.stopped = context.Canceled
 	w.run()

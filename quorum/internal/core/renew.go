@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"errors"
@@ -15,20 +15,20 @@ import (
 const maxRenewal = 128
 
 // renew has a lease renewed in this step, by a command that renews others as well.
-func (e *engine) renew(h *hold) {
+func (e *Engine) renew(h *Hold) {
 	for i := len(e.renewals) - 1; i >= 0; i-- {
-		if r := e.renewals[i]; !h.renewedAlone && !r.apart && r.lease == h.lease && r.mode == h.mode && len(r.claims)+h.claim.size() <= maxRenewal {
+		if r := e.renewals[i]; !h.renewedAlone && !r.apart && r.lease == h.Lease && r.mode == h.mode && len(r.claims)+h.Claim.size() <= maxRenewal {
 			r.add(h)
 			return
 		}
 	}
-	r := &renewal{e: e, lease: h.lease, mode: h.mode, apart: h.renewedAlone}
+	r := &renewal{e: e, lease: h.Lease, mode: h.mode, apart: h.renewedAlone}
 	r.add(h)
 	e.renewals = append(e.renewals, r)
 }
 
 // sendRenewals sends the renewals of this step.
-func (e *engine) sendRenewals() {
+func (e *Engine) sendRenewals() {
 	for _, r := range e.renewals {
 		r.send()
 	}
@@ -39,7 +39,7 @@ func (e *engine) sendRenewals() {
 // A renewal is one round that extends many leases of one length and mode. Nothing waits
 // for it: its results are handled as the replies come in.
 type renewal struct {
-	e      *engine
+	e      *Engine
 	lease  time.Duration
 	mode   node.Mode
 	apart  bool // the one hold is not to share commands
@@ -52,32 +52,32 @@ type renewal struct {
 
 // A renewed is one lease in a renewal.
 type renewed struct {
-	*hold
+	*Hold
 	told    vote.NodeSet // nodes that had not confirmed a downgrade, and were sent it again
 	ballots []vote.Ballot
 	tally   vote.Tally
 }
 
-func (r *renewal) add(h *hold) {
-	n := len(r.e.nodes)
-	r.holds = append(r.holds, renewed{hold: h, ballots: make([]vote.Ballot, n), tally: vote.Tally{Nodes: n, Need: r.e.need}})
-	r.claims = h.claim.appendTo(r.claims)
+func (r *renewal) add(h *Hold) {
+	n := len(r.e.Nodes)
+	r.holds = append(r.holds, renewed{Hold: h, ballots: make([]vote.Ballot, n), tally: vote.Tally{Nodes: n, Need: r.e.Need}})
+	r.claims = h.Claim.AppendTo(r.claims)
 }
 
 func (r *renewal) send() {
 	e := r.e
 	r.start = e.now
-	e.above.active(within{e})
+	e.Above.Active(Step{e})
 	for k := range r.holds {
 		h := &r.holds[k]
 		h.sent(r.start, r.lease)
 		h.told = h.resendDowngrade()
 		if h.follower != nil {
-			h.follower.renewing(within{e})
+			h.follower.Renewing(Step{e})
 		}
 	}
-	e.send(vote.AllNodes(len(e.nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims, TTL: r.lease + e.opts.Grace,
-		Deadline: r.start.Add(e.timeout(r.lease))}, r.receive)
+	e.send(vote.AllNodes(len(e.Nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims, TTL: r.lease + e.Opts.Grace,
+		Deadline: r.start.Add(e.Timeout(r.lease))}, r.receive)
 }
 
 // receive counts one node's answer for every lease, and acts on each verdict
@@ -96,8 +96,8 @@ func (r *renewal) receive(i int, reply node.Reply) {
 		h := &r.holds[k]
 		h.ballots[i] = b
 		if b.Granted() {
-			h.ballots[i] = r.keptOn(i, h, b, kept[:h.claim.size()])
-			kept = kept[h.claim.size():]
+			h.ballots[i] = r.keptOn(i, h, b, kept[:h.Claim.size()])
+			kept = kept[h.Claim.size():]
 		}
 		before, gone := h.tally.Verdict(), h.tally.Gone()
 		h.tally.Add(h.ballots[i].Vote)
@@ -108,7 +108,7 @@ func (r *renewal) receive(i int, reply node.Reply) {
 		}
 	}
 	r.replies++
-	last := r.replies == len(r.e.nodes)
+	last := r.replies == len(r.e.Nodes)
 	for _, h := range decided {
 		r.decide(h)
 	}
@@ -117,9 +117,10 @@ func (r *renewal) receive(i int, reply node.Reply) {
 	}
 }
 
-// refusedTogether reports whether a refusal of a command for several leases may be about one of them, such as one that the
-// user may no longer use, or about their being together, as in a cluster. Then each is renewed by a command of its own. Other
-// errors pass, and say that the node refuses everything, or does not answer.
+// refusedTogether reports whether a refusal of a command for several leases may be
+// about one of them, such as one that the user may no longer use, or about their being
+// together, as in a cluster. Then each is renewed by a command of its own. Other errors
+// pass, and say that the node refuses everything, or does not answer.
 func refusedTogether(reply node.Reply) bool {
 	return !reply.Unsent && (node.Permanent(reply.Err) || errors.Is(reply.Err, node.ErrServer))
 }
@@ -139,24 +140,24 @@ func (r *renewal) decide(h *renewed) {
 		_ = h.confirm(r.start, r.lease) // the holder learns it from its context
 		return
 	}
-	err := e.failure("extend", h.claim.title(), slices.Clone(h.ballots), sentinelNoQuorum, nil)
-	gone := h.tally.Gone() && h.hold.mode == r.mode
+	err := e.failure("extend", h.Claim.Title(), slices.Clone(h.ballots), ErrNoQuorum, nil)
+	gone := h.tally.Gone() && h.Hold.mode == r.mode
 	if gone {
-		err.err, err.cause = sentinelLost, errBroken
+		err.Err, err.Cause = ErrLost, ErrBroken
 	}
 	if h.reports() {
-		e.tellOf(&h.claim, event{kind: eventExtendFailed, took: e.now.Sub(r.start), err: e.above.explain(err)})
+		e.tellOf(&h.Claim, Event{Kind: EventExtendFailed, Took: e.now.Sub(r.start), Err: e.Above.Explain(err)})
 	}
 	if gone {
-		h.lose(e.above.explain(err))
+		h.lose(e.Above.Explain(err))
 		return
 	}
 	h.retry(&err)
 }
 
-// reports reports whether a failed renewal is worth an event: at most one a second is, of those in a
-// row.
-func (h *hold) reports() bool {
+// reports reports whether a failed renewal is worth an event: at most one a second is,
+// of those in a row.
+func (h *Hold) reports() bool {
 	now := h.e.now
 	if h.failed != nil && now < h.reported.Add(time.Second) {
 		return false
@@ -166,20 +167,21 @@ func (h *hold) reports() bool {
 }
 
 // retry plans the next renewal after one that too few nodes answered.
-func (h *hold) retry(err *failure) {
+func (h *Hold) retry(err *Failure) {
 	if h.state != stateHeld {
 		return
 	}
 	h.failed = err
 	now := h.e.now
-	wait := max(time.Millisecond, min(h.lease, h.until.Sub(now))/15) // of one that was handed over there is little left
-	h.renewAt = now.Add(wait + time.Duration(h.e.chance()*float64(wait/2)))
+	wait := max(time.Millisecond, min(h.Lease, h.until.Sub(now))/15) // of one that was handed over there is little left
+	h.renewAt = now.Add(wait + time.Duration(h.e.Chance()*float64(wait/2)))
 	h.schedule()
 }
 
-// heal gives leases that a majority still has back to the nodes that have lost them. Such a node
-// votes only from the next renewal on, so healing never makes up the majority. It may make up
-// what Options.Quorum asks for beyond one: while a majority has the lease nobody else can.
+// heal gives leases that a majority still has back to the nodes that have lost them.
+// Such a node votes only from the next renewal on, so healing never makes up the
+// majority. It may make up what Options.Quorum asks for beyond one: while a majority
+// has the lease nobody else can.
 func (r *renewal) heal() {
 	for k := range r.holds {
 		h := &r.holds[k]
@@ -198,7 +200,7 @@ func (r *renewal) heal() {
 
 // heal sends an acquire with a fresh token, as every creating command must
 // have, to node i. The lease keeps its fencing token.
-func (h *hold) heal(i int) {
+func (h *Hold) heal(i int) {
 	e := h.e
 	token, ok := e.tokens.next(h.high)
 	if !ok || h.isOver() {
@@ -208,15 +210,15 @@ func (h *hold) heal(i int) {
 	h.mayHold.Add(i)
 	h.healed.Add(i)
 	h.settled &^= 1 << i
-	life := max(h.lease, h.keptUntil().Sub(e.now))
-	h.expiry = max(h.expiry, e.expiry(e.now, life))
+	life := max(h.Lease, h.keptUntil().Sub(e.now))
+	h.expiry = max(h.expiry, e.Expiry(e.now, life))
 	c := h.asItIs()
 	c.Token = token
-	e.send(1<<i, node.Command{Kind: node.Acquire, Mode: c.mode, Claims: c.appendTo(nil), TTL: life + e.opts.Grace,
-		Retention: e.opts.FenceRetention, Deadline: e.now.Add(e.timeout(h.lease))}, func(i int, reply node.Reply) {
+	e.send(1<<i, node.Command{Kind: node.Acquire, Mode: c.Mode, Claims: c.AppendTo(nil), TTL: life + e.Opts.Grace,
+		Retention: e.Opts.FenceRetention, Deadline: e.now.Add(e.Timeout(h.Lease))}, func(i int, reply node.Reply) {
 		e.tokens.saw(reply.Fence)
 		if reply.Status == node.Granted {
-			e.tellOf(&h.claim, event{kind: eventHealed, node: e.nodes[i].Name()})
+			e.tellOf(&h.Claim, Event{Kind: EventHealed, Node: e.Nodes[i].Name()})
 		}
 	})
 }

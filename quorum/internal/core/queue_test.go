@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"slices"
@@ -10,52 +10,53 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// Each row is a rule of who may ask the nodes, among those that want one name in one process.
+// Each row is a rule of who may ask the nodes, among those that want one name in one
+// process.
 func TestQueueAdmits(t *testing.T) {
-	plain, fair, several := want{wait: -1}, want{wait: -1, fair: true}, want{wait: -1}
-	several.names = []string{"x", "y"}
+	plain, fair, several := Want{Wait: -1}, Want{Wait: -1, Fair: true}, Want{Wait: -1}
+	several.Names = []string{"x", "y"}
 	other := several
-	other.names = []string{"w", "x"}
-	reader, writer, try, tryRead := want{wait: -1}, want{wait: -1}, want{}, want{}
-	reader.mode, writer.mode, tryRead.mode = node.Read, node.Write, node.Read
+	other.Names = []string{"w", "x"}
+	reader, writer, try, tryRead := Want{Wait: -1}, Want{Wait: -1}, Want{}, Want{}
+	reader.Mode, writer.Mode, tryRead.Mode = node.Read, node.Write, node.Read
 	for _, row := range []struct {
 		says  string
 		held  node.Mode // by a lease here, if taken
 		taken bool
-		queue []want // waiters before it
-		asks  want
+		queue []Want // waiters before it
+		asks  Want
 		want  bool
 	}{
 		{says: "the only waiter asks", asks: plain, want: true},
-		{says: "a second waiter does not", queue: []want{plain}, asks: plain},
+		{says: "a second waiter does not", queue: []Want{plain}, asks: plain},
 		{says: "a waiter behind a holder does not", taken: true, asks: plain},
 		{says: "a fair waiter does, for it needs a place", taken: true, asks: fair, want: true},
 		{says: "a waiter for several names does, too", taken: true, asks: several, want: true},
-		{says: "a reader behind a reader asks", queue: []want{reader}, asks: reader, want: true},
+		{says: "a reader behind a reader asks", queue: []Want{reader}, asks: reader, want: true},
 		{says: "a reader behind a holder that reads asks", taken: true, held: node.Read, asks: reader, want: true},
-		{says: "a writer behind a reader that waits does not", queue: []want{reader}, asks: writer},
+		{says: "a writer behind a reader that waits does not", queue: []Want{reader}, asks: writer},
 		{says: "a writer behind a holder that reads does, to keep new readers out", taken: true, held: node.Read, asks: writer, want: true},
 		{says: "a writer behind a holder that writes does not", taken: true, held: node.Write, asks: writer},
-		{says: "a reader behind a writer that waits does not", queue: []want{writer}, asks: reader},
-		{says: "a waiter for several names blocks nobody", queue: []want{several}, asks: plain, want: true},
-		{says: "a waiter for several names is blocked by one for this name alone", queue: []want{reader}, asks: several},
-		{says: "it is blocked by an earlier one with the same first name", queue: []want{several}, asks: several},
-		{says: "and not by one with another first name", queue: []want{other}, asks: several, want: true},
-		{says: "of many readers the first ask", queue: slices.Repeat([]want{reader}, mostAsking-1), asks: reader, want: true},
-		{says: "and no more", queue: slices.Repeat([]want{reader}, mostAsking), asks: reader},
-		{says: "TryLock does not look at waiters", queue: []want{plain, fair}, asks: try, want: true},
+		{says: "a reader behind a writer that waits does not", queue: []Want{writer}, asks: reader},
+		{says: "a waiter for several names blocks nobody", queue: []Want{several}, asks: plain, want: true},
+		{says: "a waiter for several names is blocked by one for this name alone", queue: []Want{reader}, asks: several},
+		{says: "it is blocked by an earlier one with the same first name", queue: []Want{several}, asks: several},
+		{says: "and not by one with another first name", queue: []Want{other}, asks: several, want: true},
+		{says: "of many readers the first ask", queue: slices.Repeat([]Want{reader}, mostAsking-1), asks: reader, want: true},
+		{says: "and no more", queue: slices.Repeat([]Want{reader}, mostAsking), asks: reader},
+		{says: "TryLock does not look at waiters", queue: []Want{plain, fair}, asks: try, want: true},
 		{says: "TryLock looks at holders", taken: true, asks: try},
-		{says: "TryLock of a reader yields to a writer that waits", queue: []want{writer}, asks: tryRead},
+		{says: "TryLock of a reader yields to a writer that waits", queue: []Want{writer}, asks: tryRead},
 	} {
 		q := bare(t).queues
 		if row.taken {
-			q.at("x").enter(&hold{mode: row.held})
+			q.at("x").enter(&Hold{mode: row.held})
 		}
 		w := newcomer(q, row.asks)
 		for _, s := range row.queue {
 			q.join(newcomer(q, s))
 		}
-		if row.asks.wait != 0 {
+		if row.asks.Wait != 0 {
 			q.join(w)
 		}
 		assert.Equal(t, q.at("x").admits(w), row.want, row.says)
@@ -63,26 +64,26 @@ func TestQueueAdmits(t *testing.T) {
 }
 
 // newcomer is a waiter for x, or for the names of s.
-func newcomer(q *queues, s want) *waiter {
+func newcomer(q *queues, s Want) *waiter {
 	s.Name = "x"
-	if s.names != nil {
-		s.Name = s.names[0]
+	if s.Names != nil {
+		s.Name = s.Names[0]
 	}
-	return &waiter{e: q.engine, request: &s}
+	return &waiter{e: q.Engine, request: &s}
 }
 
-// In whatever order waiters and holders come and go: each waiter that may ask has been admitted or was just
-// woken, and nothing is left of names that nobody uses.
+// In whatever order waiters and holders come and go: each waiter that may ask has been
+// admitted or was just woken, and nothing is left of names that nobody uses.
 func TestQueuesForgetNobody(t *testing.T) {
-	kinds := []want{{wait: -1}, {wait: -1, fair: true}, {wait: -1}, {wait: -1}, {wait: -1}, {wait: -1}}
-	kinds[2].mode, kinds[3].mode = node.Read, node.Write
-	kinds[4].names, kinds[5].names = []string{"x", "y"}, []string{"w", "x", "y"}
+	kinds := []Want{{Wait: -1}, {Wait: -1, Fair: true}, {Wait: -1}, {Wait: -1}, {Wait: -1}, {Wait: -1}}
+	kinds[2].Mode, kinds[3].Mode = node.Read, node.Write
+	kinds[4].Names, kinds[5].Names = []string{"x", "y"}, []string{"w", "x", "y"}
 	rapid.Check(t, func(rt *rapid.T) {
 		q, t := bare(t).queues, rt
 		var waiting []*waiter
-		var holding []*hold
+		var holding []*Hold
 		mayAsk := func(w *waiter) bool {
-			for name := range w.request.each() {
+			for name := range w.request.Each() {
 				if !q.at(name).admits(w) {
 					return false
 				}
@@ -103,11 +104,11 @@ func TestQueuesForgetNobody(t *testing.T) {
 			default:
 				i := rapid.IntRange(0, len(waiting)-1).Draw(t, "waiter")
 				w := waiting[i]
-				if mayAsk(w) && what == 2 && !slices.ContainsFunc(holding, func(h *hold) bool { // it is granted
-					return h.claim.covers(&w.request.claim) && (h.mode != node.Read || w.request.mode != node.Read)
-				}) && (w.request.mode == node.Read || !slices.ContainsFunc(slices.Collect(w.request.each()), func(n string) bool { return q.at(n).isHeld() })) {
-					h := &hold{claim: w.request.claim, mode: w.request.mode}
-					for name := range h.claim.each() {
+				if mayAsk(w) && what == 2 && !slices.ContainsFunc(holding, func(h *Hold) bool { // it is granted
+					return h.Claim.covers(&w.request.Claim) && (h.mode != node.Read || w.request.Mode != node.Read)
+				}) && (w.request.Mode == node.Read || !slices.ContainsFunc(slices.Collect(w.request.Each()), func(n string) bool { return q.at(n).isHeld() })) {
+					h := &Hold{Claim: w.request.Claim, mode: w.request.Mode}
+					for name := range h.Claim.Each() {
 						q.at(name).enter(h)
 					}
 					holding = append(holding, h)
@@ -120,7 +121,7 @@ func TestQueuesForgetNobody(t *testing.T) {
 				if w.ready { // then it looks
 					w.ready, w.admitted = false, mayAsk(w)
 				} else if mayAsk(w) && !w.admitted {
-					t.Fatalf("a waiter for %s, %v, may ask and was not woken", w.request.title(), w.request.mode)
+					t.Fatalf("a waiter for %s, %v, may ask and was not woken", w.request.Title(), w.request.Mode)
 				}
 			}
 		}

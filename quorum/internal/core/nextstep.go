@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"slices"
@@ -97,8 +97,8 @@ func (p *pausing) timeIsUp(now clock.Instant) choice {
 	return askAgain
 }
 
-// afterRelease decides when some nodes have said that the waiter is first, and some, these
-// among them, may be free.
+// afterRelease decides when some nodes have said that the waiter is first, and some,
+// these among them, may be free.
 func (p *pausing) afterRelease(now clock.Instant, first, free vote.NodeSet) choice {
 	enough := free.Len() >= p.need
 	switch {
@@ -120,8 +120,8 @@ func (p *pausing) afterRelease(now clock.Instant, first, free vote.NodeSet) choi
 	return keepPausing
 }
 
-// noticeSlack is how long after the first notice of a release a waiter waits for those of the
-// other nodes.
+// noticeSlack is how long after the first notice of a release a waiter waits for those
+// of the other nodes.
 const noticeSlack = 20 * time.Millisecond
 
 // freeIn is the time after which need nodes are free, if each node is free after the
@@ -132,19 +132,19 @@ func freeIn(free []time.Duration, need int) time.Duration {
 }
 
 const (
-	firstPause = 10 * time.Millisecond
+	FirstPause = 10 * time.Millisecond
 	// expiryMargin is how long after a key's announced end a waiter tries
 	// again: Redis answers PTTL in whole milliseconds and removes a key when
 	// its last one is over.
 	expiryMargin = 2 * time.Millisecond
 )
 
-// pause is how long a waiter sleeps after its attempt failed, unless a notice wakes it.
+// Pause is how long a waiter sleeps after its attempt failed, unless a notice wakes it.
 // If the nodes said when the lock may be free, it sleeps until then; otherwise for a
 // time that begins at first and doubles with each failed attempt. It never sleeps much
 // longer than poll, or a few times first. random is between 0 and 1: waiters that
 // failed together must not return together ("Retry on Failure").
-func pause(free time.Duration, fruitless int, first, poll time.Duration, random float64) time.Duration {
+func Pause(free time.Duration, fruitless int, first, poll time.Duration, random float64) time.Duration {
 	spread := free / 20
 	if free <= 0 {
 		poll = max(poll, 8*first)

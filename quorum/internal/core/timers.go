@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"container/heap"
@@ -11,8 +11,8 @@ import (
 // A timer is what has something to do at an instant: a waiter, a hold or a sweep.
 type timer interface {
 	slot() *slot
-	// fire is called at that instant or, if the task is awake anyway, up to its leeway earlier. It is no longer
-	// among the timers, but may put itself back.
+	// fire is called at that instant or, if the task is awake anyway, up to its leeway
+	// earlier. It is no longer among the timers, but may put itself back.
 	fire()
 }
 
@@ -40,7 +40,8 @@ func (ts *timers) put(t timer, early, at clock.Instant) {
 	}
 }
 
-// drop removes a timer, if it is there. The task then wakes for nothing, which is rarer than a release.
+// drop removes a timer, if it is there. The task then wakes for nothing, which is rarer
+// than a release.
 func (ts *timers) drop(t timer) {
 	if s := t.slot(); s.index > 0 {
 		heap.Remove(ts, s.index-1)
@@ -82,27 +83,28 @@ func (ts *timers) Pop() any {
 	return t
 }
 
-// maxDue bounds the timers that fire in one step, so that other steps need not wait for long.
+// maxDue bounds the timers that fire in one step, so that other steps need not wait for
+// long.
 const maxDue = 256
 
 // at has a waiter or a hold do what is due at an instant, or at any time from early on.
-func (e *engine) at(t timer, early, at clock.Instant) {
+func (e *Engine) at(t timer, early, at clock.Instant) {
 	e.timers.put(t, early, at)
 	e.wake(at)
 }
 
 // wake has the task of serve wake at an instant at the latest.
-func (e *engine) wake(at clock.Instant) {
+func (e *Engine) wake(at clock.Instant) {
 	if at < e.wakeAt {
 		e.wakeAt = at
 		e.set(e.alarm)
 	}
 }
 
-// serve is the one task of a Locker that has no calls and no leases lost: it brings time. It never
-// waits for a node, so that a lease is reported lost on time whatever else there is to do, and 10,000
-// leases need no more tasks than one.
-func (e *engine) serve() {
+// Serve is the one task of a Locker that has no calls and no leases lost: it brings
+// time. It never waits for a node, so that a lease is reported lost on time whatever
+// else there is to do, and 10,000 leases need no more tasks than one.
+func (e *Engine) Serve() {
 	for {
 		e.enter()
 		more := e.fire()
@@ -122,10 +124,11 @@ func (e *engine) serve() {
 	}
 }
 
-// fire does what is due, and reports whether more is. All that ends comes before what takes longer.
-func (e *engine) fire() (more bool) {
+// fire does what is due, and reports whether more is. All that ends comes before what
+// takes longer.
+func (e *Engine) fire() (more bool) {
 	for t := e.timers.due(e.now); t != nil; t = e.timers.due(e.now) {
-		if h, ok := t.(*hold); ok {
+		if h, ok := t.(*Hold); ok {
 			h.isOver() // and ends with this step
 		}
 		e.due = append(e.due, t)

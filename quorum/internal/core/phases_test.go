@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"context"
@@ -16,16 +16,16 @@ func (p phase) String() string { return phaseNames[p] }
 
 // A drive takes one waiter through its phases. The nodes do what it says.
 type drive struct {
-	*engine
+	*Engine
 	w      *waiter
-	holder *hold
+	holder *Hold
 }
 
 func newDrive(t *testing.T) *drive {
-	d := &drive{engine: bare(t)}
-	d.holder = &hold{e: d.engine, claim: claim{Claim: node.Claim{Name: "x"}}, until: d.now.Add(time.Hour), limit: clock.Never}
+	d := &drive{Engine: bare(t)}
+	d.holder = &Hold{e: d.Engine, Claim: Claim{Claim: node.Claim{Name: "x"}}, until: d.now.Add(time.Hour), limit: clock.Never}
 	d.queues.at("x").enter(d.holder)
-	d.w = d.waiter(t.Context(), &want{claim: claim{Claim: node.Claim{Name: "x"}}, wait: 10 * time.Second, lease: 30 * time.Second})
+	d.w = d.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: 10 * time.Second, Lease: 30 * time.Second})
 	d.w.run()
 	return d
 }
@@ -56,7 +56,7 @@ func (d *drive) to(p phase) {
 	if p == phaseQueueing {
 		return
 	}
-	d.holder.end(stateOver, sentinelNotHeld)
+	d.holder.end(stateOver, ErrNotHeld)
 	d.holder.vacate()
 	d.settle()
 	switch p {
@@ -71,11 +71,12 @@ func (d *drive) to(p phase) {
 	}
 }
 
-// A hand-over that is given back revokes its offer and all earlier ones: a node that is late may hand the lock over to one of these.
+// A hand-over that is given back revokes its offer and all earlier ones: a node that is
+// late may hand the lock over to one of these.
 func TestEarlierOffersAreRevoked(t *testing.T) {
 	d := newDrive(t)
 	for _, owner := range []string{"first", "second"} {
-		d.handovers.offer(d.w, claim{Claim: node.Claim{Name: "x", Owner: owner}}, d.now)
+		d.handovers.offer(d.w, Claim{Claim: node.Claim{Name: "x", Owner: owner}}, d.now)
 	}
 	d.w.handed = []handover{{0, node.Turn{Name: "x", Owner: node.Offer("second"), Token: 7}}}
 	d.w.returnHandovers(true, "")
@@ -89,7 +90,7 @@ func TestPhases(t *testing.T) {
 		says string
 		do   func(*drive)
 	}{
-		{"its holder here leaves", func(d *drive) { d.holder.end(stateOver, sentinelNotHeld); d.holder.vacate() }},
+		{"its holder here leaves", func(d *drive) { d.holder.end(stateOver, ErrNotHeld); d.holder.vacate() }},
 		{"the third node grants", func(d *drive) { d.answer(node.Granted, 2) }},
 		{"all nodes grant", func(d *drive) { d.answer(node.Granted, 0, 1, 2) }},
 		{"all nodes call it first", func(d *drive) {
@@ -99,7 +100,7 @@ func TestPhases(t *testing.T) {
 			}
 		}},
 		{"all nodes hand over to it", func(d *drive) {
-			d.handovers.offer(d.w, claim{Claim: node.Claim{Name: "x", Owner: "o"}, wait: node.Wait{Secret: "s"}}, d.now)
+			d.handovers.offer(d.w, Claim{Claim: node.Claim{Name: "x", Owner: "o"}, wait: node.Wait{Secret: "s"}}, d.now)
 			for i := range 3 {
 				server := string(rune('a' + i))
 				d.handovers.hear(i, node.Turn{Name: "x", Owner: node.Offer("o"), Token: 7, Server: server,
@@ -150,22 +151,22 @@ func (s state) String() string { return [...]string{"held", "lost", "kept", "ove
 func TestStates(t *testing.T) {
 	inputs := []struct {
 		says string
-		do   func(*hold)
+		do   func(*Hold)
 	}{
-		{"an inner lease is unlocked", func(h *hold) { h.leases++; h.unlock(node.Exclusive) }},
-		{"the last lease is unlocked", func(h *hold) { h.unlock(node.Exclusive) }},
-		{"it is unlocked after its minimum hold", func(h *hold) { h.e.now = h.keptUntil(); h.unlock(node.Exclusive) }},
-		{"its minimum hold is over", func(h *hold) { h.e.now = h.keptUntil(); h.fire() }},
-		{"its time is over", func(h *hold) { h.e.now = h.until; h.isOver(); h.fire() }},
-		{"a quorum extends it", func(h *hold) { _ = h.confirm(h.e.now, time.Second) }},
-		{"a majority has lost it", func(h *hold) { h.lose(sentinelLost) }},
-		{"it is detached", func(h *hold) {
+		{"an inner lease is unlocked", func(h *Hold) { h.leases++; h.unlock(node.Exclusive) }},
+		{"the last lease is unlocked", func(h *Hold) { h.unlock(node.Exclusive) }},
+		{"it is unlocked after its minimum hold", func(h *Hold) { h.e.now = h.keptUntil(); h.unlock(node.Exclusive) }},
+		{"its minimum hold is over", func(h *Hold) { h.e.now = h.keptUntil(); h.fire() }},
+		{"its time is over", func(h *Hold) { h.e.now = h.until; h.isOver(); h.fire() }},
+		{"a quorum extends it", func(h *Hold) { _ = h.confirm(h.e.now, time.Second) }},
+		{"a majority has lost it", func(h *Hold) { h.lose(ErrLost) }},
+		{"it is detached", func(h *Hold) {
 			if !h.isOver() {
 				h.part()
 			}
 		}},
-		{"the Locker is closed", func(h *hold) {
-			if h.end(stateOver, sentinelClosed) {
+		{"the Locker is closed", func(h *Hold) {
+			if h.end(stateOver, ErrClosed) {
 				h.letGo()
 			}
 		}},
@@ -179,16 +180,16 @@ func TestStates(t *testing.T) {
 	} {
 		for i, in := range inputs {
 			e := bare(t)
-			s := &want{claim: claim{Claim: node.Claim{Name: "x", Owner: "o", Token: 1}}, lease: 30 * time.Second, keep: 20 * time.Second}
-			s.fixed = true
-			h := e.admit(t.Context(), grant{claim: s.claim, start: e.now, lease: 10 * time.Second}, s)
+			s := &Want{Claim: Claim{Claim: node.Claim{Name: "x", Owner: "o", Token: 1}}, Lease: 30 * time.Second, Keep: 20 * time.Second}
+			s.Fixed = true
+			h := e.admit(t.Context(), Grant{Claim: s.Claim, start: e.now, lease: 10 * time.Second}, s)
 			switch from {
 			case stateLost:
-				h.lose(sentinelLost)
+				h.lose(ErrLost)
 			case stateKept:
 				h.unlock(node.Exclusive)
 			case stateOver:
-				h.end(stateOver, sentinelClosed)
+				h.end(stateOver, ErrClosed)
 			}
 			assert.Must(t, h.state == from, "%v was not reached, but %v", from, h.state)
 			in.do(h)

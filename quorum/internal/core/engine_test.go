@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"context"
@@ -25,16 +25,16 @@ func (c *counting) Now() clock.Instant {
 	return c.Clock.Now()
 }
 
-// Contexts end, and leases are renewed, however many waiters have something to do: a step that brings
-// news to a crowd lets others in between.
+// Contexts end, and leases are renewed, however many waiters have something to do: a
+// step that brings news to a crowd lets others in between.
 func TestEndsWaitForNoCrowd(t *testing.T) {
 	e := bare(t)
 	for range 10 * maxReady {
-		w := e.waiter(t.Context(), &want{claim: claim{Claim: node.Claim{Name: "x"}}, wait: -1, lease: time.Second})
+		w := e.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: -1, Lease: time.Second})
 		w.stir()
 	}
-	count := &counting{Clock: e.clock}
-	e.clock = count
+	count := &counting{Clock: e.Clock}
+	e.Clock = count
 	for e.goOn() {
 	}
 	e.mu.Unlock()
@@ -46,15 +46,15 @@ func TestEndsWaitForNoCrowd(t *testing.T) {
 // The contexts that a step ends have ended before any waiter gets news of it.
 func TestEndsComeFirst(t *testing.T) {
 	e := bare(t)
-	h := &hold{e: e, claim: claim{Claim: node.Claim{Name: "x"}}, until: e.now.Add(time.Second), limit: clock.Never}
+	h := &Hold{e: e, Claim: Claim{Claim: node.Claim{Name: "x"}}, until: e.now.Add(time.Second), limit: clock.Never}
 	e.queues.at("x").enter(h)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	h.ending = append(h.ending, &dependent{Context: ctx, cancel: cancel})
-	w := e.waiter(t.Context(), &want{claim: claim{Claim: node.Claim{Name: "x"}}, wait: -1, lease: time.Second})
+	h.ending = append(h.ending, &Dependent{Context: ctx, Cancel: cancel})
+	w := e.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: -1, Lease: time.Second})
 	w.run()
-	h.lose(sentinelLost)
+	h.lose(ErrLost)
 	assert.Must(t, ctx.Err() == nil && w.phase == phaseQueueing, "within the step: %v, phase %d", ctx.Err(), w.phase)
-	if e.goOn(); !errors.Is(context.Cause(ctx), sentinelLost) || w.phase != phaseQueueing {
+	if e.goOn(); !errors.Is(context.Cause(ctx), ErrLost) || w.phase != phaseQueueing {
 		t.Errorf("after it: %v, phase %d", context.Cause(ctx), w.phase)
 	}
 	for e.goOn() {
@@ -63,19 +63,20 @@ func TestEndsComeFirst(t *testing.T) {
 	e.mu.Unlock()
 }
 
-// Nothing is carried out while a context that a step ends is open, by no task that takes a
-// step meanwhile: the release of the lease may be among the effects. One goroutine plays all.
+// Nothing is carried out while a context that a step ends is open, by no task that
+// takes a step meanwhile: the release of the lease may be among the effects. One
+// goroutine plays all.
 func TestNothingIsCarriedOutBeforeContextsEnd(t *testing.T) {
 	e := bare(t)
 	var order []string
 	note := func(what string) { order = append(order, what) }
-	step := func(what string, ends ...*dependent) {
+	step := func(what string, ends ...*Dependent) {
 		e.then(what, func() { note(what) })
 		e.ends = append(e.ends, ends...)
 		e.leave()
 	}
-	context := func(what string, ends ...*dependent) *dependent {
-		return &dependent{cancel: func(error) {
+	context := func(what string, ends ...*Dependent) *Dependent {
+		return &Dependent{Cancel: func(error) {
 			e.enter()
 			step("step at "+what, ends...)
 			note("end of " + what)
@@ -100,8 +101,8 @@ func TestNothingIsCarriedOutBeforeContextsEnd(t *testing.T) {
 
 // A lease that ends while somebody is about to nest in it has none nested.
 func TestNoLeaseNestsInOneThatIsOver(t *testing.T) {
-	e, s := bare(t), &want{reentry: true}
-	h := &hold{e: e, leases: 1, until: e.now.Add(time.Second)}
+	e, s := bare(t), &Want{Reentry: true}
+	h := &Hold{e: e, leases: 1, until: e.now.Add(time.Second)}
 	nested, err := h.nest(s)
 	assert.That(t, nested && err == nil, "with a second left: %v, %v", nested, err)
 	e.now = e.now.Add(time.Second)
@@ -112,9 +113,9 @@ func TestNoLeaseNestsInOneThatIsOver(t *testing.T) {
 // The answer to a renewal may end a lease when the Locker is just being closed.
 func TestTimersDropWhatIsGone(t *testing.T) {
 	e := bare(t)
-	h := &hold{e: e, until: e.now.Add(time.Hour)}
+	h := &Hold{e: e, until: e.now.Add(time.Hour)}
 	e.at(h, h.until, h.until)
-	h.end(stateOver, sentinelClosed)
+	h.end(stateOver, ErrClosed)
 	e.timers.drop(h)
 	assert.That(t, len(e.timers) == 0, "it is still there")
 }
@@ -124,9 +125,9 @@ func TestTimersComeInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var ts timers
 		want := make(map[timer]clock.Instant)
-		all := make([]*hold, 8)
+		all := make([]*Hold, 8)
 		for i := range all {
-			all[i] = new(hold)
+			all[i] = new(Hold)
 		}
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
 			h, at := rapid.SampledFrom(all).Draw(t, "timer"), clock.Instant(rapid.IntRange(0, 20).Draw(t, "at"))

@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"errors"
@@ -24,8 +24,8 @@ func TestFreeInIsTheSoonestMajority(t *testing.T) {
 // However long attempts take, the doubled pauses after them do not overflow.
 func TestPauseOfLongAttempts(t *testing.T) {
 	const long = 10 * 365 * 24 * time.Hour
-	for first := firstPause; first < long; first += first / 2 {
-		got := pause(0, 16, first, long, 0)
+	for first := FirstPause; first < long; first += first / 2 {
+		got := Pause(0, 16, first, long, 0)
 		assert.That(t, got >= first/2, "after attempts of %v a waiter sleeps for %v", first, got)
 	}
 }
@@ -35,9 +35,9 @@ func TestPauseIsBounded(t *testing.T) {
 		poll := time.Duration(rapid.Int64Range(int64(time.Millisecond), int64(10*time.Second)).Draw(t, "poll"))
 		free := time.Duration(rapid.Int64Range(-1, int64(time.Hour)).Draw(t, "free"))
 		tries := rapid.IntRange(0, 100).Draw(t, "tries")
-		first := time.Duration(rapid.Int64Range(int64(firstPause), int64(time.Second)).Draw(t, "first"))
+		first := time.Duration(rapid.Int64Range(int64(FirstPause), int64(time.Second)).Draw(t, "first"))
 		random := rapid.Float64Range(0, 0.9999).Draw(t, "random")
-		got := pause(free, tries, first, poll, random)
+		got := Pause(free, tries, first, poll, random)
 		if most := max(poll, 8*first); got <= 0 || got > most+most/20+2*expiryMargin {
 			t.Fatalf("pause(%v, %d, %v, %v, %v) = %v", free, tries, first, poll, random, got)
 		}
@@ -142,9 +142,9 @@ func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 	}
 }
 
-// A waiter for several names reserves them when it was first for each of them: for as long as it
-// has waited for each name after the first, but never for long; and not again before it was
-// first for each of them once more.
+// A waiter for several names reserves them when it was first for each of them: for as
+// long as it has waited for each name after the first, but never for long; and not
+// again before it was first for each of them once more.
 func TestReservationsAreBounded(t *testing.T) {
 	e := bare(t)
 
@@ -164,14 +164,14 @@ func TestReservationsAreBounded(t *testing.T) {
 	check("told", all, 200*time.Millisecond)
 	check("not told again", nil, 0)
 	e.now = e.now.Add(time.Hour)
-	check("told late", all, 2*e.opts.RetryEvery)
+	check("told late", all, 2*e.Opts.RetryEvery)
 	check("not told any more", slices.Repeat([]vote.NodeSet{0}, 3), 0)
 }
 
-// A hand-over counts if its holder has drawn the token at most a Timeout before the attempt, by
-// the waiter's clock.
+// A hand-over counts if its holder has drawn the token at most a Timeout before the
+// attempt, by the waiter's clock.
 func TestOutdatedHandOver(t *testing.T) {
-	c := &config{opts: rules{Timeout: time.Second}}
+	c := &Config{Opts: Rules{Timeout: time.Second}}
 	for older, want := range map[node.Token]bool{0: false, 1_000_000: false, 1_000_001: true, 1 << 40: true} {
 		const attempt = 1 << 50
 		assert.That(t, c.outdated(attempt-older, attempt) == want, "%d us older: want %v", older, want)
@@ -183,7 +183,7 @@ func TestOutdatedHandOver(t *testing.T) {
 // The next token is above all fences, but for those that are far ahead; above these only
 // where too few nodes are left that vote and are not.
 func TestTokensFollowFences(t *testing.T) {
-	e := newEngine(&config{clock: clock.System(), opts: usual(), need: 2})
+	e := NewEngine(&Config{Clock: clock.System(), Opts: usual(), Need: 2})
 	e.enter()
 	tokens := e.tokens
 	const before, near, far = 100, 200, node.MaxToken - 100
@@ -217,12 +217,12 @@ func TestAYoungLifeIsReportedOnce(t *testing.T) {
 		c := clock.Runtime()
 		time.Sleep(time.Hour)
 		told := 0
-		hear := func(x event) {
-			if x.kind == eventNodeAbstains {
+		hear := func(x Event) {
+			if x.Kind == EventNodeAbstains {
 				told++
 			}
 		}
-		e := newEngine(&config{clock: c, opts: usual(), nodes: []node.Node{model.New(c, "n1")}, above: &nobody{hear}})
+		e := NewEngine(&Config{Clock: c, Opts: usual(), Nodes: []node.Node{model.New(c, "n1")}, Above: &nobody{hear}})
 		now := c.Now()
 		meet := func(id string, age time.Duration) {
 			e.enter()
@@ -240,14 +240,15 @@ func TestAYoungLifeIsReportedOnce(t *testing.T) {
 	})
 }
 
-// A primary is no other server when a replica of its own comes back that is the first to confirm a lock.
+// A primary is no other server when a replica of its own comes back that is the first
+// to confirm a lock.
 func TestAReplicaThatComesBackIsNoRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.Runtime()
 		time.Sleep(time.Hour)
 		told := 0
-		hear := func(event) { told++ }
-		e := newEngine(&config{clock: c, opts: usual(), nodes: []node.Node{withReplicas{model.New(c, "n1")}}, above: &nobody{hear}})
+		hear := func(Event) { told++ }
+		e := NewEngine(&Config{Clock: c, Opts: usual(), Nodes: []node.Node{withReplicas{model.New(c, "n1")}}, Above: &nobody{hear}})
 		now := c.Now()
 		for _, life := range []node.Life{{ID: "a", Born: now.Add(-time.Minute)}, {ID: "a", Born: now.Add(-time.Second)}, {ID: "b", Born: now}} {
 			e.enter()
@@ -320,7 +321,7 @@ func TestJudge(t *testing.T) {
 			if kind == 0 {
 				kind = node.Acquire
 			}
-			e := newEngine(&config{clock: c, opts: usual(), nodes: []node.Node{model.New(c, "n1")}, above: &nobody{}})
+			e := NewEngine(&Config{Clock: c, Opts: usual(), Nodes: []node.Node{model.New(c, "n1")}, Above: &nobody{}})
 			e.enter()
 			v := e.voters
 			if b := v.judge(0, kind, start, row.reply); b.Vote != row.vote || b.May != row.may || b.Stale != row.stale {

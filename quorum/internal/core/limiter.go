@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"cmp"
@@ -38,8 +38,9 @@ const (
 	// may be another one. BBR takes the same time.
 	quickestFor = 10 * time.Second
 
-	// A bound that was not used for a second says nothing of the nodes as they are now, nor
-	// does a caller that gave up. TCP, too, begins with few again: it costs some round trips.
+	// A bound that was not used for a second says nothing of the nodes as they are now,
+	// nor does a caller that gave up. TCP, too, begins with few again: it costs some
+	// round trips.
 	knownFor = time.Second
 )
 
@@ -182,15 +183,16 @@ func (m *limiter) leave(now clock.Instant) {
 	}
 }
 
-// A leftAttempt is one whose caller gave up before it was decided: it is under way until then.
+// A leftAttempt is one whose caller gave up before it was decided: it is under way
+// until then.
 type leftAttempt struct{ *limiter }
 
-func (a *leftAttempt) answered(r *round, _ int) bool {
-	if a.limiter != nil && r.tally.Verdict() != vote.Undecided {
-		a.ends(r.start, r.e.now, r.tally.Answered())
+func (a *leftAttempt) answered(r *Round, _ int) bool {
+	if a.limiter != nil && r.Tally.Verdict() != vote.Undecided {
+		a.ends(r.Start, r.e.now, r.Tally.Answered())
 		a.limiter = nil
 	}
 	return false
 }
 
-func (a *leftAttempt) over(*round) {}
+func (a *leftAttempt) over(*Round) {}

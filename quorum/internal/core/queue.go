@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"cmp"
@@ -10,38 +10,39 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// queues has the names that are in use inside one process: which leases hold them, which callers
-// wait for them, and which of these may ask the nodes.
+// queues has the names that are in use inside one process: which leases hold them,
+// which callers wait for them, and which of these may ask the nodes.
 type queues struct {
-	*engine
+	*Engine
 	byName map[string]*queue
 	joined uint64 // how many waiters have joined so far
 
 	// contended are names whose last caller had to wait, or that others wait for.
 	contended map[string]struct{}
 
-	// listeners has the names whose last release here met a listener, a waiter in no queue.
+	// listeners has the names whose last release here met a listener, a waiter in no
+	// queue.
 	listeners map[string]listeners
 }
 
-// Listeners subscribe to the channel of a name; usually they are waiters of Redisson. Queued
-// waiters are faster, so listeners get the name only if these let them.
+// Listeners subscribe to the channel of a name; usually they are waiters of Redisson.
+// Queued waiters are faster, so listeners get the name only if these let them.
 type listeners struct {
 	released clock.Instant // when the name was released here last
 	need     time.Duration // for this long after a release they need the name to be free
 	again    bool          // they were met at that release, too
 }
 
-// reaction is what a listener takes to act on a notice. A waiter that gets a notice at the same
-// time waits for that time before it asks; waiters behind it wait longer. A waiter in the process
-// that released waits for two round trips more.
+// reaction is what a listener takes to act on a notice. A waiter that gets a notice at
+// the same time waits for that time before it asks; waiters behind it wait longer. A
+// waiter in the process that released waits for two round trips more.
 const reaction = 3 * time.Millisecond
 
-// A queue is about one name. It keeps waiters of each kind in a line of their own, so that no step
-// takes longer because more of them wait.
+// A queue is about one name. It keeps waiters of each kind in a line of their own, so
+// that no step takes longer because more of them wait.
 type queue struct {
-	holder  *hold   // has the name alone
-	readers []*hold // or share it
+	holder  *Hold   // has the name alone
+	readers []*Hold // or share it
 
 	alone   line // waiters for this name that do not read; only the first may ask the nodes
 	reading line // waiters that read; those before the first of alone may ask
@@ -52,12 +53,12 @@ type queue struct {
 // mostAsking bounds how many waiters of one line ask the nodes at the same time.
 const mostAsking = 128
 
-// join puts w last in the queue of its name; of several names in all queues at once, so that
-// the order of two waiters is the same in every queue.
+// join puts w last in the queue of its name; of several names in all queues at once, so
+// that the order of two waiters is the same in every queue.
 func (q *queues) join(w *waiter) {
 	q.joined++
 	w.number = q.joined
-	for name := range w.request.each() {
+	for name := range w.request.Each() {
 		_, contended := q.contended[name]
 		at := q.byName[name]
 		w.contended = w.contended || contended || at != nil && at.isHeld() && w.request.asksBehindHolders()
@@ -70,9 +71,10 @@ func (q *queues) join(w *waiter) {
 	}
 }
 
-// askPartly lets w, the first waiter for several names in its line, compete in all its queues.
+// askPartly lets w, the first waiter for several names in its line, compete in all its
+// queues.
 func (q *queues) askPartly(w *waiter) {
-	for i, name := range w.request.names {
+	for i, name := range w.request.Names {
 		q.at(name).partly.add(&w.spots[1+i])
 	}
 }
@@ -83,14 +85,14 @@ func (q *queues) leave(w *waiter) {
 	wasFirst := first.several.first == &w.spots[0]
 	first.lineOf(w).remove(&w.spots[0])
 	if wasFirst {
-		for i, name := range w.request.names {
+		for i, name := range w.request.Names {
 			q.byName[name].partly.remove(&w.spots[1+i])
 		}
 		if next := first.several.first; next != nil {
 			q.askPartly(next.w)
 		}
 	}
-	for name := range w.request.each() {
+	for name := range w.request.Each() {
 		if at := q.byName[name]; at != nil { // there is none if w was nowhere but in the line of its first name
 			q.advance(name, at)
 		}
@@ -123,7 +125,7 @@ func (q *queues) waiters(f func(*waiter)) {
 }
 
 // holds returns all that is held here, in the order of the names.
-func (q *queues) holds() (holds []*hold) {
+func (q *queues) holds() (holds []*Hold) {
 	for _, name := range q.inOrder() {
 		holds = append(holds, q.byName[name].holds()...)
 	}
@@ -131,7 +133,7 @@ func (q *queues) holds() (holds []*hold) {
 }
 
 // holdsOf returns who holds name here.
-func (q *queues) holdsOf(name string) []*hold {
+func (q *queues) holdsOf(name string) []*Hold {
 	if at := q.byName[name]; at != nil {
 		return at.holds()
 	}
@@ -157,11 +159,12 @@ func (q *queues) advance(name string, at *queue) {
 	}
 }
 
-// turn reports whether it is for w to ask the nodes. If the lease of w's own context holds the
-// name, w nests in it, which turn returns,  or the error that there cannot be one.
-func (q *queues) turn(w *waiter) (nested *hold, turn bool, err error) {
+// turn reports whether it is for w to ask the nodes. If the lease of w's own context
+// holds the name, w nests in it, which turn returns,  or the error that there cannot be
+// one.
+func (q *queues) turn(w *waiter) (nested *Hold, turn bool, err error) {
 	s, free := w.request, true
-	for name := range s.each() {
+	for name := range s.Each() {
 		at := q.byName[name]
 		if at == nil {
 			continue
@@ -172,8 +175,8 @@ func (q *queues) turn(w *waiter) (nested *hold, turn bool, err error) {
 			free = free && at.admits(w)
 		case h.remaining() == 0: // it is about to be vacated
 			free = false
-		case !h.claim.covers(&s.claim):
-			return nil, false, q.fail("acquire", s.title(), nil, sentinelDeadlock, errPart)
+		case !h.Claim.covers(&s.Claim):
+			return nil, false, q.Fail("acquire", s.Title(), nil, ErrDeadlock, ErrPart)
 		default:
 			w.admitted = false
 			if nests, err := h.nest(s); !nests {
@@ -186,22 +189,22 @@ func (q *queues) turn(w *waiter) (nested *hold, turn bool, err error) {
 	return nil, w.admitted, nil
 }
 
-// register enters h in the queues of its names. It returns the holds here that are over. If two
-// holds exclude each other, the nodes have lost one, or it was broken. That is the one with the
-// lower token, since tokens rise from one holder to the next. It may be h, if the other was
-// granted while the last answer to h was under way.
-func (q *queues) register(h *hold) (over []*hold) {
+// register enters h in the queues of its names. It returns the holds here that are
+// over. If two holds exclude each other, the nodes have lost one, or it was broken.
+// That is the one with the lower token, since tokens rise from one holder to the next.
+// It may be h, if the other was granted while the last answer to h was under way.
+func (q *queues) register(h *Hold) (over []*Hold) {
 	late := false
-	for name := range h.claim.each() {
+	for name := range h.Claim.Each() {
 		at := q.byName[name]
 		if at == nil || h.mode == node.Read && at.holder == nil {
 			continue
 		}
 		for _, other := range at.holds() {
 			switch {
-			case other.claim.Token > h.claim.Token:
+			case other.Claim.Token > h.Claim.Token:
 				late = true
-			case other.claim.Owner != h.claim.Owner:
+			case other.Claim.Owner != h.Claim.Owner:
 				over = append(over, other)
 			}
 		}
@@ -209,15 +212,15 @@ func (q *queues) register(h *hold) (over []*hold) {
 	if late {
 		return append(over, h)
 	}
-	for name := range h.claim.each() {
+	for name := range h.Claim.Each() {
 		q.at(name).enter(h)
 	}
 	return over
 }
 
 // vacate notes that h no longer holds its names here.
-func (q *queues) vacate(h *hold) {
-	for name := range h.claim.each() {
+func (q *queues) vacate(h *Hold) {
+	for name := range h.Claim.Each() {
 		if at := q.byName[name]; at != nil && at.leave(h) {
 			q.forgetListeners(name)
 			at.wakeHead()
@@ -227,13 +230,13 @@ func (q *queues) vacate(h *hold) {
 }
 
 // noteListeners notes that a release met listeners, and how long its answer took.
-func (q *queues) noteListeners(c *claim, took time.Duration) {
-	for name := range c.each() {
+func (q *queues) noteListeners(c *Claim, took time.Duration) {
+	for name := range c.Each() {
 		if len(q.listeners) >= maxContended {
 			clear(q.listeners)
 		}
 		of := q.listeners[name]
-		of.need, of.again = min(reaction+2*took, q.opts.Timeout/2), true
+		of.need, of.again = min(reaction+2*took, q.Opts.Timeout/2), true
 		q.listeners[name] = of
 	}
 }
@@ -247,10 +250,10 @@ func (q *queues) forgetListeners(name string) {
 	}
 }
 
-// listened returns the instant until which these names should stay free for listeners, after the
-// last release here; 0 if there are none.
-func (q *queues) listened(c *claim) (until clock.Instant) {
-	for name := range c.each() {
+// listened returns the instant until which these names should stay free for listeners,
+// after the last release here; 0 if there are none.
+func (q *queues) listened(c *Claim) (until clock.Instant) {
+	for name := range c.Each() {
 		if of, ok := q.listeners[name]; ok {
 			until = max(until, of.released.Add(of.need))
 		}
@@ -259,16 +262,17 @@ func (q *queues) listened(c *claim) (until clock.Instant) {
 }
 
 // reads notes that h, a writer, is a reader from now on.
-func (q *queues) reads(h *hold) {
-	if at := q.byName[h.claim.Name]; at != nil && at.leave(h) {
+func (q *queues) reads(h *Hold) {
+	if at := q.byName[h.Claim.Name]; at != nil && at.leave(h) {
 		h.reader = len(at.readers)
 		at.readers = append(at.readers, h)
-		q.advance(h.claim.Name, at)
+		q.advance(h.Claim.Name, at)
 	}
 }
 
-// hear keeps what a node has said about the queues of a claim, in its answer to a command sent at start.
-func (q *queues) hear(c *claim, start clock.Instant, line node.Line) {
+// hear keeps what a node has said about the queues of a claim, in its answer to a
+// command sent at start.
+func (q *queues) hear(c *Claim, start clock.Instant, line node.Line) {
 	if line.Awaited && !c.wait.Stays() { // or this waiter is the one in the queue
 		q.noteContention(c, true)
 	}
@@ -284,8 +288,8 @@ func (q *queues) hear(c *claim, start clock.Instant, line node.Line) {
 const maxContended = 1024
 
 // noteContention keeps whether others wait for these names, for the next caller.
-func (q *queues) noteContention(c *claim, there bool) {
-	for name := range c.each() {
+func (q *queues) noteContention(c *Claim, there bool) {
+	for name := range c.Each() {
 		if !there {
 			delete(q.contended, name)
 			continue
@@ -298,16 +302,16 @@ func (q *queues) noteContention(c *claim, there bool) {
 }
 
 // holds returns those who hold the name here.
-func (at *queue) holds() []*hold {
+func (at *queue) holds() []*Hold {
 	if at.holder != nil {
-		return []*hold{at.holder}
+		return []*Hold{at.holder}
 	}
 	return slices.Clone(at.readers)
 }
 
 // heldFor returns the hold that an acquisition's own context belongs to, or nil.
-func (at *queue) heldFor(s *want) *hold {
-	for _, h := range s.outer {
+func (at *queue) heldFor(s *Want) *Hold {
+	for _, h := range s.Outer {
 		if at.has(h) {
 			return h
 		}
@@ -316,33 +320,34 @@ func (at *queue) heldFor(s *want) *hold {
 }
 
 // has reports whether h holds the name here.
-func (at *queue) has(h *hold) bool {
+func (at *queue) has(h *Hold) bool {
 	return at.holder == h || h.reader < len(at.readers) && at.readers[h.reader] == h
 }
 
 func (at *queue) isHeld() bool { return at.holder != nil || len(at.readers) > 0 }
 
-// admits reports whether this queue lets w ask the nodes. A local holder and
-// earlier local waiters block it; readers do not block readers. TryLock ignores waiters, but a
-// reader still yields to a waiting writer, or readers that come and go would keep it out
-// forever.
+// admits reports whether this queue lets w ask the nodes. A local holder and earlier
+// local waiters block it; readers do not block readers. TryLock ignores waiters, but a
+// reader still yields to a waiting writer, or readers that come and go would keep it
+// out forever.
 //
-// Fair waiters, waiters for several names and waiting writers ask the nodes even while the name
-// is held here: they need a place in the wait queue there, before those of other processes that
-// come later. Waiters for several names block nobody here: one may wait for another process,
-// and that one for a waiter behind it here. Only the nodes can order them.
+// Fair waiters, waiters for several names and waiting writers ask the nodes even while
+// the name is held here: they need a place in the wait queue there, before those of
+// other processes that come later. Waiters for several names block nobody here: one may
+// wait for another process, and that one for a waiter behind it here. Only the nodes
+// can order them.
 func (at *queue) admits(w *waiter) bool {
 	s := w.request
 	switch {
 	case at.isHeldFrom(w):
 		return false
-	case s.wait == 0:
-		return s.mode != node.Read || at.alone.first == nil
+	case s.Wait == 0:
+		return s.Mode != node.Read || at.alone.first == nil
 	case at.isBehind(w):
 		return false
-	case s.names != nil:
+	case s.Names != nil:
 		return at.partly.beginsWith(w)
-	case s.mode == node.Read:
+	case s.Mode == node.Read:
 		return at.reading.beginsWith(w)
 	}
 	return at.alone.first.w == w
@@ -350,13 +355,13 @@ func (at *queue) admits(w *waiter) bool {
 
 // isBehind reports whether an earlier waiter for this name alone is in the way of w.
 func (at *queue) isBehind(w *waiter) bool {
-	return at.alone.isBefore(w) || w.request.mode != node.Read && at.reading.isBefore(w)
+	return at.alone.isBefore(w) || w.request.Mode != node.Read && at.reading.isBefore(w)
 }
 
-// before returns whether a holder here is in w's way and, if none is, what the waiters before w
-// know of the nodes; nil if they know nothing.
+// before returns whether a holder here is in w's way and, if none is, what the waiters
+// before w know of the nodes; nil if they know nothing.
 func (q *queues) before(w *waiter) (held bool, known *findings) {
-	for name := range w.request.each() {
+	for name := range w.request.Each() {
 		at := q.byName[name]
 		if at == nil {
 			continue
@@ -365,7 +370,7 @@ func (q *queues) before(w *waiter) (held bool, known *findings) {
 			return true, nil
 		}
 		for _, l := range []*line{&at.alone, &at.reading, &at.partly} {
-			if s := l.first; s != nil && (w.request.wait == 0 || s.w.number < w.number) {
+			if s := l.first; s != nil && (w.request.Wait == 0 || s.w.number < w.number) {
 				known = cmp.Or(s.w.knows(), known)
 			}
 		}
@@ -376,25 +381,25 @@ func (q *queues) before(w *waiter) (held bool, known *findings) {
 // lineOf returns the line in which w waits in the queue of its first name.
 func (at *queue) lineOf(w *waiter) *line {
 	switch {
-	case w.request.names != nil:
+	case w.request.Names != nil:
 		return &at.several
-	case w.request.mode == node.Read:
+	case w.request.Mode == node.Read:
 		return &at.reading
 	}
 	return &at.alone
 }
 
-// isHeldFrom reports whether a holder here is in w's way. If w wants several names, only a
-// holder of all of them is: they will be free together.
+// isHeldFrom reports whether a holder here is in w's way. If w wants several names,
+// only a holder of all of them is: they will be free together.
 func (at *queue) isHeldFrom(w *waiter) bool {
 	s := w.request
 	switch {
 	case !s.asksBehindHolders():
-		return at.holder != nil || s.mode != node.Read && len(at.readers) > 0
-	case s.mode == node.Write:
+		return at.holder != nil || s.Mode != node.Read && len(at.readers) > 0
+	case s.Mode == node.Write:
 		return at.holder != nil
-	case s.names != nil:
-		return at.holder != nil && at.holder.claim.covers(&s.claim)
+	case s.Names != nil:
+		return at.holder != nil && at.holder.Claim.covers(&s.Claim)
 	}
 	return false
 }
@@ -415,7 +420,7 @@ func (at *queue) wakeHead() {
 }
 
 // enter notes that h holds the name here.
-func (at *queue) enter(h *hold) {
+func (at *queue) enter(h *Hold) {
 	if h.mode == node.Read {
 		h.reader = len(at.readers)
 		at.readers = append(at.readers, h)
@@ -425,7 +430,7 @@ func (at *queue) enter(h *hold) {
 }
 
 // leave notes that h does not, and reports whether it did.
-func (at *queue) leave(h *hold) bool {
+func (at *queue) leave(h *Hold) bool {
 	switch {
 	case at.holder == h:
 		at.holder = nil

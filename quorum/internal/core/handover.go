@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"slices"
@@ -12,15 +12,15 @@ import (
 // This file is about locks that are handed over from a holder to a waiter.
 //
 // A waiter leaves an offer with its place on the nodes. The release of another holder
-// makes the owner of the offer the owner there, with a token that the releasing holder has drawn.
-// The effect is as if the network had kept an acquire of the waiter until then: its lease counts
-// from before the place was asked for. So a lock changes hands within one round trip instead of
-// two, and nobody can come in between.
+// makes the owner of the offer the owner there, with a token that the releasing holder
+// has drawn. The effect is as if the network had kept an acquire of the waiter until
+// then: its lease counts from before the place was asked for. So a lock changes hands
+// within one round trip instead of two, and nobody can come in between.
 
-// An offer is what an attempt has left on the nodes, to be given the lock. Its owner is not the
-// attempt's, so that no late release of the attempt removes it.
+// An offer is what an attempt has left on the nodes, to be given the lock. Its owner is
+// not the attempt's, so that no late release of the attempt removes it.
 type offer struct {
-	claim
+	Claim
 	start    clock.Instant // of the attempt
 	to       *waiter       // nil once the offer is revoked
 	detached bool          // it became a lease with its token, and that may go on elsewhere
@@ -33,22 +33,22 @@ type handover struct {
 }
 
 const (
-	// maxOffers is how many offers a waiter has: that of the last attempt and, on nodes that
-	// it has not reached yet, that of the one before.
+	// maxOffers is how many offers a waiter has: that of the last attempt and, on nodes
+	// that it has not reached yet, that of the one before.
 	maxOffers = 2
 
-	// maxRevoked is how many revoked offers a Locker remembers, the newest, since a hung node may
-	// execute a command at any time. If a node hands the lock to a forgotten offer, it stays
-	// reserved until it expires.
+	// maxRevoked is how many revoked offers a Locker remembers, the newest, since a
+	// hung node may execute a command at any time. If a node hands the lock to a
+	// forgotten offer, it stays reserved until it expires.
 	maxRevoked = 4096
 )
 
-// handovers has all offers of a Locker, and receives the turns of its waiters: a waiter is first
-// in the wait queue, or the lock was handed over to an offer.
+// handovers has all offers of a Locker, and receives the turns of its waiters: a waiter
+// is first in the wait queue, or the lock was handed over to an offer.
 type handovers struct {
-	*engine
+	*Engine
 	listening bool
-	turns     subscriptions
+	turns     Subscriptions
 	hears     vote.NodeSet       // nodes that have said that they would tell
 	since     []clock.Instant    // by node: when it said so last
 	waiters   map[string]*waiter // that listen, by their names on the nodes
@@ -57,36 +57,36 @@ type handovers struct {
 	revoked   []*offer // the oldest first
 }
 
-// offerLasts is how long a lease that was handed over lasts, from the start of its attempt: a
-// node keeps the lock for as long as it would have kept the place. The first renewal, at a third
-// of that, makes it a full lease.
+// offerLasts is how long a lease that was handed over lasts, from the start of its
+// attempt: a node keeps the lock for as long as it would have kept the place. The first
+// renewal, at a third of that, makes it a full lease.
 func (w *waiter) offerLasts() time.Duration {
-	return min(w.request.lease, w.e.placeTTL()-w.e.opts.Grace)
+	return min(w.request.Lease, w.e.placeTTL()-w.e.Opts.Grace)
 }
 
-// mayOffer reports whether the waiter's attempts leave offers. They are replaced by those of the
-// next attempt, after Options.RetryEvery. Until then the offers must be acceptable, and enough must be
-// left to renew the lease.
+// mayOffer reports whether the waiter's attempts leave offers. They are replaced by
+// those of the next attempt, after Options.RetryEvery. Until then the offers must be
+// acceptable, and enough must be left to renew the lease.
 func (w *waiter) mayOffer() bool {
-	s, o := w.request, &w.e.opts
-	return s.names == nil && !s.fixed && s.keep == 0 &&
-		vote.AttemptWindow(s.lease) >= o.RetryEvery && w.offerLasts() >= o.RetryEvery+2*o.Timeout
+	s, o := w.request, &w.e.Opts
+	return s.Names == nil && !s.Fixed && s.Keep == 0 &&
+		vote.AttemptWindow(s.Lease) >= o.RetryEvery && w.offerLasts() >= o.RetryEvery+2*o.Timeout
 }
 
 // offer notes that an attempt of w, begun at start, leaves an offer.
-func (f *handovers) offer(w *waiter, c claim, start clock.Instant) {
+func (f *handovers) offer(w *waiter, c Claim, start clock.Instant) {
 	c.Owner = node.Offer(c.Owner)
 	if len(w.offers) == maxOffers {
 		f.revoke(w, 1)
 	}
-	o := &offer{claim: c, start: start, to: w}
+	o := &offer{Claim: c, start: start, to: w}
 	w.offers = append(w.offers, o)
 	f.byOwner[c.Owner] = o
 }
 
-// revoke drops w's n oldest offers, and remembers their owners: a lock that is handed over to
-// one later is released. Only remembered owners are: a hand-over may be for a clone of this
-// process (a copied VM), which has the same name.
+// revoke drops w's n oldest offers, and remembers their owners: a lock that is handed
+// over to one later is released. Only remembered owners are: a hand-over may be for a
+// clone of this process (a copied VM), which has the same name.
 func (f *handovers) revoke(w *waiter, n int) {
 	for _, o := range w.offers[:n] {
 		o.to = nil
@@ -107,19 +107,20 @@ func (f *handovers) remember(o *offer) {
 	f.byOwner[o.Owner] = o
 }
 
-// leaseEnds revokes the owner of a lease that is over, if the lease was handed over: a late
-// copy of a command may hand the lock over to that owner once more.
-func (f *handovers) leaseEnds(c *claim) {
+// leaseEnds revokes the owner of a lease that is over, if the lease was handed over: a
+// late copy of a command may hand the lock over to that owner once more.
+func (f *handovers) leaseEnds(c *Claim) {
 	if node.IsOffer(c.Owner) {
-		f.remember(&offer{claim: *c})
+		f.remember(&offer{Claim: *c})
 	}
 }
 
-// leaseDetached is leaseEnds for a lease that another process may resume. That gives it another owner, so a node that hands
-// the lock over to this one once more, with another token, does so for nobody.
-func (f *handovers) leaseDetached(c *claim) {
+// leaseDetached is leaseEnds for a lease that another process may resume. That gives it
+// another owner, so a node that hands the lock over to this one once more, with another
+// token, does so for nobody.
+func (f *handovers) leaseDetached(c *Claim) {
 	if node.IsOffer(c.Owner) {
-		f.remember(&offer{claim: *c, detached: true})
+		f.remember(&offer{Claim: *c, detached: true})
 	}
 }
 
@@ -136,7 +137,7 @@ func (f *handovers) listen(w *waiter) {
 	}
 	f.listening = true
 	f.subscribe(&f.turns, func(i int, n node.Node) (stop func()) {
-		return n.Listen(f.uuid, func(t node.Turn) {
+		return n.Listen(f.UUID, func(t node.Turn) {
 			f.enter()
 			f.told(i, t)
 			f.hear(i, t)
@@ -164,8 +165,8 @@ func (f *handovers) hear(i int, t node.Turn) {
 		f.tellFirst(i, t)
 	default:
 		if o := f.take(i, t); o != nil && !(o.detached && t.Token == o.Token) {
-			c := claim{Claim: node.Claim{Name: t.Name, Owner: t.Owner}, mode: o.mode} // its token is the fence already
-			f.releases.send(c, 1<<i, f.expiry(f.now, f.placeTTL()))
+			c := Claim{Claim: node.Claim{Name: t.Name, Owner: t.Owner}, Mode: o.Mode} // its token is the fence already
+			f.releases.send(c, 1<<i, f.Expiry(f.now, f.placeTTL()))
 		}
 	}
 }
@@ -188,19 +189,20 @@ func (f *handovers) tellFirst(i int, t node.Turn) {
 		return
 	}
 	w.calledFirst.Add(i)
-	if at, several := slices.BinarySearch(w.request.names, t.Name); several {
+	if at, several := slices.BinarySearch(w.request.Names, t.Name); several {
 		w.calledFirstFor[at].Add(i)
 	}
 	w.stir()
 }
 
-// take gives what node i has handed over to the waiter that it is for. It returns the offer if that
-// was revoked.
+// take gives what node i has handed over to the waiter that it is for. It returns the
+// offer if that was revoked.
 //
-// Anybody who may use a waiter's channel can say there that a lock was handed over, and repeat
-// what a node has said. So only what proves itself is taken, once, and by the node that has said
-// it. It does not count for an offer that is older than the subscription: perhaps nobody
-// listened when it was said, and then the node has taken the lock back.
+// Anybody who may use a waiter's channel can say there that a lock was handed over, and
+// repeat what a node has said. So only what proves itself is taken, once, and by the
+// node that has said it. It does not count for an offer that is older than the
+// subscription: perhaps nobody listened when it was said, and then the node has taken
+// the lock back.
 func (f *handovers) take(i int, t node.Turn) (revoked *offer) {
 	o := f.byOwner[t.Owner]
 	switch {
@@ -238,27 +240,27 @@ func (f *handovers) accept(w *waiter, o *offer) {
 	delete(f.byOwner, o.Owner)
 }
 
-// handedOver returns the grant of one of w's offers, if enough nodes have handed the lock over
-// to it with the same token. With different tokens, tokens would not always rise from one
-// holder to the next.
-func (w *waiter) handedOver() (g grant, ok bool) {
+// handedOver returns the grant of one of w's offers, if enough nodes have handed the
+// lock over to it with the same token. With different tokens, tokens would not always
+// rise from one holder to the next.
+func (w *waiter) handedOver() (g Grant, ok bool) {
 	e, lease := w.e, w.offerLasts()
 	for _, o := range w.offers {
 		token := latest(w.handed, o.Owner)
 		// Enough must be left to renew it.
-		renewable := vote.ValidUntil(o.start, lease, e.opts.Drift).Add(-e.opts.Timeout)
+		renewable := vote.ValidUntil(o.start, lease, e.Opts.Drift).Add(-e.Opts.Timeout)
 		switch {
-		case token == 0 || e.now >= min(renewable, vote.DecideBy(o.start, lease, w.request.lease, e.opts.Drift)):
+		case token == 0 || e.now >= min(renewable, vote.DecideBy(o.start, lease, w.request.Lease, e.Opts.Drift)):
 		case e.outdated(token, o.Token):
-		case w.handedWith(o, token) >= e.need:
+		case w.handedWith(o, token) >= e.Need:
 			e.handovers.accept(w, o)
 			e.tokens.saw(token)
-			c := o.claim
+			c := o.Claim
 			c.Token = token
-			return grant{claim: c, start: o.start, lease: lease, mayHold: vote.AllNodes(len(e.nodes))}, true
+			return Grant{Claim: c, start: o.start, lease: lease, mayHold: vote.AllNodes(len(e.Nodes))}, true
 		}
 	}
-	return grant{}, false
+	return Grant{}, false
 }
 
 // latest returns the token with which the lock was handed over to owner last, or 0.
@@ -271,7 +273,8 @@ func latest(all []handover, owner string) (token node.Token) {
 	return token
 }
 
-// handedWith is how many nodes have handed the lock over to an offer with a token, and have a vote.
+// handedWith is how many nodes have handed the lock over to an offer with a token, and
+// have a vote.
 func (w *waiter) handedWith(o *offer, token node.Token) int {
 	by := vote.NodeSet(0)
 	v := w.e.voters
@@ -284,9 +287,9 @@ func (w *waiter) handedWith(o *offer, token node.Token) int {
 	return by.Len()
 }
 
-// returnHandovers releases what was handed over to w, except to one owner. As long as it waits
-// it keeps its places. The offers that something was handed over to, and earlier ones, are
-// revoked.
+// returnHandovers releases what was handed over to w, except to one owner. As long as
+// it waits it keeps its places. The offers that something was handed over to, and
+// earlier ones, are revoked.
 func (w *waiter) returnHandovers(waits bool, except string) {
 	e, all, n := w.e, w.handed, 0
 	w.handed = nil
@@ -305,6 +308,6 @@ func (w *waiter) returnHandovers(waits bool, except string) {
 		if !waits {
 			c.wait.PlaceTTL = 0
 		}
-		e.releases.send(c, 1<<h.by, e.expiry(e.now, e.placeTTL()))
+		e.releases.send(c, 1<<h.by, e.Expiry(e.now, e.placeTTL()))
 	}
 }

@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"fmt"
@@ -8,21 +8,22 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file writes the steps of an engine as text, for Options.Steps. It costs nothing when that is nil.
+// This file writes the steps of an engine as text, for Options.Steps. It costs nothing
+// when that is nil.
 
 // byTime is the input of a step in which something is due.
 const byTime = "time"
 
 // because notes what came in: a call about a claim.
-func (e *engine) because(call string, c *claim) {
-	if e.opts.Steps != nil {
-		e.input = call + " " + c.title()
+func (e *Engine) because(call string, c *Claim) {
+	if e.Opts.Steps != nil {
+		e.input = call + " " + c.Title()
 	}
 }
 
 // answers notes what came in: the reply of node i to a command.
-func (e *engine) answers(i int, c *node.Command, r node.Reply) {
-	if e.opts.Steps == nil {
+func (e *Engine) answers(i int, c *node.Command, r node.Reply) {
+	if e.Opts.Steps == nil {
 		return
 	}
 	text := r.Status.String()
@@ -33,14 +34,14 @@ func (e *engine) answers(i int, c *node.Command, r node.Reply) {
 }
 
 // heard notes what came in: something from node i, which the text says.
-func (e *engine) heard(i int, format string, args ...any) {
+func (e *Engine) heard(i int, format string, args ...any) {
 	e.input = fmt.Sprintf("n%d %s", i+1, fmt.Sprintf(format, args...))
 }
 
 // told notes what came in: a turn from node i.
-func (e *engine) told(i int, t node.Turn) {
+func (e *Engine) told(i int, t node.Turn) {
 	switch {
-	case e.opts.Steps == nil:
+	case e.Opts.Steps == nil:
 	case t.Name == "":
 		e.heard(i, "begins to tell of turns")
 	case t.Owner == "":
@@ -50,10 +51,10 @@ func (e *engine) told(i int, t node.Turn) {
 	}
 }
 
-// write has a line written of what the step has brought about since it began, or since it was last
-// interrupted. Steps in which nothing happens are left out.
-func (e *engine) write() {
-	if e.opts.Steps == nil {
+// write has a line written of what the step has brought about since it began, or since
+// it was last interrupted. Steps in which nothing happens are left out.
+func (e *Engine) write() {
+	if e.Opts.Steps == nil {
 		return
 	}
 	var texts []string
@@ -71,19 +72,19 @@ func (e *engine) write() {
 		line += " -> " + strings.Join(texts, "; ")
 	}
 	e.input = ""
-	e.then("", func() { e.opts.Steps(line) })
+	e.then("", func() { e.Opts.Steps(line) })
 	e.written = len(e.effects)
 }
 
 // text says what an effect is.
-func (e *engine) text(x *effect) string {
+func (e *Engine) text(x *effect) string {
 	switch {
 	case x.signal != nil && x.signal == e.alarm:
 		return "set the alarm"
 	case x.signal != nil:
 		return "wake a caller"
 	case x.event != nil:
-		return "report " + x.event.kind.String()
+		return "report " + x.event.Kind.String()
 	case x.do != nil:
 		return x.what
 	}

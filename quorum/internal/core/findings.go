@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"errors"
@@ -95,7 +95,7 @@ func (f *findings) followFences(t *tokens, need int) {
 func (f *findings) hopeless(need int) bool {
 	broken := 0
 	for _, b := range f.ballots {
-		if lasting(b.Err) {
+		if Lasting(b.Err) {
 			broken++
 		}
 	}
@@ -158,19 +158,20 @@ func (f *findings) foreign() bool {
 	return slices.ContainsFunc(f.ballots, func(b vote.Ballot) bool { return b.Foreign })
 }
 
-// failed builds the error of an attempt, and of a wait that ends with it. why is not nil if the caller has ended it: that is all
-// there is to say if the answers until then do not explain why it failed.
-func (f *findings) failed(c *config, title string, why error) error {
-	t := vote.Tally{Nodes: len(f.ballots), Need: c.need}
+// failed builds the error of an attempt, and of a wait that ends with it. why is not
+// nil if the caller has ended it: that is all there is to say if the answers until then
+// do not explain why it failed.
+func (f *findings) failed(c *Config, title string, why error) error {
+	t := vote.Tally{Nodes: len(f.ballots), Need: c.Need}
 	for _, b := range f.ballots {
 		t.Add(b.Vote)
 	}
 	if why != nil && !t.Explained() {
 		return fmt.Errorf("acquire %q: %w", title, why)
 	}
-	sentinel := sentinelNoQuorum
-	if t.Votes[vote.Granted]+t.Votes[vote.Refused] >= c.need && t.Votes[vote.Granted] < c.need && !f.late && !f.spent {
-		sentinel = sentinelHeld
+	sentinel := ErrNoQuorum
+	if t.Votes[vote.Granted]+t.Votes[vote.Refused] >= c.Need && t.Votes[vote.Granted] < c.Need && !f.late && !f.spent {
+		sentinel = ErrHeld
 	}
 	switch {
 	case why != nil:
@@ -179,7 +180,7 @@ func (f *findings) failed(c *config, title string, why error) error {
 	case f.late:
 		why = errLate
 	case f.spent:
-		why = errSpent
+		why = ErrSpent
 	}
-	return c.fail("acquire", title, f.ballots, sentinel, why)
+	return c.Fail("acquire", title, f.ballots, sentinel, why)
 }

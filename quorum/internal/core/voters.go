@@ -1,4 +1,4 @@
-package quorum
+package core
 
 import (
 	"errors"
@@ -11,13 +11,14 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// voters has what answers say of the nodes: which votes they are, and which nodes do not answer, refuse or have restarted.
+// voters has what answers say of the nodes: which votes they are, and which nodes do
+// not answer, refuse or have restarted.
 type voters struct {
-	*config
+	*Config
 	*moment
 	servers   vote.Servers
 	known     []voter // by node
-	tell      func(event)
+	tell      func(Event)
 	log       func(slog.Level, string, ...any)
 	recovered func(i int)   // called when node i answers again
 	outlasted bool          // the log has said that others have a longer MaxLease
@@ -25,12 +26,12 @@ type voters struct {
 	tryAt     clock.Instant // from then on another call finds out whether they do
 }
 
-func newVoters(c *config, now *moment) *voters {
-	v := &voters{config: c, moment: now, known: make([]voter, len(c.nodes))}
-	o := &c.opts
+func newVoters(c *Config, now *moment) *voters {
+	v := &voters{Config: c, moment: now, known: make([]voter, len(c.Nodes))}
+	o := &c.Opts
 	v.servers.Rule = vote.Rule{MaxLease: o.MaxLease, Grace: o.Grace, Drift: o.Drift, NoRestartGuard: o.NoRestartGuard}
-	v.servers.Lives = make([]*node.Life, len(c.nodes))
-	for _, n := range c.nodes {
+	v.servers.Lives = make([]*node.Life, len(c.Nodes))
+	for _, n := range c.Nodes {
 		v.servers.Names = append(v.servers.Names, n.Name())
 	}
 	return v
@@ -46,8 +47,9 @@ type voter struct {
 	calm    clock.Instant // until then no failure is reported: it has just recovered
 }
 
-// calm is for how long no failure of a node is reported after its recovery: the answers of a node that is about as slow
-// as Options.Timeout allows come in time and too late by turns, dozens of times a second.
+// calm is for how long no failure of a node is reported after its recovery: the answers
+// of a node that is about as slow as Options.Timeout allows come in time and too late
+// by turns, dozens of times a second.
 const calm = 10 * time.Second
 
 // A hearing is what was heard of a node last.
@@ -59,7 +61,8 @@ const (
 	silent                 // it has not
 )
 
-// judge turns the reply of node i, to a command sent at start, into a ballot. It reports what is new about the node.
+// judge turns the reply of node i, to a command sent at start, into a ballot. It
+// reports what is new about the node.
 func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Reply) vote.Ballot {
 	switch {
 	case reply.Status != node.Unknown:
@@ -97,7 +100,7 @@ func (v *voters) someUnheard() bool {
 }
 
 func (v *voters) learn(i int, life *node.Life) {
-	was, name := v.servers.Learn(i, life), v.nodes[i].Name()
+	was, name := v.servers.Learn(i, life), v.Nodes[i].Name()
 	if err := v.servers.Duplicate(i); err != nil && (was == nil || was.ID != life.ID) {
 		v.log(slog.LevelWarn, "two nodes are one server, and are ignored", "node", name, "error", err)
 	}
@@ -107,28 +110,29 @@ func (v *voters) learn(i int, life *node.Life) {
 		return
 	}
 	v.known[i].born = life.Born
-	if of, ok := v.nodes[i].(node.Replicated); ok && of.Replicas() > 0 && !other { // the server is the same: its age is known now better, now worse
+	if of, ok := v.Nodes[i].(node.Replicated); ok && of.Replicas() > 0 && !other { // the server is the same: its age is known now better, now worse
 		v.log(slog.LevelInfo, "node ignored: only a replica that came recently confirms", "node", name, "for", wait.Round(time.Millisecond))
 		return
 	}
-	v.tell(event{kind: eventNodeAbstains, node: name, took: wait})
+	v.tell(Event{Kind: EventNodeAbstains, Node: name, Took: wait})
 	v.log(slog.LevelWarn, "node ignored: recently (re)started or was a replica", "node", name, "for", wait.Round(time.Millisecond))
 }
 
-// noteLongLock warns once of a lock that lasts longer than MaxLease allows: its program has
-// another MaxLease, or none. The TTL of a waiter's place is not that of a lock.
+// noteLongLock warns once of a lock that lasts longer than MaxLease allows: its program
+// has another MaxLease, or none. The TTL of a waiter's place is not that of a lock.
 func (v *voters) noteLongLock(i int, refusal node.Reply) {
-	longest := v.opts.MaxLease + v.opts.Grace
-	if refusal.Line.Free || refusal.TTL <= longest || v.opts.NoRestartGuard || v.outlasted {
+	longest := v.Opts.MaxLease + v.Opts.Grace
+	if refusal.Line.Free || refusal.TTL <= longest || v.Opts.NoRestartGuard || v.outlasted {
 		return
 	}
 	v.outlasted = true
 	v.log(slog.LevelWarn, "another program's lock lasts longer than MaxLease: set the same MaxLease in all programs, or a restarted node votes too early",
-		"node", v.nodes[i].Name(), "left", refusal.TTL, "max_lease", v.opts.MaxLease)
+		"node", v.Nodes[i].Name(), "left", refusal.TTL, "max_lease", v.Opts.MaxLease)
 }
 
-// failed reports, once, that a node does not answer, or rejects commands of a kind: it may lack
-// the right or the memory for these and not for others. Shortly after a recovery it leaves that to the next failure.
+// failed reports, once, that a node does not answer, or rejects commands of a kind: it
+// may lack the right or the memory for these and not for others. Shortly after a
+// recovery it leaves that to the next failure.
 func (v *voters) failed(i int, kind node.Kind, err error) {
 	n, text := &v.known[i], "node rejects commands"
 	switch {
@@ -150,12 +154,12 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 		}
 		n.refuses |= 1 << kind
 	}
-	v.tell(event{kind: eventNodeFailed, node: v.nodes[i].Name(), err: err})
-	v.log(slog.LevelWarn, text, "node", v.nodes[i].Name(), "error", err)
+	v.tell(Event{Kind: EventNodeFailed, Node: v.Nodes[i].Name(), Err: err})
+	v.log(slog.LevelWarn, text, "node", v.Nodes[i].Name(), "error", err)
 }
 
-// answered notes that a node has answered, and whether it has carried the command out: to say that a name is held takes
-// no memory, no right and no replica.
+// answered notes that a node has answered, and whether it has carried the command out:
+// to say that a name is held takes no memory, no right and no replica.
 func (v *voters) answered(i int, kind node.Kind, did bool) {
 	n := &v.known[i]
 	was, reported := n.heard, n.silence
@@ -170,12 +174,13 @@ func (v *voters) answered(i int, kind node.Kind, did bool) {
 	}
 	if reported {
 		n.calm = v.now.Add(calm)
-		v.tell(event{kind: eventNodeRecovered, node: v.nodes[i].Name()})
-		v.log(slog.LevelInfo, "node answers again", "node", v.nodes[i].Name())
+		v.tell(Event{Kind: EventNodeRecovered, Node: v.Nodes[i].Name()})
+		v.log(slog.LevelInfo, "node answers again", "node", v.Nodes[i].Name())
 	}
 }
 
-// hear notes what was heard of node i, and whether so many do not answer that no lock can be granted.
+// hear notes what was heard of node i, and whether so many do not answer that no lock
+// can be granted.
 func (v *voters) hear(i int, what hearing) {
 	if v.known[i].heard == what {
 		return
@@ -187,7 +192,7 @@ func (v *voters) hear(i int, what hearing) {
 			n++
 		}
 	}
-	if n <= len(v.nodes)-v.need {
+	if n <= len(v.Nodes)-v.Need {
 		v.downSince = 0
 	} else if v.downSince == 0 {
 		v.downSince = max(1, v.now)
@@ -203,34 +208,35 @@ func (v *voters) downFor() time.Duration {
 }
 
 // tooLongDown reports whether they have for longer than Options.MaxDown.
-func (v *voters) tooLongDown() bool { return v.opts.MaxDown > 0 && v.downFor() >= v.opts.MaxDown }
+func (v *voters) tooLongDown() bool { return v.Opts.MaxDown > 0 && v.downFor() >= v.Opts.MaxDown }
 
-// downAt is when a call that waits has to see whether they have for MaxDown: as long as enough nodes answer, no more often than
-// each Options.RetryEvery.
+// downAt is when a call that waits has to see whether they have for MaxDown: as long as
+// enough nodes answer, no more often than each Options.RetryEvery.
 func (v *voters) downAt() clock.Instant {
 	switch {
-	case v.opts.MaxDown == 0:
+	case v.Opts.MaxDown == 0:
 		return clock.Never
 	case v.downSince == 0:
-		return v.now.Add(max(v.opts.MaxDown, v.opts.RetryEvery))
+		return v.now.Add(max(v.Opts.MaxDown, v.Opts.RetryEvery))
 	}
-	return v.downSince.Add(v.opts.MaxDown)
+	return v.downSince.Add(v.Opts.MaxDown)
 }
 
-// down is the error of a call that does not even ask, because too few nodes have answered for longer
-// than Options.MaxDown; nil if it is to ask. One call each Options.RetryEvery does in any case, to find
-// out whether they answer again, but none that has waited.
+// down is the error of a call that does not even ask, because too few nodes have
+// answered for longer than Options.MaxDown; nil if it is to ask. One call each
+// Options.RetryEvery does in any case, to find out whether they answer again, but none
+// that has waited.
 func (v *voters) down(title string, waited bool) error {
-	if !v.tooLongDown() || !waited && due(&v.tryAt, v.now, v.opts.RetryEvery) {
+	if !v.tooLongDown() || !waited && Due(&v.tryAt, v.now, v.Opts.RetryEvery) {
 		return nil
 	}
 	return v.silence(title, nil)
 }
 
-// silence is the error of a call that has not asked, while too few nodes answer. why is what
-// has ended it, if anything has.
+// silence is the error of a call that has not asked, while too few nodes answer. why is
+// what has ended it, if anything has.
 func (v *voters) silence(title string, why error) error {
-	ballots := make([]vote.Ballot, len(v.nodes))
+	ballots := make([]vote.Ballot, len(v.Nodes))
 	for i := range ballots {
 		if v.known[i].heard == silent {
 			ballots[i] = vote.Ballot{Vote: vote.Unknown, Err: v.known[i].why}
@@ -239,11 +245,11 @@ func (v *voters) silence(title string, why error) error {
 	if why == nil {
 		why = fmt.Errorf("too few nodes have answered for %v", v.downFor().Round(time.Millisecond))
 	}
-	return v.fail("acquire", title, ballots, sentinelNoQuorum, why)
+	return v.Fail("acquire", title, ballots, ErrNoQuorum, why)
 }
 
-// due reports whether something is due at now, and puts it off.
-func due(at *clock.Instant, now clock.Instant, every time.Duration) bool {
+// Due reports whether something is due at now, and puts it off.
+func Due(at *clock.Instant, now clock.Instant, every time.Duration) bool {
 	if now < *at {
 		return false
 	}

@@ -1,0 +1,45 @@
+package core
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// Above is what the engine asks of the package above it, which it does not know.
+type Above interface {
+	// Explain makes the error for callers, contexts and events of a failure.
+	Explain(Failure) error
+	// Stopped is why ctx, a caller's, has ended. It is called outside a step.
+	Stopped(ctx context.Context) error
+
+	// Observes reports whether anybody gets events.
+	Observes() bool
+	// Observe is called with each, when the step is over.
+	Observe(Event)
+	// Line returns what adds a line to the log when the step is over; nil if there is
+	// no log.
+	Line(at time.Time, level slog.Level, text string, args ...any) (add func())
+
+	// Active is called within a step in which a lease is granted, renewed or extended,
+	// or a waiter goes on.
+	Active(in Step)
+	// Admitted is called within the step that makes a hold. What it returns is told of
+	// the hold's life; it may be nil.
+	Admitted(in Step, h *Hold, note string) Follower
+	// Broken is called within a step in which the nodes turn out to have a lease no
+	// longer.
+	Broken(in Step, h *Hold)
+}
+
+// A Follower is told, within steps, of what happens to a hold.
+type Follower interface {
+	// Extending: a command that extends the lease is sent.
+	Extending(in Step)
+	// Renewing: that command renews the lease, by itself.
+	Renewing(in Step)
+	// Released: its release is sent.
+	Released(in Step)
+	// Ended: the hold is over.
+	Ended(in Step)
+}

@@ -1,0 +1,295 @@
+package core
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
+)
+
+// A Round is one command about one claim, sent to some or all nodes, and its answers.
+// Rounds are used again: a round is put back when its caller has finished with it and
+// the last node has answered, perhaps long after the decision.
+type Round struct {
+	e        *Engine
+	command  node.Command
+	Claim    Claim
+	claims   []node.Claim  // of claim; of the command
+	wait     node.Wait     // of claim; of the command, if it waits
+	Start    clock.Instant // read before anything was sent
+	Deadline clock.Instant
+
+	replies []func(node.Reply) // one for each node, made once
+	users   int                // nodes that have not answered, and the caller
+	Ballots []vote.Ballot
+	Tally   vote.Tally
+	asked   vote.NodeSet
+	asker   asker        // nil: only a call waits for it
+	signal  clock.Signal // of a call that waits: set when the verdict falls, and at each answer if eager
+	eager   bool
+}
+
+// An asker is whose round it is: an attempt, a lease, a release. The round knows
+// nothing else of it.
+type asker interface {
+	// answered is called when an answer of node i was counted. It reports whether that
+	// is all: no call waits for the round.
+	answered(r *Round, i int) bool
+	// over is called when every node asked has answered, and nobody needs the round any
+	// more.
+	over(r *Round)
+}
+
+func (e *Engine) newRound() *Round {
+	r := &Round{
+		e:       e,
+		signal:  e.Clock.NewSignal(),
+		replies: make([]func(node.Reply), len(e.Nodes)),
+		Ballots: make([]vote.Ballot, len(e.Nodes)),
+	}
+	for i := range e.Nodes {
+		r.replies[i] = func(reply node.Reply) {
+			e.enter()
+			r.receive(i, reply)
+			e.leave()
+		}
+	}
+	return r
+}
+
+// maxSpare is how many rounds and waiters are kept to be used again. Few programs have
+// more operations under way at a time, again and again.
+const maxSpare = 1024
+
+// take returns one of those that were put back, or nil.
+func take[T any](spare *[]*T) (x *T) {
+	if n := len(*spare); n > 0 {
+		x = (*spare)[n-1]
+		*spare = (*spare)[:n-1]
+	}
+	return x
+}
+
+// putBack keeps x to be used again.
+func putBack[T any](spare *[]*T, x *T) {
+	if len(*spare) < maxSpare {
+		*spare = append(*spare, x)
+	}
+}
+
+// round begins a round for one command. ttl is 0 where the command has none.
+func (e *Engine) round(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+	r := take(&e.rounds)
+	if r == nil {
+		r = e.newRound()
+	}
+	r.signal.Clear() // of what a late answer set
+	r.users = 1
+	r.Start = e.now
+	r.Deadline = r.Start.Add(timeout)
+	r.Claim, r.claims = c, c.AppendTo(r.claims[:0])
+	r.command = node.Command{
+		Kind:      kind,
+		Mode:      c.Mode,
+		Claims:    r.claims,
+		From:      c.From,
+		TTL:       ttl,
+		Retention: e.Opts.FenceRetention,
+		Deadline:  r.Deadline,
+	}
+	if (kind == node.Acquire || kind == node.Release) && c.wait.Queued() {
+		r.wait = c.wait
+		if kind == node.Release {
+			r.wait.Barge, r.wait.Offer, r.wait.Secret, r.wait.Reserve = false, 0, "", false
+		}
+		r.command.Wait = &r.wait
+	}
+	if kind == node.Release {
+		r.command.HandOver = c.handover
+	}
+	clear(r.Ballots)
+	r.Tally = vote.Tally{Nodes: len(e.Nodes), Need: e.Need}
+	if kind == node.Inspect || kind == node.Break {
+		r.Tally.Need = vote.Majority(len(e.Nodes)) // nobody holds a name that so many do not have
+	}
+	r.asked, r.asker, r.eager = 0, nil, false
+	return r
+}
+
+// ask sends the command to those of nodes that have not been asked before.
+func (r *Round) ask(nodes vote.NodeSet) {
+	nodes &^= r.asked
+	r.asked |= nodes
+	r.users += nodes.Len()
+	r.e.submit(nodes, r.command, r.replies)
+}
+
+// askAll begins a round, and asks all nodes.
+func (e *Engine) askAll(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+	r := e.round(kind, c, ttl, timeout)
+	r.ask(vote.AllNodes(len(e.Nodes)))
+	return r
+}
+
+// receive takes the answer of node i.
+func (r *Round) receive(i int, reply node.Reply) {
+	e := r.e
+	e.answers(i, &r.command, reply)
+	b := e.voters.judge(i, r.command.Kind, r.Start, reply)
+	e.queues.hear(&r.Claim, r.Start, reply.Line)
+	if reply.Status == node.Refused && r.Claim.Mode != node.Read {
+		e.voters.noteLongLock(i, reply)
+	}
+	before := r.Tally.Verdict()
+	r.Ballots[i] = b
+	r.Tally.Add(b.Vote)
+	if r.asker != nil && r.asker.answered(r, i) {
+		r.done()
+		return
+	}
+	if r.eager || before == vote.Undecided && r.Tally.Verdict() != vote.Undecided {
+		e.set(r.signal)
+	}
+	r.done()
+}
+
+// Await is called outside a step. It returns the verdict, or undecided when ctx ended
+// before. It needs no timer: all nodes asked have answered by shortly after the
+// deadline.
+func (r *Round) Await(ctx context.Context) vote.Verdict {
+	for wake := clock.WakeSet; ; wake = r.signal.Wait(ctx, clock.Never) {
+		r.e.mu.Lock()
+		v := r.Tally.Verdict()
+		r.e.mu.Unlock()
+		if v != vote.Undecided || wake != clock.WakeSet {
+			return v
+		}
+	}
+}
+
+// AwaitAll, outside a step, returns when every node asked has answered, or when ctx ends.
+func (r *Round) AwaitAll(ctx context.Context) { r.awaitOpen(ctx, clock.Never) }
+
+// AwaitMost, outside a step, returns when a majority has answered, and the other nodes
+// have had a little more time, or when ctx ends.
+func (r *Round) AwaitMost(ctx context.Context) {
+	r.Await(ctx)
+	r.e.enter()
+	until := r.lingerUntil()
+	r.e.leave()
+	r.awaitOpen(ctx, until)
+}
+
+func (r *Round) awaitOpen(ctx context.Context, until clock.Instant) {
+	for wake := clock.WakeSet; wake == clock.WakeSet; wake = r.signal.Wait(ctx, until) {
+		r.e.mu.Lock()
+		r.eager = true
+		over := r.Open() == 0
+		r.e.mu.Unlock()
+		if over {
+			return
+		}
+	}
+}
+
+// DiscountDuplicates takes their votes from nodes that turned out to be one server, and
+// reports whether the round is still won.
+func (r *Round) DiscountDuplicates() bool {
+	for i := range r.Ballots {
+		b := &r.Ballots[i]
+		if b.Vote != vote.Granted {
+			continue
+		}
+		if duplicate := r.e.voters.servers.Duplicate(i); duplicate != nil {
+			r.Tally.Votes[vote.Granted]--
+			r.Tally.Add(vote.Unknown)
+			b.Vote, b.Err = vote.Unknown, duplicate
+		}
+	}
+	return r.Tally.Verdict() == vote.Won
+}
+
+// lingerUntil is the instant until which a round that is decided now waits for further
+// answers.
+func (r *Round) lingerUntil() clock.Instant {
+	took := r.e.now.Sub(r.Start)
+	return r.Start.Add(min(max(3*took, time.Millisecond), r.Deadline.Sub(r.Start)/10))
+}
+
+// patience is the instant until which a round that was split just now waits for nodes
+// that have not answered.
+func (r *Round) patience() clock.Instant {
+	took := r.e.now.Sub(r.Start)
+	return r.e.now.Add(min(took, r.Deadline.Sub(r.Start)/10))
+}
+
+// Open is how many of the nodes asked have not answered.
+func (r *Round) Open() int {
+	answered := 0
+	for _, n := range r.Tally.Votes {
+		answered += n
+	}
+	return r.asked.Len() - answered
+}
+
+// done ends one use of the round; the last one puts it back.
+func (r *Round) done() {
+	if r.users--; r.users > 0 {
+		return
+	}
+	if r.asker != nil {
+		r.asker.over(r)
+	}
+	r.command, r.Claim, r.asker = node.Command{}, Claim{}, nil
+	clear(r.claims)
+	putBack(&r.e.rounds, r)
+}
+
+// Those returns the nodes whose ballots are such.
+func (r *Round) Those(are func(*vote.Ballot) bool) (s vote.NodeSet) {
+	for i := range r.Ballots {
+		if are(&r.Ballots[i]) {
+			s.Add(i)
+		}
+	}
+	return s
+}
+
+// MayHoldNow returns the nodes that may have, or may yet get, the claim of an
+// acquire: all that were asked, but for those that said no and those that the
+// command never reached.
+func (r *Round) MayHoldNow() vote.NodeSet {
+	return r.asked &^ r.Those(func(b *vote.Ballot) bool { return b.Vote != vote.Pending && !b.May })
+}
+
+// reached returns the nodes that the command has reached, or may yet.
+func (r *Round) reached() vote.NodeSet {
+	return r.asked &^ r.Those(func(b *vote.Ballot) bool { return b.Unsent })
+}
+
+// Fail builds the error of a round that was not won.
+func (r *Round) Fail(op string, sentinel, cause error) error {
+	return r.e.Above.Explain(r.Failure(op, sentinel, cause))
+}
+
+func (r *Round) Failure(op string, sentinel, cause error) Failure {
+	f := r.e.failure(op, r.Claim.Title(), r.Ballots, sentinel, cause)
+	f.Need = r.Tally.Need
+	return f
+}
+
+// Removed reports whether any node so far had the released claim. A holder has a
+// quorum, and any quorum that confirms meets it.
+func (r *Round) Removed() bool {
+	return slices.ContainsFunc(r.Ballots, func(b vote.Ballot) bool { return b.Removed })
+}
+
+// PutDown is done, outside a step.
+func (r *Round) PutDown() {
+	r.e.enter()
+	r.done()
+	r.e.leave()
+}
