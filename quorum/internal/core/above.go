@@ -1,10 +1,6 @@
 package core
 
-import (
-	"context"
-	"log/slog"
-	"time"
-)
+import "context"
 
 // Above is what the engine asks of the package above it, which it does not know.
 type Above interface {
@@ -13,13 +9,7 @@ type Above interface {
 	// Stopped is why ctx, a caller's, has ended. It is called outside a step.
 	Stopped(ctx context.Context) error
 
-	// Observes reports whether anybody gets events.
-	Observes() bool
-	// Observe is called with each, when the step is over.
-	Observe(Event)
-	// Line returns what adds a line to the log when the step is over; nil if there is
-	// no log.
-	Line(at time.Time, level slog.Level, text string, args ...any) (add func())
+	reports
 
 	// Active is called within a step in which a lease is granted, renewed or extended,
 	// or a waiter goes on.

@@ -218,7 +218,7 @@ func TestOrderOutside(t *testing.T) {
 			l.Engine.attempts.leave(l.now)
 		}
 		for _, w := range l.ready {
-			order = append(order, fmt.Sprint(numbers[w]))
+			order = append(order, fmt.Sprint(numbers[w.(*waiter)]))
 		}
 		assert.Equal(t, strings.Join(order, " "), want, "the order if one gave up: ", gaveUp)
 		first := l.Engine.attempts.outside.first.w

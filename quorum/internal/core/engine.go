@@ -14,24 +14,16 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// An Engine is all that changes in a Locker: the holders and waiters of this process,
-// the commands under way, and what is due when. It is a state machine. A step begins
-// with enter, when one of these comes in: a call, an answer or a turn from a node, or
-// time. It changes the state, and it ends with leave. Within a step nothing blocks, no
-// clock is read, no node is asked and, but for Options.Random, no code of the caller's
-// is called. Its effects are carried out when it is over.
-type Engine struct {
-	*Config
+// A machine is a state machine: all that changes belongs to it. A step begins with enter, when one of these comes
+// in: a call, an answer or a turn from a node, or time. It changes the state, and it ends with leave.
+// Within a step nothing blocks, no clock is read, no node is asked and, but for Options.Random, no
+// code of the caller's is called. Its effects are carried out when it is over. The machine knows
+// nothing of the state but what has to be done next.
+type machine struct {
+	world world
 
-	mu     sync.Mutex // guards all that follows, and every waiter, round and hold
+	mu     sync.Mutex // guards all that follows, and all of the state
 	moment            // of the step
-
-	tokens    *tokens
-	voters    *voters
-	queues    *queues
-	attempts  limiter
-	handovers *handovers
-	releases  *releases
 
 	calls   int          // under way
 	closed  bool         // no more of them may begin
@@ -39,25 +31,55 @@ type Engine struct {
 	serving bool         // it has not
 	idle    clock.Signal // set when a closed Locker has no call under way, no release open, or no task
 
-	lost   []*Hold   // ended in this step, and still in the queues of their names
-	ready  []*waiter // have news
-	ran    int       // how many of these have looked at them
-	timers timers    // of waiters and holds
-	due    []timer   // those that were due, and are left for the next step
-	wakeAt clock.Instant
-	alarm  clock.Signal // set when something is due before wakeAt, at which the task of serve wakes
-
-	renewals []*renewal // of leases that are due in this step
+	left       []leaver // whose contexts have ended in this step
+	ready      []looker // have news
+	ran        int      // how many of these have looked at them
+	timers     timers   // of all that has an end
+	background timers   // apart from the others: thousands of releases must not put off the end of a lease
+	due        []timer  // those that were due, and are left for the next step
+	fired      func()   // called when timers have fired, for what these have put off
+	wakeAt     clock.Instant
+	alarm      clock.Signal // set when something is due before wakeAt, at which the task of serve wakes
 
 	ends    []*Dependent // contexts that end with this step
 	ending  int          // goroutines that are ending contexts, outside the mutex
 	effects []effect     // what else it brings about, and what earlier steps have that is not carried out yet
 	busy    bool         // somebody carries effects out
 	spare   []effect
-	input   string // what came in, and how many effects there were before: for Options.Steps alone
-	written int
-	rounds  []*Round // to be used again
-	waiters []*waiter
+	input   string // what came in, for Options.Steps alone
+	written int    // how many effects there were before it came in, for Options.Steps alone
+}
+
+// A world is what a machine acts on.
+type world struct {
+	nodes   []node.Node
+	clock   clock.Clock
+	steps   func(line string) // may be nil
+	reports reports
+}
+
+// reports are what a machine tells.
+type reports interface {
+	// Observes reports whether anybody gets events.
+	Observes() bool
+	// Observe is called with each, when the step is over.
+	Observe(Event)
+	// Line returns what adds a line to the log when the step is over; nil if there is no log.
+	Line(at time.Time, level slog.Level, text string, args ...any) (add func())
+}
+
+// A looker has something to do in a step, once the contexts that it ends have ended.
+type looker interface{ look() }
+
+// A leaver has ended, and makes room for others once its contexts have ended.
+type leaver interface{ vacate() }
+
+// A Dependent is a context that ends with a hold.
+type Dependent struct {
+	context.Context
+	Cancel context.CancelCauseFunc
+	at     int   // its place among those of the hold
+	why    error // why the hold has ended
 }
 
 // maxReady bounds how many waiters run one after the other: a lease may be about to end.
@@ -75,25 +97,16 @@ type effect struct {
 	what    string // that is
 }
 
-func NewEngine(c *Config) *Engine {
-	e := &Engine{Config: c, idle: c.Clock.NewSignal(), alarm: c.Clock.NewSignal(), serving: true, attempts: limiter{bound: firstAttempts}}
-	e.tokens = &tokens{moment: &e.moment, maker: vote.Tokens{Retention: c.Opts.FenceRetention}}
-	e.voters = newVoters(c, &e.moment)
-	e.voters.tell, e.voters.log = e.tell, e.log
-	e.queues = &queues{Engine: e, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}
-	e.handovers = &handovers{Engine: e, waiters: make(map[string]*waiter), byOwner: make(map[string]*offer),
-		since: make([]clock.Instant, len(c.Nodes))}
-	e.releases = &releases{Engine: e, reached: make([]clock.Instant, len(c.Nodes)), again: make([]int, len(c.Nodes)), later: make([][]*sweep, len(c.Nodes))}
-	e.voters.recovered = e.releases.reach
-	return e
+func newMachine(w world) machine {
+	return machine{world: w, idle: w.clock.NewSignal(), alarm: w.clock.NewSignal(), serving: true}
 }
 
 // enter begins a step.
-func (e *Engine) enter() {
+func (e *machine) enter() {
 	e.mu.Lock()
-	e.now = e.Clock.Now()
+	e.now = e.world.clock.Now()
 	if e.now >= e.readAgain {
-		e.zero, e.readAgain = e.Clock.Wall().Add(-time.Duration(e.now)), e.now.Add(time.Millisecond)
+		e.zero, e.readAgain = e.world.clock.Wall().Add(-time.Duration(e.now)), e.now.Add(time.Millisecond)
 	}
 	e.written = len(e.effects)
 }
@@ -102,7 +115,7 @@ func (e *Engine) enter() {
 // with news take their own steps. At last effects are carried out, in their order: by
 // this task, together with those that other steps add meanwhile, or by another task
 // that is at it already, or is still ending contexts.
-func (e *Engine) leave() {
+func (e *machine) leave() {
 	e.settle()
 	e.write()
 	for e.mayCarryOut() {
@@ -122,12 +135,12 @@ func (e *Engine) leave() {
 // mayCarryOut reports whether this task is to carry effects out now. They wait while a
 // context that a step ends is open: that step's release may be among them. The task that
 // ends the context is in a step, and looks again when it leaves.
-func (e *Engine) mayCarryOut() bool {
+func (e *machine) mayCarryOut() bool {
 	return len(e.effects) > 0 && !e.busy && len(e.ends) == 0 && e.ending == 0
 }
 
 // settle does all that follows from the step so far.
-func (e *Engine) settle() {
+func (e *machine) settle() {
 	defer e.crash()
 	for e.goOn() {
 	}
@@ -137,18 +150,18 @@ func (e *Engine) settle() {
 // program ends, as if it had been a goroutine of the Locker. Were the panic recovered,
 // as net/http does, or were there a deferred Close, the step would never end: no lease
 // would be renewed, and no context of one would end.
-func (e *Engine) crash() {
+func (e *machine) crash() {
 	why := recover()
 	if why == nil {
 		return
 	}
 	stack := debug.Stack()
-	e.Clock.Go(func() { panic(fmt.Sprintf("%v, in a step of a Locker:\n%s", why, stack)) })
-	e.Clock.NewSignal().Wait(context.Background(), clock.Never)
+	e.world.clock.Go(func() { panic(fmt.Sprintf("%v, in a step of a Locker:\n%s", why, stack)) })
+	e.world.clock.NewSignal().Wait(context.Background(), clock.Never)
 }
 
 // goOn does what follows from the step so far, and reports whether there was anything.
-func (e *Engine) goOn() bool {
+func (e *machine) goOn() bool {
 	switch {
 	case len(e.ends) > 0:
 		e.write()
@@ -161,10 +174,10 @@ func (e *Engine) goOn() bool {
 		}
 		e.enter()
 		e.ending--
-	case len(e.lost) > 0:
-		lost := e.lost
-		e.lost = nil
-		for _, h := range lost {
+	case len(e.left) > 0:
+		left := e.left
+		e.left = nil
+		for _, h := range left {
 			h.vacate()
 		}
 	case len(e.ready) > 0:
@@ -177,7 +190,7 @@ func (e *Engine) goOn() bool {
 
 // runSome lets some waiters look at their news. Other steps come between if there are
 // many.
-func (e *Engine) runSome() {
+func (e *machine) runSome() {
 	for n := 0; len(e.ready) > e.ran; n++ { // one may make others ready
 		if n == maxReady {
 			e.write()
@@ -187,8 +200,7 @@ func (e *Engine) runSome() {
 		}
 		w := e.ready[e.ran]
 		e.ran++
-		w.ready = false
-		w.run()
+		w.look()
 	}
 	clear(e.ready)
 	e.ready, e.ran = e.ready[:0], 0
@@ -196,7 +208,7 @@ func (e *Engine) runSome() {
 
 // carryAllOut carries effects out. If a node or Options.Trace panics, and somebody
 // recovers, the next step goes on with the others.
-func (e *Engine) carryAllOut(list []effect) {
+func (e *machine) carryAllOut(list []effect) {
 	done := 0
 	defer func() {
 		if done == len(list) {
@@ -212,16 +224,16 @@ func (e *Engine) carryAllOut(list []effect) {
 	}
 }
 
-func (e *Engine) carryOut(x *effect) {
+func (e *machine) carryOut(x *effect) {
 	switch {
 	case x.signal != nil:
 		x.signal.Set()
 	case x.event != nil:
-		e.Above.Observe(*x.event)
+		e.world.reports.Observe(*x.event)
 	case x.do != nil:
 		x.do()
 	default:
-		for i, n := range e.Nodes {
+		for i, n := range e.world.nodes {
 			if x.nodes.Has(i) {
 				n.Submit(x.command, x.replies[i])
 			}
@@ -230,21 +242,21 @@ func (e *Engine) carryOut(x *effect) {
 }
 
 // set has a signal set.
-func (e *Engine) set(s clock.Signal) { e.effects = append(e.effects, effect{signal: s}) }
+func (e *machine) set(s clock.Signal) { e.effects = append(e.effects, effect{signal: s}) }
 
 // then has something done that is not worth an effect of its own kind. It does not block.
-func (e *Engine) then(what string, do func()) {
+func (e *machine) then(what string, do func()) {
 	e.effects = append(e.effects, effect{do: do, what: what})
 }
 
 // submit has a command sent to some of the nodes.
-func (e *Engine) submit(nodes vote.NodeSet, command node.Command, replies []func(node.Reply)) {
+func (e *machine) submit(nodes vote.NodeSet, command node.Command, replies []func(node.Reply)) {
 	e.effects = append(e.effects, effect{nodes: nodes, command: command, replies: replies})
 }
 
 // send has a command sent to some of the nodes. Each answer is a step.
-func (e *Engine) send(nodes vote.NodeSet, command node.Command, answer func(int, node.Reply)) {
-	replies := make([]func(node.Reply), len(e.Nodes))
+func (e *machine) send(nodes vote.NodeSet, command node.Command, answer func(int, node.Reply)) {
+	replies := make([]func(node.Reply), len(e.world.nodes))
 	for i := range replies {
 		if nodes.Has(i) {
 			replies[i] = func(r node.Reply) {
@@ -259,79 +271,56 @@ func (e *Engine) send(nodes vote.NodeSet, command node.Command, answer func(int,
 }
 
 // observed reports whether anybody gets events.
-func (e *Engine) observed() bool { return e.Above.Observes() }
+func (e *machine) observed() bool { return e.world.reports.Observes() }
 
 // tell reports an event.
-func (e *Engine) tell(x Event) {
+func (e *machine) tell(x Event) {
 	if e.observed() {
 		kept := x // allocated only here
 		e.effects = append(e.effects, effect{event: &kept})
 	}
 }
 
-// tellOf reports an event of a claim.
-func (e *Engine) tellOf(c *Claim, x Event) {
-	if e.observed() {
-		x.Name, x.Owner, x.Token = c.Title(), c.Owner, c.Token
-		e.tell(x)
-	}
-}
-
 // log adds a line to the log.
-func (e *Engine) log(level slog.Level, text string, args ...any) {
-	if add := e.Above.Line(e.wall(), level, text, args...); add != nil {
+func (e *machine) log(level slog.Level, text string, args ...any) {
+	if add := e.world.reports.Line(e.wall(), level, text, args...); add != nil {
 		e.then("log", add)
 	}
 }
 
-// Begin notes that a call begins. It returns an error if ctx has ended, or the Locker
-// is closed.
-func (e *Engine) Begin(ctx context.Context, op, title string) error {
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s %q: %w", op, title, e.Above.Stopped(ctx))
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return ErrClosed
-	}
-	e.calls++
-	return nil
-}
-
 // Read has f read what belongs to the engine. It is no step.
-func (e *Engine) Read(f func()) {
+func (e *machine) Read(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f()
 }
 
 // End notes that a call is over.
-func (e *Engine) End() {
+func (e *machine) End() {
 	e.enter()
 	e.callEnds()
 	e.leave()
 }
 
 // callEnds is end, within a step.
-func (e *Engine) callEnds() {
+func (e *machine) callEnds() {
 	if e.calls--; e.calls == 0 && e.closed {
 		e.set(e.idle)
 	}
 }
 
 // inTask has something done in a task that Close waits for, unless the Locker is closed.
-func (e *Engine) inTask(do func()) {
+func (e *machine) inTask(do func()) {
 	if !e.closed {
 		e.task("begin a task", do)
 	}
 }
 
 // task has something done in a task that Close waits for.
-func (e *Engine) task(what string, do func()) {
+func (e *machine) task(what string, do func()) {
 	e.calls++
 	e.then(what, func() {
-		e.Clock.Go(func() {
+		e.world.clock.Go(func() {
 			defer e.End()
 			do()
 		})
@@ -339,7 +328,7 @@ func (e *Engine) task(what string, do func()) {
 }
 
 // await returns when a condition of a closing Locker holds, or at an instant.
-func (e *Engine) await(until clock.Instant, holds func() bool) {
+func (e *machine) await(until clock.Instant, holds func() bool) {
 	for {
 		e.mu.Lock()
 		over := holds()
@@ -357,9 +346,9 @@ type Subscriptions struct {
 }
 
 // subscribe has a subscription made on each node.
-func (e *Engine) subscribe(to *Subscriptions, begin func(int, node.Node) (stop func())) {
+func (e *machine) subscribe(to *Subscriptions, begin func(int, node.Node) (stop func())) {
 	e.then("subscribe", func() {
-		for i, n := range e.Nodes {
+		for i, n := range e.world.nodes {
 			stop := begin(i, n)
 			e.mu.Lock()
 			ended := to.ended
@@ -375,7 +364,7 @@ func (e *Engine) subscribe(to *Subscriptions, begin func(int, node.Node) (stop f
 }
 
 // Unsubscribe is called outside a step, since what a subscription calls may not end it.
-func (e *Engine) Unsubscribe(to *Subscriptions) {
+func (e *machine) Unsubscribe(to *Subscriptions) {
 	e.mu.Lock()
 	stops := to.stops
 	to.stops, to.ended = nil, true

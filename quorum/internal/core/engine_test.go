@@ -34,7 +34,7 @@ func TestEndsWaitForNoCrowd(t *testing.T) {
 		w.stir()
 	}
 	count := &counting{Clock: e.Clock}
-	e.Clock = count
+	e.world.clock = count
 	for e.goOn() {
 	}
 	e.mu.Unlock()

@@ -75,14 +75,6 @@ func GrantOf(r *Round, c Claim, lease time.Duration, high node.Token) Grant {
 	return Grant{Claim: c, start: r.Start, lease: lease, mayHold: r.MayHoldNow(), high: high, round: r}
 }
 
-// A Dependent is a context that ends with a hold.
-type Dependent struct {
-	context.Context
-	Cancel context.CancelCauseFunc
-	at     int   // its place among those of the hold
-	why    error // why the hold has ended
-}
-
 func (h *Hold) slot() *slot { return &h.spot }
 
 // answered notes that a node has granted a command that made, extended or downgraded
@@ -223,7 +215,7 @@ func (h *Hold) lose(why error) {
 		level = slog.LevelWarn
 	}
 	e.log(level, "lease lost", "name", h.Claim.Title(), "owner", h.Claim.Owner, "token", h.Claim.Token, "label", e.Opts.Label, "error", why)
-	e.lost = append(e.lost, h)
+	e.left = append(e.left, h)
 	e.at(h, h.expiry, h.expiry) // until then Close releases what the nodes may have of it
 	if errors.Is(why, ErrBroken) {
 		e.Above.Broken(Step{e}, h)
@@ -298,9 +290,8 @@ func (h *Hold) remaining() time.Duration {
 
 // Context returns the one context that all leases of the hold share.
 func (h *Hold) Context() context.Context {
-	h.e.mu.Lock()
-	ctx, parent := h.ctx, h.parent
-	h.e.mu.Unlock()
+	var ctx, parent context.Context
+	h.e.Read(func() { ctx, parent = h.ctx, h.parent })
 	if ctx != nil {
 		return ctx
 	}
@@ -353,14 +344,14 @@ func (h *Hold) Carried(parent context.Context) context.Context {
 
 // Detach ends d before the hold ends.
 func (h *Hold) Detach(d *Dependent) {
-	h.e.mu.Lock()
-	if last := len(h.ending) - 1; h.state == stateHeld {
-		h.ending[d.at] = h.ending[last]
-		h.ending[d.at].at = d.at
-		h.ending[last] = nil
-		h.ending = h.ending[:last]
-	}
-	h.e.mu.Unlock()
+	h.e.Read(func() {
+		if last := len(h.ending) - 1; h.state == stateHeld {
+			h.ending[d.at] = h.ending[last]
+			h.ending[d.at].at = d.at
+			h.ending[last] = nil
+			h.ending = h.ending[:last]
+		}
+	})
 	d.Cancel(nil)
 }
 

@@ -17,7 +17,6 @@ import (
 // was never sent needs none.
 type releases struct {
 	*Engine
-	sweeps  timers          // apart from the others: thousands of releases must not put off the end of a lease
 	open    int             // releases that are not over
 	leaving bool            // Close waits for them
 	reached []clock.Instant // by node: when it answered again
@@ -89,7 +88,7 @@ func (m *removal) over(r *Round) {
 	s.mayHold = pending
 	s.tries++
 	at := rs.now.Add(wait + time.Duration(rs.Chance()*float64(wait/4)))
-	rs.sweeps.put(s, at, at)
+	rs.background.put(s, at, at)
 	rs.wake(at)
 }
 
@@ -102,7 +101,7 @@ func (rs *releases) repeated(nodes vote.NodeSet) {
 		}
 		rs.again[i]--
 		if last := len(rs.later[i]) - 1; last >= 0 {
-			rs.sweeps.put(rs.later[i][last], rs.now, rs.now)
+			rs.background.put(rs.later[i][last], rs.now, rs.now)
 			rs.later[i][last] = nil
 			rs.later[i] = rs.later[i][:last]
 			rs.wake(rs.now)
@@ -131,13 +130,13 @@ func (rs *releases) reach(i int) {
 
 // expedite makes the sweeps on some nodes due now.
 func (rs *releases) expedite(nodes vote.NodeSet) {
-	for _, t := range rs.sweeps {
+	for _, t := range rs.background {
 		if s := t.(*sweep); s.mayHold&nodes != 0 {
 			s.spot.at, s.spot.early = rs.now, rs.now
 		}
 	}
-	heap.Init(&rs.sweeps)
-	rs.wake(rs.sweeps.next())
+	heap.Init(&rs.background)
+	rs.wake(rs.background.next())
 }
 
 // reachedSince reports whether one of these nodes answers again since then.

@@ -161,9 +161,8 @@ func (r *Round) receive(i int, reply node.Reply) {
 // deadline.
 func (r *Round) Await(ctx context.Context) vote.Verdict {
 	for wake := clock.WakeSet; ; wake = r.signal.Wait(ctx, clock.Never) {
-		r.e.mu.Lock()
-		v := r.Tally.Verdict()
-		r.e.mu.Unlock()
+		var v vote.Verdict
+		r.e.Read(func() { v = r.Tally.Verdict() })
 		if v != vote.Undecided || wake != clock.WakeSet {
 			return v
 		}
@@ -185,10 +184,8 @@ func (r *Round) AwaitMost(ctx context.Context) {
 
 func (r *Round) awaitOpen(ctx context.Context, until clock.Instant) {
 	for wake := clock.WakeSet; wake == clock.WakeSet; wake = r.signal.Wait(ctx, until) {
-		r.e.mu.Lock()
-		r.eager = true
-		over := r.Open() == 0
-		r.e.mu.Unlock()
+		over := false
+		r.e.Read(func() { r.eager, over = true, r.Open() == 0 })
 		if over {
 			return
 		}

@@ -65,7 +65,7 @@ func (in Step) All() vote.NodeSet { return vote.AllNodes(len(in.e.Nodes)) }
 
 // Heard notes for Options.Steps what came in: something from node i about a claim.
 func (in Step) Heard(i int, format string, c *Claim) {
-	if in.e.Opts.Steps != nil {
+	if in.e.world.steps != nil {
 		in.e.heard(i, format, c.Title())
 	}
 }

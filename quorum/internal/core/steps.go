@@ -14,16 +14,19 @@ import (
 // byTime is the input of a step in which something is due.
 const byTime = "time"
 
+// What is titled has a name for people.
+type titled interface{ Title() string }
+
 // because notes what came in: a call about a claim.
-func (e *Engine) because(call string, c *Claim) {
-	if e.Opts.Steps != nil {
-		e.input = call + " " + c.Title()
+func (e *machine) because(call string, about titled) {
+	if e.world.steps != nil {
+		e.input = call + " " + about.Title()
 	}
 }
 
 // answers notes what came in: the reply of node i to a command.
-func (e *Engine) answers(i int, c *node.Command, r node.Reply) {
-	if e.Opts.Steps == nil {
+func (e *machine) answers(i int, c *node.Command, r node.Reply) {
+	if e.world.steps == nil {
 		return
 	}
 	text := r.Status.String()
@@ -34,14 +37,14 @@ func (e *Engine) answers(i int, c *node.Command, r node.Reply) {
 }
 
 // heard notes what came in: something from node i, which the text says.
-func (e *Engine) heard(i int, format string, args ...any) {
+func (e *machine) heard(i int, format string, args ...any) {
 	e.input = fmt.Sprintf("n%d %s", i+1, fmt.Sprintf(format, args...))
 }
 
 // told notes what came in: a turn from node i.
-func (e *Engine) told(i int, t node.Turn) {
+func (e *machine) told(i int, t node.Turn) {
 	switch {
-	case e.Opts.Steps == nil:
+	case e.world.steps == nil:
 	case t.Name == "":
 		e.heard(i, "begins to tell of turns")
 	case t.Owner == "":
@@ -53,8 +56,8 @@ func (e *Engine) told(i int, t node.Turn) {
 
 // write has a line written of what the step has brought about since it began, or since
 // it was last interrupted. Steps in which nothing happens are left out.
-func (e *Engine) write() {
-	if e.Opts.Steps == nil {
+func (e *machine) write() {
+	if e.world.steps == nil {
 		return
 	}
 	var texts []string
@@ -72,12 +75,12 @@ func (e *Engine) write() {
 		line += " -> " + strings.Join(texts, "; ")
 	}
 	e.input = ""
-	e.then("", func() { e.Opts.Steps(line) })
+	e.then("", func() { e.world.steps(line) })
 	e.written = len(e.effects)
 }
 
 // text says what an effect is.
-func (e *Engine) text(x *effect) string {
+func (e *machine) text(x *effect) string {
 	switch {
 	case x.signal != nil && x.signal == e.alarm:
 		return "set the alarm"

@@ -16,6 +16,9 @@ type timer interface {
 	fire()
 }
 
+// An expiring timer may be the end of something.
+type expiring interface{ isOver() bool }
+
 // A slot is where a timer stands among the others.
 type slot struct {
 	at    clock.Instant
@@ -88,13 +91,13 @@ func (ts *timers) Pop() any {
 const maxDue = 256
 
 // at has a waiter or a hold do what is due at an instant, or at any time from early on.
-func (e *Engine) at(t timer, early, at clock.Instant) {
+func (e *machine) at(t timer, early, at clock.Instant) {
 	e.timers.put(t, early, at)
 	e.wake(at)
 }
 
 // wake has the task of serve wake at an instant at the latest.
-func (e *Engine) wake(at clock.Instant) {
+func (e *machine) wake(at clock.Instant) {
 	if at < e.wakeAt {
 		e.wakeAt = at
 		e.set(e.alarm)
@@ -104,11 +107,11 @@ func (e *Engine) wake(at clock.Instant) {
 // Serve is the one task of a Locker that has no calls and no leases lost: it brings
 // time. It never waits for a node, so that a lease is reported lost on time whatever
 // else there is to do, and 10,000 leases need no more tasks than one.
-func (e *Engine) Serve() {
+func (e *machine) Serve() {
 	for {
 		e.enter()
 		more := e.fire()
-		e.wakeAt = min(e.timers.next(), e.releases.sweeps.next())
+		e.wakeAt = min(e.timers.next(), e.background.next())
 		wakeAt, ended := e.wakeAt, e.ended
 		if ended {
 			e.serving = false
@@ -126,9 +129,9 @@ func (e *Engine) Serve() {
 
 // fire does what is due, and reports whether more is. All that ends comes before what
 // takes longer.
-func (e *Engine) fire() (more bool) {
+func (e *machine) fire() (more bool) {
 	for t := e.timers.due(e.now); t != nil; t = e.timers.due(e.now) {
-		if h, ok := t.(*Hold); ok {
+		if h, ok := t.(expiring); ok {
 			h.isOver() // and ends with this step
 		}
 		e.due = append(e.due, t)
@@ -139,10 +142,10 @@ func (e *Engine) fire() (more bool) {
 	for _, t := range now {
 		t.fire()
 	}
-	e.sendRenewals()
+	e.fired()
 	e.due = slices.Delete(e.due, 0, len(now))
 	for range maxDue {
-		t := e.releases.sweeps.due(e.now)
+		t := e.background.due(e.now)
 		if t == nil {
 			return len(e.due) > 0
 		}

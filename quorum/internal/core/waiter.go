@@ -148,6 +148,12 @@ func (w *waiter) stir() {
 	}
 }
 
+// look has w look at its news.
+func (w *waiter) look() {
+	w.ready = false
+	w.run()
+}
+
 // run takes w through its phases, up to one in which it has to wait.
 func (w *waiter) run() {
 	defer w.e.crash()
