@@ -30,7 +30,7 @@ type holder struct {
 // it: a text that cannot be written or read is left out. Texts are asked for in no
 // round: the user may lack the right to them alone, which says nothing about a node.
 type labels struct {
-	core      *core.Engine
+	core      *core.Core
 	opts      *Options
 	settings  string // of this program: see settingsOf
 	own       record
@@ -39,7 +39,7 @@ type labels struct {
 	differing map[string]bool   // settings of others that were reported
 }
 
-func newLabels(e *core.Engine, o *Options, settings string) *labels {
+func newLabels(e *core.Core, o *Options, settings string) *labels {
 	return &labels{core: e, opts: o, settings: settings, own: record{of: e.UUID, text: o.Label},
 		known: map[string]string{e.UUID: o.Label}, differing: make(map[string]bool)}
 }

@@ -19,7 +19,7 @@ import (
 // A Locker takes locks on one set of nodes. Make one for the life of the
 // program; its methods may be called from any goroutine at any time.
 type Locker struct {
-	core   *core.Engine
+	core   *core.Core
 	opts   Options // complete
 	labels *labels
 
@@ -68,7 +68,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 			"list an odd number, or set Options.Quorum to %d", n, n-1, vote.Majority(n))
 	}
 	l := &Locker{opts: opts, guarded: slices.ContainsFunc(nodes, hasReplicas), deployment: strings.Join(slices.Sorted(maps.Keys(names)), ",")}
-	l.core = core.NewEngine(&core.Config{
+	l.core = core.New(&core.Config{
 		Nodes: withPrefix(nodes, opts.Prefix),
 		Need:  need,
 		Opts:  opts.rules(),

@@ -18,7 +18,7 @@ import (
 // A prying context is foreign code that needs the Locker whenever it is asked.
 type prying struct {
 	context.Context
-	e *core.Engine
+	e *core.Core
 }
 
 func (p prying) look()                 { _ = p.e.Begin(context.Background(), "look", "x"); p.e.End() }

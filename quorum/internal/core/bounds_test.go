@@ -24,18 +24,18 @@ func TestSweepsAreBounded(t *testing.T) {
 		nd := model.New(clock.Runtime(), "n1")
 		opts := usual()
 		opts.NoRestartGuard = true
-		e := NewEngine(&Config{Nodes: []node.Node{nd}, Need: 1, Opts: opts, Clock: clock.Runtime(), UUID: "u", Above: &nobody{}})
-		go e.Serve()
-		defer e.Shut()
+		e := newEngine(&Config{Nodes: []node.Node{nd}, Need: 1, Opts: opts, Clock: clock.Runtime(), UUID: "u", Above: &nobody{}})
+		go e.serve()
+		defer e.shut()
 		for others, stays := range map[int]bool{maxSweeps - 1: false, maxSweeps: true} {
 			name := fmt.Sprint(others)
 			s := &Want{Claim: Claim{Claim: node.Claim{Name: name}}, Wait: -1, Lease: 30 * time.Second}
-			h := assert.Got(e.Acquire(context.Background(), s))(t)
+			h := assert.Got(e.acquire(context.Background(), s))(t)
 			nd.Hang(true)
-			e.Read(func() { e.releases.open += others })
+			e.read(func() { e.releases.open += others })
 			_ = h.BeginUnlock(node.Exclusive).Wait(context.Background())
 			synctest.Wait()
-			e.Read(func() { e.releases.open -= others })
+			e.read(func() { e.releases.open -= others })
 			nd.Hang(false)
 			time.Sleep(5 * time.Second)
 			nd.Do(func(s *model.Server, now model.Time) {
@@ -96,12 +96,12 @@ func TestLimiter(t *testing.T) {
 
 // A trial is a limiter with the time, and an attempt that it lets.
 type trial struct {
-	*Engine
+	*engine
 	t *testing.T
 }
 
 func (l trial) waiter() *waiter {
-	return l.Engine.waiter(l.t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: -1, Lease: time.Second})
+	return l.engine.waiter(l.t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: -1, Lease: time.Second})
 }
 
 // attempts makes n of them that all begin now and take the same time.
@@ -110,20 +110,20 @@ func (l trial) attempts(n int, took time.Duration, answered bool) {
 	l.attempt(n)
 	l.now = l.now.Add(took)
 	for range n {
-		l.Engine.attempts.ends(start, l.now, answered)
+		l.engine.attempts.ends(start, l.now, answered)
 	}
 }
 
 func (l trial) attempt(n int) {
 	for range n {
-		l.Engine.attempts.enter(l.waiter(), l.now)
+		l.engine.attempts.enter(l.waiter(), l.now)
 	}
 }
 
 // rounds makes as many attempts at a time as there may be, n times.
 func (l trial) rounds(n int, took time.Duration) {
 	for range n {
-		l.attempts(l.Engine.attempts.most(), took, true)
+		l.attempts(l.engine.attempts.most(), took, true)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestLimiterLearns(t *testing.T) {
 			l.rounds(4, queue)
 			for range 1000 {
 				l.now = l.now.Add(time.Millisecond)
-				l.Engine.attempts.learn(0, l.now, true)
+				l.engine.attempts.learn(0, l.now, true)
 			}
 		}, 151},
 		{"but not if one of them was quick", func(l trial) {
@@ -171,7 +171,7 @@ func TestLimiterLearns(t *testing.T) {
 		{"a long one fewer", func(l trial) { l.rounds(12, quick); l.rounds(40, 4*queue) }, leastAttempts},
 		{"where the nodes are further than they were it is the least for a moment", func(l trial) {
 			l.rounds(12, quick)
-			for i := 0; l.Engine.attempts.probing == 0 && i < 300; i++ {
+			for i := 0; l.engine.attempts.probing == 0 && i < 300; i++ {
 				l.rounds(1, queue)
 			}
 		}, leastAttempts},
@@ -192,7 +192,7 @@ func TestLimiterLearns(t *testing.T) {
 	} {
 		l := trial{bare(t), t}
 		row.do(l)
-		assert.Equal(t, l.Engine.attempts.most(), row.want, row.says)
+		assert.Equal(t, l.engine.attempts.most(), row.want, row.says)
 	}
 }
 
@@ -206,36 +206,36 @@ func TestOrderOutside(t *testing.T) {
 		for i := range 12 {
 			w := l.waiter()
 			numbers[w] = i
-			l.Engine.attempts.enter(w, l.now)
+			l.engine.attempts.enter(w, l.now)
 		}
 		if gaveUp {
 			w := l.waiter()
-			l.Engine.attempts.enter(w, l.now)
-			l.Engine.attempts.forget(w, l.now)
+			l.engine.attempts.enter(w, l.now)
+			l.engine.attempts.forget(w, l.now)
 		}
 		var order []string
 		for range 10 {
-			l.Engine.attempts.leave(l.now)
+			l.engine.attempts.leave(l.now)
 		}
 		for _, w := range l.ready {
 			order = append(order, fmt.Sprint(numbers[w.(*waiter)]))
 		}
 		assert.Equal(t, strings.Join(order, " "), want, "the order if one gave up: ", gaveUp)
-		first := l.Engine.attempts.outside.first.w
+		first := l.engine.attempts.outside.first.w
 		l.ready = nil
-		l.Engine.attempts.leave(l.now.Add(knownFor))
+		l.engine.attempts.leave(l.now.Add(knownFor))
 		assert.That(t, l.ready[0] == first, "later the first is not the next")
 	}
 }
 
 // bare is an engine whose effects nobody carries out.
-func bare(t *testing.T) *Engine {
+func bare(t *testing.T) *engine {
 	t.Helper()
 	var nodes []node.Node
 	for i := range 3 {
 		nodes = append(nodes, model.New(clock.Runtime(), fmt.Sprint("n", i+1)))
 	}
-	e := NewEngine(&Config{Nodes: nodes, Need: 2, Opts: usual(), Clock: clock.Runtime(), UUID: "u", Above: &nobody{}})
+	e := newEngine(&Config{Nodes: nodes, Need: 2, Opts: usual(), Clock: clock.Runtime(), UUID: "u", Above: &nobody{}})
 	e.enter()
 	return e
 }
@@ -372,7 +372,7 @@ func TestAbandonedAttemptsAreUnderWay(t *testing.T) {
 	l := trial{bare(t), t}
 	w := l.waiter()
 	w.run()
-	r, m := w.round, &l.Engine.attempts
+	r, m := w.round, &l.engine.attempts
 	l.now = l.now.Add(time.Millisecond)
 	w.stopped = context.Canceled
 	w.run()

@@ -10,7 +10,7 @@ import (
 )
 
 // Acquire is Lock and, with a wait of 0, TryLock. It is called outside a step.
-func (e *Engine) Acquire(ctx context.Context, s *Want) (*Hold, error) {
+func (e *engine) acquire(ctx context.Context, s *Want) (*Hold, error) {
 	ended := ctx.Err() != nil
 	e.enter()
 	switch {
@@ -41,11 +41,11 @@ func (e *Engine) Acquire(ctx context.Context, s *Want) (*Hold, error) {
 }
 
 // finish waits until a call is over, and begins a step then. It tells of a failure.
-func (e *Engine) finish(ctx context.Context, w *waiter) (*Hold, error) {
+func (e *engine) finish(ctx context.Context, w *waiter) (*Hold, error) {
 	w.await(ctx)
 	if w.watching != nil {
 		e.leave()
-		e.Unsubscribe(w.watching)
+		e.unsubscribe(w.watching)
 		e.enter()
 	}
 	if w.err != nil && w.request.Caller != nil {
@@ -62,7 +62,7 @@ func (e *Engine) finish(ctx context.Context, w *waiter) (*Hold, error) {
 
 // abandon ends a call that nobody waits for, and unlocks what it gets. It is called
 // outside a step.
-func (e *Engine) abandon(w *waiter) {
+func (e *engine) abandon(w *waiter) {
 	nobody, cancel := context.WithCancel(context.Background())
 	cancel()
 	got, _ := e.finish(nobody, w)
@@ -72,7 +72,7 @@ func (e *Engine) abandon(w *waiter) {
 	if got != nil {
 		_ = got.BeginUnlock(mode).Wait(nobody)
 	}
-	e.End()
+	e.end()
 }
 
 // await waits until the call is over, and begins a step then. Its caller's context may
@@ -99,7 +99,7 @@ func (w *waiter) await(ctx context.Context) {
 // Shut unlocks every lease, and ends all waiting and the task of serve. It returns the
 // errors of leases that too few nodes confirmed, and whether it is the first to do so:
 // otherwise it did nothing.
-func (e *Engine) Shut() (unconfirmed []error, first bool) {
+func (e *engine) shut() (unconfirmed []error, first bool) {
 	e.enter()
 	first = !e.closed
 	e.closed = true
@@ -115,12 +115,9 @@ func (e *Engine) Shut() (unconfirmed []error, first bool) {
 	return unconfirmed, true
 }
 
-// LeaveNodes ends what the nodes would go on to tell.
-func (e *Engine) LeaveNodes() { e.Unsubscribe(&e.handovers.turns) }
-
 // unlockAll unlocks every lease, and returns the errors of those that too few nodes
 // confirmed.
-func (e *Engine) unlockAll() (unconfirmed []error) {
+func (e *engine) unlockAll() (unconfirmed []error) {
 	var open []Unlocking
 	e.enter()
 	e.releases.leave()
@@ -146,7 +143,7 @@ func (e *Engine) unlockAll() (unconfirmed []error) {
 
 // stop ends the task of serve. What is left of the leases are those of a handle that
 // was resumed here more than once: the name has only the latest.
-func (e *Engine) stop() {
+func (e *engine) stop() {
 	e.enter()
 	e.ended = true
 	for _, t := range slices.Clone(e.timers) {

@@ -289,14 +289,14 @@ func (e *machine) log(level slog.Level, text string, args ...any) {
 }
 
 // Read has f read what belongs to the engine. It is no step.
-func (e *machine) Read(f func()) {
+func (e *machine) read(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f()
 }
 
 // End notes that a call is over.
-func (e *machine) End() {
+func (e *machine) end() {
 	e.enter()
 	e.callEnds()
 	e.leave()
@@ -321,7 +321,7 @@ func (e *machine) task(what string, do func()) {
 	e.calls++
 	e.then(what, func() {
 		e.world.clock.Go(func() {
-			defer e.End()
+			defer e.end()
 			do()
 		})
 	})
@@ -364,7 +364,7 @@ func (e *machine) subscribe(to *Subscriptions, begin func(int, node.Node) (stop 
 }
 
 // Unsubscribe is called outside a step, since what a subscription calls may not end it.
-func (e *machine) Unsubscribe(to *Subscriptions) {
+func (e *machine) unsubscribe(to *Subscriptions) {
 	e.mu.Lock()
 	stops := to.stops
 	to.stops, to.ended = nil, true

@@ -1,5 +1,5 @@
 // Package core is the engine of package quorum: attempts, waiting, holds, renewals,
-// releases and hand-over. It is one state machine under one mutex: see Engine. What
+// releases and hand-over. It is one state machine under one mutex: see engine. What
 // comes in is a call, an answer or a turn of a node, or time; what goes out are
 // effects. Those above it see a [Step] of it, and implement [Above].
 package core

@@ -46,7 +46,7 @@ const (
 // handovers has all offers of a Locker, and receives the turns of its waiters: a waiter
 // is first in the wait queue, or the lock was handed over to an offer.
 type handovers struct {
-	*Engine
+	*engine
 	listening bool
 	turns     Subscriptions
 	hears     vote.NodeSet       // nodes that have said that they would tell

@@ -25,7 +25,7 @@ const (
 
 // A Hold is what all nested leases of one acquisition share.
 type Hold struct {
-	e       *Engine
+	e       *engine
 	Claim   Claim // as acquired: its token is the fencing token
 	Lease   time.Duration
 	maxHold time.Duration
@@ -95,7 +95,7 @@ func (h *Hold) answered(r *Round, i int) bool {
 func (h *Hold) over(*Round) {}
 
 // newHold makes the lease of a grant.
-func (e *Engine) newHold(ctx context.Context, g Grant, s *Want) *Hold {
+func (e *engine) newHold(ctx context.Context, g Grant, s *Want) *Hold {
 	h := &Hold{
 		e: e, Claim: g.Claim,
 		Lease: s.Lease, maxHold: s.MaxHold, keep: s.Keep, fixed: s.Fixed, expiry: e.Expiry(g.start, s.Keep),
@@ -291,7 +291,7 @@ func (h *Hold) remaining() time.Duration {
 // Context returns the one context that all leases of the hold share.
 func (h *Hold) Context() context.Context {
 	var ctx, parent context.Context
-	h.e.Read(func() { ctx, parent = h.ctx, h.parent })
+	h.e.read(func() { ctx, parent = h.ctx, h.parent })
 	if ctx != nil {
 		return ctx
 	}
@@ -344,7 +344,7 @@ func (h *Hold) Carried(parent context.Context) context.Context {
 
 // Detach ends d before the hold ends.
 func (h *Hold) Detach(d *Dependent) {
-	h.e.Read(func() {
+	h.e.read(func() {
 		if last := len(h.ending) - 1; h.state == stateHeld {
 			h.ending[d.at] = h.ending[last]
 			h.ending[d.at].at = d.at
@@ -434,7 +434,7 @@ func (h *Hold) confirm(start clock.Instant, lease time.Duration) error {
 }
 
 // admit makes the hold of a grant, and tells this process.
-func (e *Engine) admit(ctx context.Context, g Grant, s *Want) *Hold {
+func (e *engine) admit(ctx context.Context, g Grant, s *Want) *Hold {
 	e.Above.Active(Step{e})
 	h := e.newHold(ctx, g, s)
 	h.follower = e.Above.Admitted(Step{e}, h, s.Note)
@@ -470,7 +470,7 @@ func HoldsOf(ctx context.Context) iter.Seq[*Hold] {
 }
 
 // Outer returns the innermost hold that ctx belongs to of each name that has one.
-func (e *Engine) Outer(ctx context.Context, names *Claim) (all []*Hold) {
+func (e *engine) outer(ctx context.Context, names *Claim) (all []*Hold) {
 	if c := carrierOf(ctx); c != nil {
 		for name := range names.Each() {
 			if h := c.of(e, name); h != nil {
@@ -487,7 +487,7 @@ func carrierOf(ctx context.Context) *carrier {
 }
 
 // of returns the innermost hold of a name, or nil.
-func (c *carrier) of(e *Engine, name string) *Hold {
+func (c *carrier) of(e *engine, name string) *Hold {
 	for ; c != nil; c = c.outer {
 		if c.e == e && c.Claim.has(name) {
 			return c.Hold

@@ -16,14 +16,14 @@ func (p phase) String() string { return phaseNames[p] }
 
 // A drive takes one waiter through its phases. The nodes do what it says.
 type drive struct {
-	*Engine
+	*engine
 	w      *waiter
 	holder *Hold
 }
 
 func newDrive(t *testing.T) *drive {
-	d := &drive{Engine: bare(t)}
-	d.holder = &Hold{e: d.Engine, Claim: Claim{Claim: node.Claim{Name: "x"}}, until: d.now.Add(time.Hour), limit: clock.Never}
+	d := &drive{engine: bare(t)}
+	d.holder = &Hold{e: d.engine, Claim: Claim{Claim: node.Claim{Name: "x"}}, until: d.now.Add(time.Hour), limit: clock.Never}
 	d.queues.at("x").enter(d.holder)
 	d.w = d.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: 10 * time.Second, Lease: 30 * time.Second})
 	d.w.run()

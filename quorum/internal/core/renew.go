@@ -15,7 +15,7 @@ import (
 const maxRenewal = 128
 
 // renew has a lease renewed in this step, by a command that renews others as well.
-func (e *Engine) renew(h *Hold) {
+func (e *engine) renew(h *Hold) {
 	for i := len(e.renewals) - 1; i >= 0; i-- {
 		if r := e.renewals[i]; !h.renewedAlone && !r.apart && r.lease == h.Lease && r.mode == h.mode && len(r.claims)+h.Claim.size() <= maxRenewal {
 			r.add(h)
@@ -28,7 +28,7 @@ func (e *Engine) renew(h *Hold) {
 }
 
 // sendRenewals sends the renewals of this step.
-func (e *Engine) sendRenewals() {
+func (e *engine) sendRenewals() {
 	for _, r := range e.renewals {
 		r.send()
 	}
@@ -39,7 +39,7 @@ func (e *Engine) sendRenewals() {
 // A renewal is one round that extends many leases of one length and mode. Nothing waits
 // for it: its results are handled as the replies come in.
 type renewal struct {
-	e      *Engine
+	e      *engine
 	lease  time.Duration
 	mode   node.Mode
 	apart  bool // the one hold is not to share commands

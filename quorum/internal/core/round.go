@@ -14,7 +14,7 @@ import (
 // Rounds are used again: a round is put back when its caller has finished with it and
 // the last node has answered, perhaps long after the decision.
 type Round struct {
-	e        *Engine
+	e        *engine
 	command  node.Command
 	Claim    Claim
 	claims   []node.Claim  // of claim; of the command
@@ -43,7 +43,7 @@ type asker interface {
 	over(r *Round)
 }
 
-func (e *Engine) newRound() *Round {
+func (e *engine) newRound() *Round {
 	r := &Round{
 		e:       e,
 		signal:  e.Clock.NewSignal(),
@@ -81,7 +81,7 @@ func putBack[T any](spare *[]*T, x *T) {
 }
 
 // round begins a round for one command. ttl is 0 where the command has none.
-func (e *Engine) round(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+func (e *engine) round(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
 	r := take(&e.rounds)
 	if r == nil {
 		r = e.newRound()
@@ -128,7 +128,7 @@ func (r *Round) ask(nodes vote.NodeSet) {
 }
 
 // askAll begins a round, and asks all nodes.
-func (e *Engine) askAll(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+func (e *engine) askAll(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
 	r := e.round(kind, c, ttl, timeout)
 	r.ask(vote.AllNodes(len(e.Nodes)))
 	return r
@@ -162,7 +162,7 @@ func (r *Round) receive(i int, reply node.Reply) {
 func (r *Round) Await(ctx context.Context) vote.Verdict {
 	for wake := clock.WakeSet; ; wake = r.signal.Wait(ctx, clock.Never) {
 		var v vote.Verdict
-		r.e.Read(func() { v = r.Tally.Verdict() })
+		r.e.read(func() { v = r.Tally.Verdict() })
 		if v != vote.Undecided || wake != clock.WakeSet {
 			return v
 		}
@@ -185,7 +185,7 @@ func (r *Round) AwaitMost(ctx context.Context) {
 func (r *Round) awaitOpen(ctx context.Context, until clock.Instant) {
 	for wake := clock.WakeSet; wake == clock.WakeSet; wake = r.signal.Wait(ctx, until) {
 		over := false
-		r.e.Read(func() { r.eager, over = true, r.Open() == 0 })
+		r.e.read(func() { r.eager, over = true, r.Open() == 0 })
 		if over {
 			return
 		}

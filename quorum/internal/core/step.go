@@ -11,15 +11,9 @@ import (
 )
 
 // A Step is a step of an engine, for the package above. What may only be done within a
-// step are its methods. Only Engine.Step makes one, and the engine hands one to all
+// step are its methods. Only Core.Step makes one, and the engine hands one to all
 // that it calls within its steps: so they cannot be called outside.
-type Step struct{ e *Engine }
-
-// Step begins a step.
-func (e *Engine) Step() Step {
-	e.enter()
-	return Step{e}
-}
+type Step struct{ e *engine }
 
 // Leave ends it.
 func (in Step) Leave() { in.e.leave() }

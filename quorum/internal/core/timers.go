@@ -107,7 +107,7 @@ func (e *machine) wake(at clock.Instant) {
 // Serve is the one task of a Locker that has no calls and no leases lost: it brings
 // time. It never waits for a node, so that a lease is reported lost on time whatever
 // else there is to do, and 10,000 leases need no more tasks than one.
-func (e *machine) Serve() {
+func (e *machine) serve() {
 	for {
 		e.enter()
 		more := e.fire()

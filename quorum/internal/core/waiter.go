@@ -17,7 +17,7 @@ import (
 // are used again; late news for a former call are a hint without a cause, which does no
 // harm.
 type waiter struct {
-	e        *Engine
+	e        *engine
 	request  *Want
 	ctx      context.Context // of the call, for its values
 	began    clock.Instant
@@ -106,7 +106,7 @@ func (w *waiter) step() phase {
 }
 
 // waiter returns a new one.
-func (e *Engine) waiter(ctx context.Context, s *Want) *waiter {
+func (e *engine) waiter(ctx context.Context, s *Want) *waiter {
 	w := take(&e.waiters)
 	if w == nil {
 		w = &waiter{e: e, signal: e.Clock.NewSignal()}
