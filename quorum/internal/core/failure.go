@@ -1,7 +1,7 @@
-// Package core is the engine of package quorum: attempts, waiting, holds, renewals,
-// releases and hand-over. It is one state machine under one mutex: see engine. What
-// comes in is a call, an answer or a turn of a node, or time; what goes out are
-// effects. Those above it see a [Step] of it, and implement [Above].
+// Package core is the engine of package quorum: attempts, waiting, holds, renewals, releases and
+// hand-over. It is one state machine under one mutex. Its inputs are calls, answers and turns of
+// nodes, and time. Its outputs are effects: commands, wake-ups, ends of contexts, events and lines
+// of the log. Those above it see a [Core] and a [Step] of it, and implement [Above].
 package core
 
 import (

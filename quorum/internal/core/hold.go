@@ -13,7 +13,8 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A state is where a hold is in its life; docs/waiting.md has them in order.
+// A state is where a hold is in its life; docs/waiting.md has them in order, and phases.md
+// what each input makes of it.
 type state uint8
 
 const (

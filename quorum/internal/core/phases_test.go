@@ -2,6 +2,10 @@ package core
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +27,7 @@ type drive struct {
 
 func newDrive(t *testing.T) *drive {
 	d := &drive{engine: bare(t)}
+	d.world.reports.(*nobody).heard = func(Event) {}
 	d.holder = &Hold{e: d.engine, Claim: Claim{Claim: node.Claim{Name: "x"}}, until: d.now.Add(time.Hour), limit: clock.Never}
 	d.queues.at("x").enter(d.holder)
 	d.w = d.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: 10 * time.Second, Lease: 30 * time.Second})
@@ -84,7 +89,8 @@ func TestEarlierOffersAreRevoked(t *testing.T) {
 	assert.That(t, d.handovers.byOwner[node.Offer("first")].to == nil, "the earlier one is accepted")
 }
 
-// TestPhases walks through every phase and every input: what becomes of a waiter.
+// TestPhases walks through every phase and every input: what becomes of a waiter, and with which effects, is in
+// phases.md.
 func TestPhases(t *testing.T) {
 	inputs := []struct {
 		says string
@@ -117,37 +123,82 @@ func TestPhases(t *testing.T) {
 		{"the caller's context ends", func(d *drive) { d.w.stopped = context.Canceled; d.w.run() }},
 		{"the Locker is closed", func(d *drive) { d.closed = true; d.w.stir() }},
 	}
-	const (
-		queueing, yielding, outside, asking = phaseQueueing, phaseYielding, phaseOutside, phaseAsking
-		lingering, pausing, over            = phaseLingering, phasePausing, phaseOver
-	)
-	for from, want := range map[phase][]phase{
-		//                the holder  one    all     first    handed  its     caller's
-		//                leaves      grants grant   of all   over    time    time     ended  closed
-		phaseQueueing:   {asking, queueing, queueing, queueing, queueing, over, over, over, over},
-		phaseYielding:   {yielding, yielding, yielding, yielding, yielding, asking, asking, over, over},
-		phaseOutside:    {outside, outside, outside, outside, outside, over, over, over, over},
-		phaseAsking:     {asking, asking, over, asking, asking, asking, asking, over, asking},
-		phaseConfirming: {phaseConfirming, over, over, phaseConfirming, phaseConfirming, over, over, over, phaseConfirming},
-		phaseLingering:  {lingering, pausing, pausing, lingering, lingering, pausing, over, over, lingering},
-		phasePausing:    {pausing, pausing, pausing, asking, over, asking, over, over, over},
-		phaseOver:       {over, over, over, over, over, over, over, over, over},
-	} {
-		for i, in := range inputs {
+	rows := []phase{phaseQueueing, phaseYielding, phaseOutside, phaseAsking, phaseConfirming, phaseLingering, phasePausing}
+	var table [][]string
+	for _, from := range rows {
+		row := []string{from.String()}
+		for _, in := range inputs {
 			d := newDrive(t)
 			if d.to(from); d.w.phase != from {
 				t.Fatalf("%v was not reached, but %v", from, d.w.phase)
 			}
+			before := len(d.effects)
 			in.do(d)
 			d.settle()
-			assert.That(t, d.w.phase == want[i], "%v, and %s: %v, want %v", from, in.says, d.w.phase, want[i])
+			row = append(row, becomes(from, d.w.phase, d.engine, before))
+		}
+		table = append(table, row)
+	}
+	var says []string
+	for _, in := range inputs {
+		says = append(says, in.says)
+	}
+	compareTable(t, "A waiter", says, table)
+}
+
+// becomes says what has become of something: where it is now, and the effects.
+func becomes(from, to fmt.Stringer, e *engine, before int) string {
+	text := to.String()
+	if from == to {
+		text = "-"
+	}
+	var did []string
+	for i := range e.effects[before:] {
+		x := &e.effects[before+i]
+		what := x.what
+		switch {
+		case x.signal == e.alarm:
+			continue
+		case x.signal != nil:
+			what = "wake the caller"
+		case x.event != nil:
+			what = "report " + x.event.Kind.String()
+		case x.do == nil:
+			what = "send " + x.command.Kind.String()
+		}
+		if !slices.Contains(did, what) {
+			did = append(did, what)
 		}
 	}
+	if did != nil {
+		text += ": " + strings.Join(did, ", ")
+	}
+	return text
+}
+
+// compareTable compares a table with that of phases.md below a heading.
+func compareTable(t *testing.T, heading string, says []string, table [][]string) {
+	t.Helper()
+	want := fmt.Sprintf("## %s\n\n| |", heading)
+	for i := range table {
+		want += " " + table[i][0] + " |"
+	}
+	want += "\n|---|" + strings.Repeat("---|", len(table)) + "\n"
+	for k, input := range says {
+		want += "| " + input + " |"
+		for i := range table {
+			want += " " + table[i][1+k] + " |"
+		}
+		want += "\n"
+	}
+	page := string(assert.Got(os.ReadFile("phases.md"))(t))
+	assert.That(t, strings.Contains(page, want), "phases.md lacks this table:\n%s", want)
 }
 
 func (s state) String() string { return [...]string{"held", "lost", "kept", "over"}[s] }
 
-// TestStates walks through every state of a hold and every input: what becomes of it.
+// TestStates walks through every state of a hold and every input: what becomes of it, and with which effects, is in
+// phases.md.
 func TestStates(t *testing.T) {
 	inputs := []struct {
 		says string
@@ -171,18 +222,16 @@ func TestStates(t *testing.T) {
 			}
 		}},
 	}
-	for from, becomes := range map[state][]state{
-		//         inner       last        last later  min hold    time        extended    lost        detached    closed
-		stateHeld: {stateHeld, stateKept, stateOver, stateHeld, stateLost, stateHeld, stateLost, stateOver, stateKept},
-		stateLost: {stateLost, stateKept, stateOver, stateLost, stateLost, stateLost, stateLost, stateLost, stateLost},
-		stateKept: {stateKept, stateKept, stateKept, stateOver, stateKept, stateKept, stateKept, stateKept, stateKept},
-		stateOver: {stateOver, stateOver, stateOver, stateOver, stateOver, stateOver, stateOver, stateOver, stateOver},
-	} {
-		for i, in := range inputs {
+	var table [][]string
+	for _, from := range []state{stateHeld, stateLost, stateKept, stateOver} {
+		row := []string{from.String()}
+		for _, in := range inputs {
 			e := bare(t)
+			e.world.reports.(*nobody).heard = func(Event) {}
 			s := &Want{Claim: Claim{Claim: node.Claim{Name: "x", Owner: "o", Token: 1}}, Lease: 30 * time.Second, Keep: 20 * time.Second}
 			s.Fixed = true
 			h := e.admit(t.Context(), Grant{Claim: s.Claim, start: e.now, lease: 10 * time.Second}, s)
+			h.bind(&Dependent{Context: t.Context(), Cancel: func(error) { e.then("end its contexts", func() {}) }})
 			switch from {
 			case stateLost:
 				h.lose(ErrLost)
@@ -191,12 +240,21 @@ func TestStates(t *testing.T) {
 			case stateOver:
 				h.end(stateOver, ErrClosed)
 			}
+			for e.goOn() {
+			}
 			assert.Must(t, h.state == from, "%v was not reached, but %v", from, h.state)
+			before := len(e.effects)
 			in.do(h)
 			for e.goOn() {
 			}
-			assert.That(t, h.state == becomes[i] && (h.why == nil) == (h.state == stateHeld),
-				"%v, and %s: %v (%v), want %v", from, in.says, h.state, h.why, becomes[i])
+			assert.That(t, (h.why == nil) == (h.state == stateHeld), "%v, and %s: %v (%v)", from, in.says, h.state, h.why)
+			row = append(row, becomes(from, h.state, e, before))
 		}
+		table = append(table, row)
 	}
+	var says []string
+	for _, in := range inputs {
+		says = append(says, in.says)
+	}
+	compareTable(t, "A hold", says, table)
 }

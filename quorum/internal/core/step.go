@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A Step is a step of an engine, for the package above. What may only be done within a
-// step are its methods. Only Core.Step makes one, and the engine hands one to all
+// A Step is a step of an engine, for the package above. Its methods are all that may
+// only be done within a step. Only Core.Step makes one, and the engine hands one to all
 // that it calls within its steps: so they cannot be called outside.
 type Step struct{ e *engine }
 

@@ -14,7 +14,7 @@ import (
 // byTime is the input of a step in which something is due.
 const byTime = "time"
 
-// What is titled has a name for people.
+// A titled thing has a name for people.
 type titled interface{ Title() string }
 
 // because notes what came in: a call about a claim.

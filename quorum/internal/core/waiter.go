@@ -69,7 +69,8 @@ type waiter struct {
 	watching *Subscriptions // to releases of the names; nil by default
 }
 
-// A phase is where a waiter is in its life.
+// A phase is where a waiter is in its life. The table in phases.md says
+// what each input makes of it.
 type phase uint8
 
 const (
