@@ -14,15 +14,15 @@ type Above interface {
 	// Active is called within a step in which a lease is granted, renewed or extended,
 	// or a waiter goes on.
 	Active(in Step)
-	// Admitted is called within the step that makes a hold. What it returns is told of
-	// the hold's life; it may be nil.
+	// Admitted is called within the step that makes a hold. It returns who hears
+	// of the hold's life, or nil.
 	Admitted(in Step, h *Hold, note string) Follower
 	// Broken is called within a step in which the nodes turn out to have a lease no
 	// longer.
 	Broken(in Step, h *Hold)
 }
 
-// A Follower is told, within steps, of what happens to a hold.
+// A Follower hears, within steps, of what happens to a hold.
 type Follower interface {
 	// Extending: a command that extends the lease is sent.
 	Extending(in Step)

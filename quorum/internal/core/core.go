@@ -41,7 +41,7 @@ func (c *Core) Begin(ctx context.Context, op, title string) error { return c.e.b
 // End notes that a call is over.
 func (c *Core) End() { c.e.end() }
 
-// Unsubscribe ends subscriptions. What these call may call it, but not within a step.
+// Unsubscribe ends subscriptions. Their own functions may call it, but not within a step.
 func (c *Core) Unsubscribe(to *Subscriptions) { c.e.unsubscribe(to) }
 
 // Shut unlocks every lease, and ends all waiting and Serve. It returns the errors of leases that too few nodes
