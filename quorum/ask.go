@@ -65,7 +65,7 @@ func (l *Locker) askOwners(ctx context.Context, name string, owners []string) (e
 		if verdict != vote.Won && err == nil {
 			f := r.Failure("ask", ErrNoQuorum, why)
 			f.Name = name
-			err = l.core.Above.Explain(f)
+			err = l.core.Words.Explain(f)
 		}
 		in.Done(r)
 		in.Leave()

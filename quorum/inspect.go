@@ -113,7 +113,7 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 		return removed, r.Fail("break", ErrNoQuorum, why)
 	}
 	for _, h := range here {
-		in.Lose(h, l.core.Above.Explain(core.Failure{Op: "hold", Name: name, Err: ErrLost, Cause: core.ErrForced}))
+		in.Lose(h, l.core.Words.Explain(core.Failure{Op: "hold", Name: name, Err: ErrLost, Cause: core.ErrForced}))
 	}
 	return removed, nil
 }

@@ -74,8 +74,7 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		Opts:  opts.rules(),
 		Clock: opts.Clock,
 		UUID:  node.NewProcess(opts.Random(), opts.Random()),
-		Above: people{l},
-	})
+	}, people{l})
 	l.labels = newLabels(l.core, &l.opts, settingsOf(nodes, need, &opts)) // of the nodes as they are: prefixed hides replicas
 	l.beginReports()
 	l.core.Clock.Go(l.core.Serve)

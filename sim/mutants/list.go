@@ -101,7 +101,7 @@ var mutants = []*Mutant{
 			edit("quorum/internal/core.waiter.asking", "case v == vote.Won:", "case true:"),
 			edit("quorum/internal/core.waiter.confirming", "if w.stopped == nil && r.DiscountDuplicates() {", "if r.Tally.Verdict() != vote.Lost {"))},
 	{ID: "M03", Bug: "validity is counted from the grant: the round's time is not taken off", Mimics: "S02 S38",
-		Edits: edit("quorum/internal/core.engine.newHold", "h.extended(g.start, g.lease)", "h.extended(e.now, g.lease)")},
+		Edits: edit("quorum/internal/core.holds.newHold", "h.extended(g.start, g.lease)", "h.extended(e.now, g.lease)")},
 	{ID: "M04", Bug: "the start is read after the round", Mimics: "S38",
 		Edits: edit("quorum/internal/core.waiter.confirming", "if w.stopped == nil && r.DiscountDuplicates() {",
 			"if w.stopped == nil && r.DiscountDuplicates() {\n\t\tr.Start = e.now")},
@@ -154,8 +154,8 @@ var mutants = []*Mutant{
 	{ID: "M21", Bug: "validity is counted on the time of day", Mimics: "S09",
 		Edits: join(
 			edit("quorum/internal/core.Round", "\tStart    clock.Instant // read before anything was sent\n", "\tStart    clock.Instant // read before anything was sent\n\tday      int64\n"),
-			edit("quorum/internal/core.engine.round", "\tr.Start = e.now\n", "\tr.Start = e.now\n\tr.day = e.wall().UnixNano()\n"),
-			edit("quorum/internal/core.engine.newHold", "h.extended(g.start, g.lease)", "if g.round != nil {\n\t\tg.start = e.now - clock.Instant(e.wall().UnixNano()-g.round.day)\n\t}\n\th.extended(g.start, g.lease)"))},
+			edit("quorum/internal/core.rounds.round", "\tr.Start = e.now\n", "\tr.Start = e.now\n\tr.day = e.wall().UnixNano()\n"),
+			edit("quorum/internal/core.holds.newHold", "h.extended(g.start, g.lease)", "if g.round != nil {\n\t\tg.start = e.now - clock.Instant(e.wall().UnixNano()-g.round.day)\n\t}\n\th.extended(g.start, g.lease)"))},
 	{ID: "M22", Bug: "the clock stands still while the machine is suspended", Mimics: "S03", Expect: Equivalent,
 		Reason: "which clock the kernel is asked for is in clock/system.go, below the simulator; there a suspend lets the engine's clock go on, as CLOCK_BOOTTIME does. The plain client, whose clock stops, shows the bug."},
 	{ID: "M23", Bug: "a key's end is sent as a time of day of the client", Mimics: "S10", Expect: Equivalent,
@@ -262,7 +262,7 @@ var mutants = []*Mutant{
 	{ID: "M71", Bug: "no answer to a release counts as its confirmation", Mimics: "S24 S30",
 		Edits: edit("quorum/internal/core.removal.over", "return b.Granted() || b.Vote == vote.Refused", "return b.Vote != vote.Pending")},
 	{ID: "M72", Bug: "a key that was set by a grant is not swept after its unlock", Mimics: "S30",
-		Edits: edit("quorum/internal/core.engine.newHold", "mayHold: g.mayHold,", "")},
+		Edits: edit("quorum/internal/core.holds.newHold", "mayHold: g.mayHold,", "")},
 	{ID: "M73", Bug: "a healed node is not swept after the unlock", Mimics: "S30",
 		Edits: edit("quorum/internal/core.Hold.heal", "\th.mayHold.Add(i)\n\th.healed", "\th.healed")},
 	{ID: "M74", Bug: "a token that is too low counts as a yes", Mimics: "S46",
@@ -274,7 +274,7 @@ var mutants = []*Mutant{
 	{ID: "M77", Bug: "one node that lost the key makes a renewal give the lease up", Mimics: "S13",
 		Edits: edit("quorum/internal/core.renewal.decide", "gone := h.tally.Gone() &&", "gone := h.tally.Missing(h.tally.Nodes) &&")},
 	{ID: "M78", Bug: "a renewal that fails once ends the lease", Mimics: "S33",
-		Edits: edit("quorum/internal/core.renewal.decide", "\th.retry(&err)\n", "\th.lose(e.Above.Explain(err))\n")},
+		Edits: edit("quorum/internal/core.renewal.decide", "\th.retry(&err)\n", "\th.lose(e.Words.Explain(err))\n")},
 	{ID: "M79", Bug: "a renewal that fails is not tried again", Mimics: "S33",
 		Edits: edit("quorum/internal/core.renewal.decide", "\th.retry(&err)\n", "")},
 	{ID: "M80", Bug: "leases are never renewed", Mimics: "S51",
@@ -290,7 +290,7 @@ var mutants = []*Mutant{
 	{ID: "M85", Bug: "a round is used again while answers to it are still to come", Mimics: "S27 S41",
 		Edits: edit("quorum/internal/core.Round.ask", "\tr.users += nodes.Len()\n", "")},
 	{ID: "M86", Bug: "a recycled round keeps its old votes", Mimics: "S27",
-		Edits: edit("quorum/internal/core.engine.round", "\tr.Tally = vote.Tally{Nodes: len(e.Nodes), Need: e.Need}\n", "\tr.Tally.Nodes, r.Tally.Need = len(e.Nodes), e.Need\n")},
+		Edits: edit("quorum/internal/core.rounds.round", "\tr.Tally = vote.Tally{Nodes: len(e.Nodes), Need: e.Need}\n", "\tr.Tally.Nodes, r.Tally.Need = len(e.Nodes), e.Need\n")},
 	{ID: "M87", Bug: "keys are given less than the lease", Mimics: "S12",
 		Edits: edit("quorum/internal/core.waiter.ask", "w.request.Life()+e.Opts.Grace, w.timeout())", "w.request.Lease-w.request.Lease/50, w.timeout())")},
 	{ID: "M88", Bug: "a renewal gives keys less than the lease", Mimics: "S12 S45",
@@ -323,7 +323,7 @@ var mutants = []*Mutant{
 			edit("quorum/internal/vote.Tokens.Next", "max(at.Wall.UnixMicro(), at.micros()+t.lead,", "max(at.Wall.UnixMicro()+t.lead,"),
 			edit("quorum/internal/vote.Tokens.Saw", "int64(fence)-at.micros()", "int64(fence)-at.Wall.UnixMicro()"))},
 	{ID: "M101", Bug: "the longest hold is ignored", Mimics: "S49",
-		Edits: edit("quorum/internal/core.engine.newHold", "\t\th.limit = e.now.Add(s.MaxHold)\n", "\t\t_ = g.start\n")},
+		Edits: edit("quorum/internal/core.holds.newHold", "\t\th.limit = e.now.Add(s.MaxHold)\n", "\t\t_ = g.start\n")},
 	{ID: "M102", Bug: "a call under way goes on when the Locker is closed", Mimics: "S23",
 		Edits: edit("quorum/internal/core.waiter.queueing", "\tcase e.closed:\n\t\treturn w.end(nil, ErrClosed)\n", "")},
 
@@ -353,7 +353,7 @@ var mutants = []*Mutant{
 	{ID: "M114", Bug: "a reader's extension shortens the lock of all readers",
 		Edits: edit("node/model.Server.extend", "\t\t\ts.prolong(s.hold(c.Name, c.Owner), now+life(cmd.TTL))\n", "\t\t\ts.prolong(s.hold(c.Name, c.Owner), now+life(cmd.TTL))\n\t\t\tk.lock.expires = min(k.lock.expires, now+life(cmd.TTL))\n")},
 	{ID: "M115", Bug: "a reader's lease is extended as a plain one: the lock and not the hold",
-		Edits: edit("quorum/internal/core.engine.renew", "r := &renewal{e: e, lease: h.Lease, mode: h.mode, apart: h.renewedAlone}", "r := &renewal{e: e, lease: h.Lease}")},
+		Edits: edit("quorum/internal/core.holds.renew", "r := &renewal{e: e, lease: h.Lease, mode: h.mode, apart: h.renewedAlone}", "r := &renewal{e: e, lease: h.Lease}")},
 	{ID: "M116", Bug: "a reader's release raises no fence, also where its acquire may still arrive",
 		Edits: join(
 			edit("quorum/internal/core.Hold.release", "if claims := r.command.Claims; c.Mode == node.Read && h.settled != 0 {", "if c.Mode == node.Read {"),
@@ -383,7 +383,7 @@ var mutants = []*Mutant{
 	{ID: "M127", Bug: "of several names the first alone is released", Mimics: "S57",
 		Edits: edit("quorum/internal/core.releases.begin", "\treturn rs.round(&removal{rs: rs, mayHold: mayHold, expiry: expiry}, c)\n", "\tr := rs.round(&removal{rs: rs, mayHold: mayHold, expiry: expiry}, c)\n\tr.command.Claims = r.command.Claims[:1]\n\treturn r\n")},
 	{ID: "M128", Bug: "a majority grants where more are needed",
-		Edits: edit("quorum/internal/core.engine.round", "Need: e.Need}", "Need: vote.Majority(len(e.Nodes))}")},
+		Edits: edit("quorum/internal/core.rounds.round", "Need: e.Need}", "Need: vote.Majority(len(e.Nodes))}")},
 	{ID: "M129", Bug: "a majority renews where more are needed",
 		Edits: edit("quorum/internal/core.renewal.add", "Need: r.e.Need}", "Need: vote.Majority(n)}")},
 	{ID: "M130", Bug: "several Lockers: the validity is that of the part that lasts longest", Mimics: "S58",
@@ -520,7 +520,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum/internal/core.Want.asksBehindHolders", "(s.Fair || s.Names != nil || s.Mode == node.Write)", "(s.Names != nil || s.Mode == node.Write)"),
 		Reason: "others are served first that came later, which a run takes for the order in which their places came to the nodes"},
 	{ID: "M180", Bug: "what was broken, and was handed over to another of the same process, has two holders in it", Expect: Tests, Tests: "./quorum -run TestFairWaiterSupplants",
-		Edits:  edit("quorum/internal/core.engine.admit", "range e.queues.register(h) {", "range e.queues.register(h)[:0] {"),
+		Edits:  edit("quorum/internal/core.holds.admit", "range e.queues.register(h) {", "range e.queues.register(h)[:0] {"),
 		Reason: "few runs break a lock just when another attempt of the holder's process is under way"},
 	{ID: "M181", Bug: "a waiter for several names has no place as long as its own process has one", Expect: Tests, Tests: "./quorum -run TestNames",
 		Edits:  edit("quorum/internal/core.Want.asksBehindHolders", "(s.Fair || s.Names != nil || s.Mode == node.Write)", "(s.Fair || s.Mode == node.Write)"),
@@ -681,7 +681,7 @@ var mutants = []*Mutant{
 	{ID: "M263", Bug: "Break is content with any answer",
 		Edits: edit("quorum.Locker.Break", "\tif r.Tally.Verdict() != vote.Won {\n", "\tif r.Tally.Verdict() == vote.Undecided {\n")},
 	{ID: "M264", Bug: "a renewal that finds the lease gone on a majority is tried again",
-		Edits: edit("quorum/internal/core.renewal.decide", "\tif gone {\n\t\th.lose(e.Above.Explain(err))\n\t\treturn\n\t}\n", "")},
+		Edits: edit("quorum/internal/core.renewal.decide", "\tif gone {\n\t\th.lose(e.Words.Explain(err))\n\t\treturn\n\t}\n", "")},
 	{ID: "M265", Bug: "Close releases nothing",
 		Edits: edit("quorum/internal/core.engine.unlockAll", "round: h.letGo(),", "round: e.releases.begin(h.Claim, 0, 0),")},
 	{ID: "M266", Bug: "a waiter of a Locker that is closed goes on waiting",
@@ -1179,7 +1179,7 @@ var mutants = []*Mutant{
 	{ID: "M458", Bug: "the release of a resumed lease does not refuse what the former process has sent since the handle was made", Expect: Tests, Tests: "./quorum -run TestDelayedHealingIsRefusedAfterHandOver", Reason: "handles of plans come from Detach",
 		Edits: edit("quorum.Locker.resumed", "t.Owner, r.Claim.Token //", "t.Owner, t.High //")},
 	{ID: "M459", Bug: "a reader that is resumed counts as settled, though a command of the former process may still create it", Expect: Tests, Tests: "./quorum -run TestLateHealingOfAReader", Reason: "no plan is known that heals a reader twice and resumes it in time",
-		Edits: edit("quorum/internal/core.engine.admit", " && r.command.Kind == node.Acquire", "")},
+		Edits: edit("quorum/internal/core.holds.admit", " && r.command.Kind == node.Acquire", "")},
 	{ID: "M470", Bug: "a resumed lease keeps the owner of the former process, whose commands may end it", Expect: Tests, Tests: "./quorum -run TestResumeWhileTheFormerProcessLives", Reason: "plans resume what was detached",
 		Edits: edit("quorum.Locker.takeOver", "l.core.OwnerName(), token, t.Owner", "t.Owner, token, t.Owner")},
 	{ID: "M471", Bug: "a name is free again while the former process of a resumed lease may still hold it", Expect: Tests, Tests: "./quorum -run TestResumeWhileTheFormerProcessLives", Reason: "plans resume what was detached",
@@ -1195,9 +1195,9 @@ var mutants = []*Mutant{
 		Edits: edit("quorum.tokenAbove", "if highest == 0 ||", "if true ||")},
 	{ID: "M467", Bug: "a Break counts nodes that have executed it with a lower token", Expect: Tests, Tests: "./sim -run TestBugs", Reason: "as M460, and three clocks differ",
 		Edits: join(
-			edit("quorum/internal/core.Step", "type Step struct{ e *engine }\n", "type Step struct{ e *engine }\n\nvar lastBreak *Round\n"),
+			edit("quorum/internal/core.Step", "type Step struct{ e *holds }\n", "type Step struct{ e *holds }\n\nvar lastBreak *Round\n"),
 			edit("quorum/internal/core.Step.AskAll", "\treturn in.e.askAll(kind, c, ttl, timeout)\n", `	r := in.e.round(kind, c, ttl, timeout)
-	if before := lastBreak; before != nil && before.e == in.e && kind == node.Break && before.command.Kind == kind {
+	if before := lastBreak; before != nil && before.e == in.e.rounds && kind == node.Break && before.command.Kind == kind {
 		for i := range in.e.Nodes {
 			if before.Ballots[i].Granted() {
 				r.Ballots[i] = before.Ballots[i]

@@ -4,12 +4,7 @@ import "context"
 
 // Above is what the engine asks of the package above it, which it does not know.
 type Above interface {
-	// Explain makes the error for callers, contexts and events of a failure.
-	Explain(Failure) error
-	// Stopped is why ctx, a caller's, has ended. It is called outside a step.
-	Stopped(ctx context.Context) error
-
-	reports
+	Words
 
 	// Active is called within a step in which a lease is granted, renewed or extended,
 	// or a waiter goes on.
@@ -20,6 +15,16 @@ type Above interface {
 	// Broken is called within a step in which the nodes turn out to have a lease no
 	// longer.
 	Broken(in Step, h *Hold)
+}
+
+// Words are what those above say: errors, events and lines of the log.
+type Words interface {
+	// Explain makes the error for callers, contexts and events of a failure.
+	Explain(Failure) error
+	// Stopped is why ctx, a caller's, has ended. It is called outside a step.
+	Stopped(ctx context.Context) error
+
+	reports
 }
 
 // A Follower hears, within steps, of what happens to a hold.

@@ -24,7 +24,7 @@ func TestSweepsAreBounded(t *testing.T) {
 		nd := model.New(clock.Runtime(), "n1")
 		opts := usual()
 		opts.NoRestartGuard = true
-		e := newEngine(&Config{Nodes: []node.Node{nd}, Need: 1, Opts: opts, Clock: clock.Runtime(), UUID: "u", Above: &nobody{}})
+		e := newEngine(&Config{Nodes: []node.Node{nd}, Need: 1, Opts: opts, Clock: clock.Runtime(), UUID: "u"}, &nobody{})
 		go e.serve()
 		defer e.shut()
 		for others, stays := range map[int]bool{maxSweeps - 1: false, maxSweeps: true} {
@@ -235,7 +235,7 @@ func bare(t *testing.T) *engine {
 	for i := range 3 {
 		nodes = append(nodes, model.New(clock.Runtime(), fmt.Sprint("n", i+1)))
 	}
-	e := newEngine(&Config{Nodes: nodes, Need: 2, Opts: usual(), Clock: clock.Runtime(), UUID: "u", Above: &nobody{}})
+	e := newEngine(&Config{Nodes: nodes, Need: 2, Opts: usual(), Clock: clock.Runtime(), UUID: "u"}, &nobody{})
 	e.enter()
 	return e
 }

@@ -19,7 +19,7 @@ func (e *engine) acquire(ctx context.Context, s *Want) (*Hold, error) {
 		return nil, ErrClosed
 	case ended:
 		e.leave()
-		return nil, fmt.Errorf("acquire %q: %w", s.Title(), e.Above.Stopped(ctx))
+		return nil, fmt.Errorf("acquire %q: %w", s.Title(), e.Words.Stopped(ctx))
 	}
 	e.calls++
 	e.because("lock", &s.Claim)
@@ -81,7 +81,7 @@ func (w *waiter) await(ctx context.Context) {
 	for {
 		var why error
 		if w.signal.Wait(ctx, clock.Never) == clock.WakeEnded {
-			why = w.e.Above.Stopped(ctx)
+			why = w.e.Words.Stopped(ctx)
 		}
 		w.e.enter()
 		if why != nil && w.phase != phaseOver {

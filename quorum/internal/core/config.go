@@ -30,7 +30,7 @@ type Config struct {
 	Clock clock.Clock
 	UUID  string // of the Locker: its owners begin with it
 
-	Above Above
+	Words Words // set by New
 }
 
 // Timeout bounds a round about a lease of length d.
@@ -59,7 +59,7 @@ func (c *Config) Chance() float64 { return float64(c.Opts.Random()>>11) / (1 << 
 // Fail builds the error of an operation that too few nodes have granted; without
 // ballots no node has decided that.
 func (c *Config) Fail(op, name string, ballots []vote.Ballot, sentinel, cause error) error {
-	return c.Above.Explain(c.failure(op, name, ballots, sentinel, cause))
+	return c.Words.Explain(c.failure(op, name, ballots, sentinel, cause))
 }
 
 func (c *Config) failure(op, name string, ballots []vote.Ballot, sentinel, cause error) Failure {

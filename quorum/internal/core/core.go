@@ -15,7 +15,7 @@ type Core struct {
 }
 
 // New returns the core of a Locker. Serve is its task.
-func New(c *Config) *Core { return &Core{c, newEngine(c)} }
+func New(c *Config, above Above) *Core { return &Core{c, newEngine(c, above)} }
 
 // Serve takes the steps that time brings, until Shut ends it.
 func (c *Core) Serve() { c.e.serve() }
@@ -29,7 +29,7 @@ func (c *Core) Outer(ctx context.Context, names *Claim) []*Hold { return c.e.out
 // Step begins a step.
 func (c *Core) Step() Step {
 	c.e.enter()
-	return Step{c.e}
+	return Step{c.e.holds}
 }
 
 // Read has f read what belongs to the engine. It is no step.
@@ -51,50 +51,47 @@ func (c *Core) Shut() (unconfirmed []error, first bool) { return c.e.shut() }
 // LeaveNodes ends what the nodes would go on to tell.
 func (c *Core) LeaveNodes() { c.e.unsubscribe(&c.e.handovers.turns) }
 
-// An engine is the state of a Locker: the holders and waiters of this process, and the commands under way.
+// An engine is the state of a Locker. Each of its parts knows those before it, and none of those that come after: base, queues,
+// rounds, releases, handovers, holds, and the waiters.
 type engine struct {
-	*Config
-	machine
-
-	tokens    *tokens
-	voters    *voters
-	queues    *queues
-	attempts  limiter
-	handovers *handovers
-	releases  *releases
-
-	renewals []*renewal // of leases that are due in this step
-	rounds   []*Round   // to be used again
-	waiters  []*waiter
+	*holds
+	attempts limiter
+	waiters  []*waiter // to be used again
 }
 
-func newEngine(c *Config) *engine {
-	w := world{nodes: c.Nodes, clock: c.Clock, steps: c.Opts.Steps, reports: c.Above}
-	e := &engine{Config: c, machine: newMachine(w), attempts: limiter{bound: firstAttempts}}
-	e.fired = e.sendRenewals
-	e.tokens = &tokens{moment: &e.moment, maker: vote.Tokens{Retention: c.Opts.FenceRetention}}
-	e.voters = newVoters(c, &e.moment)
-	e.voters.tell, e.voters.log = e.tell, e.log
-	e.queues = &queues{engine: e, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}
-	e.handovers = &handovers{engine: e, waiters: make(map[string]*waiter), byOwner: make(map[string]*offer),
-		since: make([]clock.Instant, len(c.Nodes))}
-	e.releases = &releases{engine: e, reached: make([]clock.Instant, len(c.Nodes)), again: make([]int, len(c.Nodes)), later: make([][]*sweep, len(c.Nodes))}
-	e.voters.recovered = e.releases.reach
-	return e
+// base is what all parts share.
+type base struct {
+	*Config
+	machine
+	tokens *tokens
+}
+
+func newEngine(c *Config, above Above) *engine {
+	c.Words = above
+	n := len(c.Nodes)
+	b := &base{Config: c, machine: newMachine(world{nodes: c.Nodes, clock: c.Clock, steps: c.Opts.Steps, reports: above})}
+	b.tokens = &tokens{moment: &b.moment, maker: vote.Tokens{Retention: c.Opts.FenceRetention}}
+	qs := &queues{base: b, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}
+	rs := &rounds{base: b, voters: newVoters(c, &b.moment), hear: qs.hear}
+	releases := &releases{rounds: rs, reached: make([]clock.Instant, n), again: make([]int, n), later: make([][]*sweep, n)}
+	rs.voters.tell, rs.voters.log, rs.voters.recovered = b.tell, b.log, releases.reach
+	hs := &holds{rounds: rs, queues: qs, releases: releases, Above: above, handovers: newHandovers(rs, releases)}
+	b.fired = hs.sendRenewals
+	return &engine{holds: hs, attempts: limiter{bound: firstAttempts}}
 }
 
 // tellOf reports an event of a claim.
-func (e *engine) tellOf(c *Claim, x Event) {
-	if e.observed() {
+func (b *base) tellOf(c *Claim, x Event) {
+	if b.observed() {
 		x.Name, x.Owner, x.Token = c.Title(), c.Owner, c.Token
-		e.tell(x)
+		b.tell(x)
 	}
 }
 
 // begin notes that a call begins. It returns an error if ctx has ended, or the Locker is closed.
 func (e *engine) begin(ctx context.Context, op, title string) (err error) {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s %q: %w", op, title, e.Above.Stopped(ctx))
+		return fmt.Errorf("%s %q: %w", op, title, e.Words.Stopped(ctx))
 	}
 	e.read(func() {
 		if e.closed {

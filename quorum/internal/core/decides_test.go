@@ -183,7 +183,7 @@ func TestOutdatedHandOver(t *testing.T) {
 // The next token is above all fences, but for those that are far ahead; above these only
 // where too few nodes are left that vote and are not.
 func TestTokensFollowFences(t *testing.T) {
-	e := newEngine(&Config{Clock: clock.System(), Opts: usual(), Need: 2})
+	e := newEngine(&Config{Clock: clock.System(), Opts: usual(), Need: 2}, nil)
 	e.enter()
 	tokens := e.tokens
 	const before, near, far = 100, 200, node.MaxToken - 100
@@ -222,7 +222,7 @@ func TestAYoungLifeIsReportedOnce(t *testing.T) {
 				told++
 			}
 		}
-		e := newEngine(&Config{Clock: c, Opts: usual(), Nodes: []node.Node{model.New(c, "n1")}, Above: &nobody{hear}})
+		e := newEngine(&Config{Clock: c, Opts: usual(), Nodes: []node.Node{model.New(c, "n1")}}, &nobody{hear})
 		now := c.Now()
 		meet := func(id string, age time.Duration) {
 			e.enter()
@@ -248,7 +248,7 @@ func TestAReplicaThatComesBackIsNoRestart(t *testing.T) {
 		time.Sleep(time.Hour)
 		told := 0
 		hear := func(Event) { told++ }
-		e := newEngine(&Config{Clock: c, Opts: usual(), Nodes: []node.Node{withReplicas{model.New(c, "n1")}}, Above: &nobody{hear}})
+		e := newEngine(&Config{Clock: c, Opts: usual(), Nodes: []node.Node{withReplicas{model.New(c, "n1")}}}, &nobody{hear})
 		now := c.Now()
 		for _, life := range []node.Life{{ID: "a", Born: now.Add(-time.Minute)}, {ID: "a", Born: now.Add(-time.Second)}, {ID: "b", Born: now}} {
 			e.enter()
@@ -321,7 +321,7 @@ func TestJudge(t *testing.T) {
 			if kind == 0 {
 				kind = node.Acquire
 			}
-			e := newEngine(&Config{Clock: c, Opts: usual(), Nodes: []node.Node{model.New(c, "n1")}, Above: &nobody{}})
+			e := newEngine(&Config{Clock: c, Opts: usual(), Nodes: []node.Node{model.New(c, "n1")}}, &nobody{})
 			e.enter()
 			v := e.voters
 			if b := v.judge(0, kind, start, row.reply); b.Vote != row.vote || b.May != row.may || b.Stale != row.stale {

@@ -46,7 +46,7 @@ func TestEndsWaitForNoCrowd(t *testing.T) {
 // The contexts that a step ends have ended before any waiter gets news of it.
 func TestEndsComeFirst(t *testing.T) {
 	e := bare(t)
-	h := &Hold{e: e, Claim: Claim{Claim: node.Claim{Name: "x"}}, until: e.now.Add(time.Second), limit: clock.Never}
+	h := &Hold{e: e.holds, Claim: Claim{Claim: node.Claim{Name: "x"}}, until: e.now.Add(time.Second), limit: clock.Never}
 	e.queues.at("x").enter(h)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	h.ending = append(h.ending, &Dependent{Context: ctx, Cancel: cancel})
@@ -102,7 +102,7 @@ func TestNothingIsCarriedOutBeforeContextsEnd(t *testing.T) {
 // A lease that ends while somebody is about to nest in it has none nested.
 func TestNoLeaseNestsInOneThatIsOver(t *testing.T) {
 	e, s := bare(t), &Want{Reentry: true}
-	h := &Hold{e: e, leases: 1, until: e.now.Add(time.Second)}
+	h := &Hold{e: e.holds, leases: 1, until: e.now.Add(time.Second)}
 	nested, err := h.nest(s)
 	assert.That(t, nested && err == nil, "with a second left: %v, %v", nested, err)
 	e.now = e.now.Add(time.Second)
@@ -113,7 +113,7 @@ func TestNoLeaseNestsInOneThatIsOver(t *testing.T) {
 // The answer to a renewal may end a lease when the Locker is just being closed.
 func TestTimersDropWhatIsGone(t *testing.T) {
 	e := bare(t)
-	h := &Hold{e: e, until: e.now.Add(time.Hour)}
+	h := &Hold{e: e.holds, until: e.now.Add(time.Hour)}
 	e.at(h, h.until, h.until)
 	h.end(stateOver, ErrClosed)
 	e.timers.drop(h)

@@ -46,7 +46,8 @@ const (
 // handovers has all offers of a Locker, and receives the turns of its waiters: a waiter
 // is first in the wait queue, or the lock was handed over to an offer.
 type handovers struct {
-	*engine
+	*rounds
+	releases  *releases
 	listening bool
 	turns     Subscriptions
 	hears     vote.NodeSet       // nodes that have said that they would tell
@@ -55,6 +56,11 @@ type handovers struct {
 	inOrder   line               // the same, in the order in which they began
 	byOwner   map[string]*offer
 	revoked   []*offer // the oldest first
+}
+
+func newHandovers(rs *rounds, to *releases) *handovers {
+	return &handovers{rounds: rs, releases: to, waiters: make(map[string]*waiter), byOwner: make(map[string]*offer),
+		since: make([]clock.Instant, len(rs.Nodes))}
 }
 
 // offerLasts is how long a lease that was handed over lasts, from the start of its

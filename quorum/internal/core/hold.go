@@ -26,7 +26,7 @@ const (
 
 // A Hold is what all nested leases of one acquisition share.
 type Hold struct {
-	e       *engine
+	e       *holds
 	Claim   Claim // as acquired: its token is the fencing token
 	Lease   time.Duration
 	maxHold time.Duration
@@ -57,6 +57,16 @@ type Hold struct {
 	follower     Follower      // nil: there is none
 	ctx          context.Context
 	ending       []*Dependent // contexts that end with it
+}
+
+// holds makes the holds of an engine, and renews them.
+type holds struct {
+	*rounds
+	queues    *queues
+	releases  *releases
+	handovers *handovers
+	Above     Above
+	renewals  []*renewal // of leases that are due in this step
 }
 
 // A Grant is the basis of a lease: enough nodes have granted a claim, extended it, or
@@ -96,7 +106,7 @@ func (h *Hold) answered(r *Round, i int) bool {
 func (h *Hold) over(*Round) {}
 
 // newHold makes the lease of a grant.
-func (e *engine) newHold(ctx context.Context, g Grant, s *Want) *Hold {
+func (e *holds) newHold(ctx context.Context, g Grant, s *Want) *Hold {
 	h := &Hold{
 		e: e, Claim: g.Claim,
 		Lease: s.Lease, maxHold: s.MaxHold, keep: s.Keep, fixed: s.Fixed, expiry: e.Expiry(g.start, s.Keep),
@@ -188,7 +198,7 @@ func (h *Hold) isOver() bool {
 	case h.failed != nil:
 		lost := *h.failed
 		lost.Err = ErrLost
-		h.lose(h.e.Above.Explain(lost))
+		h.lose(h.e.Words.Explain(lost))
 	default:
 		h.lose(h.whyLost("extend", ErrNotRenewed))
 	}
@@ -197,7 +207,7 @@ func (h *Hold) isOver() bool {
 
 // whyLost is the error of a hold whose end no votes have decided.
 func (h *Hold) whyLost(op string, cause error) error {
-	return h.e.Above.Explain(Failure{Op: op, Name: h.Claim.Title(), Err: ErrLost, Cause: cause})
+	return h.e.Words.Explain(Failure{Op: op, Name: h.Claim.Title(), Err: ErrLost, Cause: cause})
 }
 
 // lose ends the hold before it was unlocked. Its contexts end before anything else
@@ -265,7 +275,7 @@ func (h *Hold) notHeld(op string) error {
 	if h.why != ErrNotHeld {
 		f.Cause = h.why
 	}
-	return h.e.Above.Explain(f)
+	return h.e.Words.Explain(f)
 }
 
 // Above is what the hold's engine asks.
@@ -277,7 +287,7 @@ func (h *Hold) atRisk() error {
 	case h.isOver():
 		return h.notHeld("renew")
 	case h.failed != nil:
-		return h.e.Above.Explain(*h.failed)
+		return h.e.Words.Explain(*h.failed)
 	}
 	return nil
 }
@@ -388,7 +398,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 		return h.notHeld("extend")
 	case ended:
 		e.leave()
-		return fmt.Errorf("extend %q: %w", h.Claim.Title(), e.Above.Stopped(ctx))
+		return fmt.Errorf("extend %q: %w", h.Claim.Title(), e.Words.Stopped(ctx))
 	case e.now.Add(d) > h.limit:
 		defer e.leave()
 		return e.Fail("extend", h.Claim.Title(), nil, ErrMaxHold,
@@ -401,7 +411,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	stillWriter := h.resendDowngrade()
 	r.ask(vote.AllNodes(len(e.Nodes)))
 	e.leave()
-	verdict, why := r.Await(ctx), e.Above.Stopped(ctx)
+	verdict, why := r.Await(ctx), e.Words.Stopped(ctx)
 	e.enter()
 	defer e.leave()
 	defer r.done()
@@ -435,7 +445,7 @@ func (h *Hold) confirm(start clock.Instant, lease time.Duration) error {
 }
 
 // admit makes the hold of a grant, and tells this process.
-func (e *engine) admit(ctx context.Context, g Grant, s *Want) *Hold {
+func (e *holds) admit(ctx context.Context, g Grant, s *Want) *Hold {
 	e.Above.Active(Step{e})
 	h := e.newHold(ctx, g, s)
 	h.follower = e.Above.Admitted(Step{e}, h, s.Note)
@@ -471,7 +481,7 @@ func HoldsOf(ctx context.Context) iter.Seq[*Hold] {
 }
 
 // Outer returns the innermost hold that ctx belongs to of each name that has one.
-func (e *engine) outer(ctx context.Context, names *Claim) (all []*Hold) {
+func (e *holds) outer(ctx context.Context, names *Claim) (all []*Hold) {
 	if c := carrierOf(ctx); c != nil {
 		for name := range names.Each() {
 			if h := c.of(e, name); h != nil {
@@ -488,7 +498,7 @@ func carrierOf(ctx context.Context) *carrier {
 }
 
 // of returns the innermost hold of a name, or nil.
-func (c *carrier) of(e *engine, name string) *Hold {
+func (c *carrier) of(e *holds, name string) *Hold {
 	for ; c != nil; c = c.outer {
 		if c.e == e && c.Claim.has(name) {
 			return c.Hold

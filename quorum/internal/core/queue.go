@@ -13,7 +13,7 @@ import (
 // queues has the names that are in use inside one process: which leases hold them,
 // which callers wait for them, and which of these may ask the nodes.
 type queues struct {
-	*engine
+	*base
 	byName map[string]*queue
 	joined uint64 // how many waiters have joined so far
 

@@ -69,7 +69,7 @@ func newcomer(q *queues, s Want) *waiter {
 	if s.Names != nil {
 		s.Name = s.Names[0]
 	}
-	return &waiter{e: q.engine, request: &s}
+	return &waiter{e: &engine{holds: &holds{rounds: &rounds{base: q.base}}}, request: &s}
 }
 
 // In whatever order waiters and holders come and go: each waiter that may ask has been

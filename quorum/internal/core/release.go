@@ -16,7 +16,7 @@ import (
 // elsewhere, so no time is known after which a release is not needed. A command that
 // was never sent needs none.
 type releases struct {
-	*engine
+	*rounds
 	open    int             // releases that are not over
 	leaving bool            // Close waits for them
 	reached []clock.Instant // by node: when it answered again
@@ -46,7 +46,7 @@ func (rs *releases) round(of *removal, c Claim) *Round {
 	if c.From != "" { // it is given back
 		kind, ttl = node.Rename, time.Millisecond
 	}
-	r := rs.engine.round(kind, c, ttl, rs.Opts.Timeout)
+	r := rs.rounds.round(kind, c, ttl, rs.Opts.Timeout)
 	r.asker = of
 	return r
 }

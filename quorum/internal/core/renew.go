@@ -15,7 +15,7 @@ import (
 const maxRenewal = 128
 
 // renew has a lease renewed in this step, by a command that renews others as well.
-func (e *engine) renew(h *Hold) {
+func (e *holds) renew(h *Hold) {
 	for i := len(e.renewals) - 1; i >= 0; i-- {
 		if r := e.renewals[i]; !h.renewedAlone && !r.apart && r.lease == h.Lease && r.mode == h.mode && len(r.claims)+h.Claim.size() <= maxRenewal {
 			r.add(h)
@@ -28,7 +28,7 @@ func (e *engine) renew(h *Hold) {
 }
 
 // sendRenewals sends the renewals of this step.
-func (e *engine) sendRenewals() {
+func (e *holds) sendRenewals() {
 	for _, r := range e.renewals {
 		r.send()
 	}
@@ -39,7 +39,7 @@ func (e *engine) sendRenewals() {
 // A renewal is one round that extends many leases of one length and mode. Nothing waits
 // for it: its results are handled as the replies come in.
 type renewal struct {
-	e      *engine
+	e      *holds
 	lease  time.Duration
 	mode   node.Mode
 	apart  bool // the one hold is not to share commands
@@ -146,10 +146,10 @@ func (r *renewal) decide(h *renewed) {
 		err.Err, err.Cause = ErrLost, ErrBroken
 	}
 	if h.reports() {
-		e.tellOf(&h.Claim, Event{Kind: EventExtendFailed, Took: e.now.Sub(r.start), Err: e.Above.Explain(err)})
+		e.tellOf(&h.Claim, Event{Kind: EventExtendFailed, Took: e.now.Sub(r.start), Err: e.Words.Explain(err)})
 	}
 	if gone {
-		h.lose(e.Above.Explain(err))
+		h.lose(e.Words.Explain(err))
 		return
 	}
 	h.retry(&err)

@@ -14,7 +14,7 @@ import (
 // Rounds are used again: a round is put back when its caller has finished with it and
 // the last node has answered, perhaps long after the decision.
 type Round struct {
-	e        *engine
+	e        *rounds
 	command  node.Command
 	Claim    Claim
 	claims   []node.Claim  // of claim; of the command
@@ -32,6 +32,14 @@ type Round struct {
 	eager   bool
 }
 
+// rounds makes rounds, and keeps those that nobody needs any more to be used again.
+type rounds struct {
+	*base
+	voters *voters
+	hear   func(c *Claim, start clock.Instant, line node.Line) // told what each answer says of the queues on a node
+	unused []*Round
+}
+
 // An asker is whose round it is: an attempt, a lease, a release. The round knows
 // nothing else of it.
 type asker interface {
@@ -43,7 +51,7 @@ type asker interface {
 	over(r *Round)
 }
 
-func (e *engine) newRound() *Round {
+func (e *rounds) newRound() *Round {
 	r := &Round{
 		e:       e,
 		signal:  e.Clock.NewSignal(),
@@ -81,8 +89,8 @@ func putBack[T any](spare *[]*T, x *T) {
 }
 
 // round begins a round for one command. ttl is 0 where the command has none.
-func (e *engine) round(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
-	r := take(&e.rounds)
+func (e *rounds) round(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+	r := take(&e.unused)
 	if r == nil {
 		r = e.newRound()
 	}
@@ -128,7 +136,7 @@ func (r *Round) ask(nodes vote.NodeSet) {
 }
 
 // askAll begins a round, and asks all nodes.
-func (e *engine) askAll(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+func (e *rounds) askAll(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
 	r := e.round(kind, c, ttl, timeout)
 	r.ask(vote.AllNodes(len(e.Nodes)))
 	return r
@@ -139,7 +147,7 @@ func (r *Round) receive(i int, reply node.Reply) {
 	e := r.e
 	e.answers(i, &r.command, reply)
 	b := e.voters.judge(i, r.command.Kind, r.Start, reply)
-	e.queues.hear(&r.Claim, r.Start, reply.Line)
+	e.hear(&r.Claim, r.Start, reply.Line)
 	if reply.Status == node.Refused && r.Claim.Mode != node.Read {
 		e.voters.noteLongLock(i, reply)
 	}
@@ -242,7 +250,7 @@ func (r *Round) done() {
 	}
 	r.command, r.Claim, r.asker = node.Command{}, Claim{}, nil
 	clear(r.claims)
-	putBack(&r.e.rounds, r)
+	putBack(&r.e.unused, r)
 }
 
 // Those returns the nodes whose ballots are such.
@@ -269,7 +277,7 @@ func (r *Round) reached() vote.NodeSet {
 
 // Fail builds the error of a round that was not won.
 func (r *Round) Fail(op string, sentinel, cause error) error {
-	return r.e.Above.Explain(r.Failure(op, sentinel, cause))
+	return r.e.Words.Explain(r.Failure(op, sentinel, cause))
 }
 
 func (r *Round) Failure(op string, sentinel, cause error) Failure {

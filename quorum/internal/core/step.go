@@ -13,7 +13,7 @@ import (
 // A Step is a step of an engine, for the package above. Its methods are all that may
 // only be done within a step. Only Core.Step makes one, and the engine hands one to all
 // that it calls within its steps: so they cannot be called outside.
-type Step struct{ e *engine }
+type Step struct{ e *holds }
 
 // Leave ends it.
 func (in Step) Leave() { in.e.leave() }

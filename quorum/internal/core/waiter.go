@@ -436,9 +436,9 @@ func (w *waiter) beginPause() {
 	w.observeWait()
 	f.waited = true
 	if w.request.Caller != nil {
-		w.request.Caller.Pauses(Step{e}, w.began)
+		w.request.Caller.Pauses(Step{e.holds}, w.began)
 	}
-	e.Above.Active(Step{e})
+	e.Above.Active(Step{e.holds})
 	w.pause = pausing{need: e.Need, splits: f.splits, took: f.took, unit: FirstPause, deadline: w.deadline}
 	p := &w.pause
 	p.free, p.silent, p.own = f.wasFree()
