@@ -116,7 +116,7 @@ func (l trial) attempts(n int, took time.Duration, answered bool) {
 
 func (l trial) attempt(n int) {
 	for range n {
-		l.engine.attempts.enter(l.waiter(), l.now)
+		l.engine.attempts.enter(&l.waiter().entry, l.now)
 	}
 }
 
@@ -206,12 +206,12 @@ func TestOrderOutside(t *testing.T) {
 		for i := range 12 {
 			w := l.waiter()
 			numbers[w] = i
-			l.engine.attempts.enter(w, l.now)
+			l.engine.attempts.enter(&w.entry, l.now)
 		}
 		if gaveUp {
 			w := l.waiter()
-			l.engine.attempts.enter(w, l.now)
-			l.engine.attempts.forget(w, l.now)
+			l.engine.attempts.enter(&w.entry, l.now)
+			l.engine.attempts.forget(&w.entry, l.now)
 		}
 		var order []string
 		for range 10 {
@@ -221,7 +221,7 @@ func TestOrderOutside(t *testing.T) {
 			order = append(order, fmt.Sprint(numbers[w.(*waiter)]))
 		}
 		assert.Equal(t, strings.Join(order, " "), want, "the order if one gave up: ", gaveUp)
-		first := l.engine.attempts.outside.first.w
+		first := l.engine.attempts.outside.first.w.looks
 		l.ready = nil
 		l.engine.attempts.leave(l.now.Add(knownFor))
 		assert.That(t, l.ready[0] == first, "later the first is not the next")
@@ -266,7 +266,7 @@ func (*nobody) Line(time.Time, slog.Level, string, ...any) (add func()) { return
 // A waiter for as many names as there may be reserves them, however long it has waited.
 func TestReservationOfTheLongestWait(t *testing.T) {
 	e := bare(t)
-	w := &waiter{e: e, calledFirstFor: make([]vote.NodeSet, 5000)}
+	w := &waiter{e: e, standby: standby{calledFirstFor: make([]vote.NodeSet, 5000)}}
 	for waited := time.Second; waited < 10*365*24*time.Hour; waited += waited / 2 {
 		for i := range w.calledFirstFor {
 			w.calledFirstFor[i] = vote.AllNodes(len(e.Nodes))
@@ -281,11 +281,11 @@ func TestReservationOfTheLongestWait(t *testing.T) {
 // sent it.
 func TestTake(t *testing.T) {
 	e := bare(t)
-	w := &waiter{e: e}
+	w := &standby{wakeable: &wakeable{machine: &e.machine}}
 	f := e.handovers
 	f.since[1] = 3
 	e.voters.servers.Lives[2] = &node.Life{ID: "server"}
-	stands := func(owner, secret string, to *waiter) *offer {
+	stands := func(owner, secret string, to *standby) *offer {
 		c := Claim{Claim: node.Claim{Name: "x", Owner: owner}, wait: node.Wait{Secret: secret}}
 		o := &offer{Claim: c, start: 2, to: to}
 		f.byOwner[owner] = o

@@ -103,7 +103,7 @@ func (e *engine) shut() (unconfirmed []error, first bool) {
 	e.enter()
 	first = !e.closed
 	e.closed = true
-	e.queues.waiters((*waiter).stir)
+	e.queues.waiters((*member).stir)
 	e.leave()
 	if !first {
 		return nil, false

@@ -148,7 +148,7 @@ func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 func TestReservationsAreBounded(t *testing.T) {
 	e := bare(t)
 
-	w := &waiter{e: e, began: e.now, reserved: e.now, calledFirstFor: make([]vote.NodeSet, 3)}
+	w := &waiter{e: e, began: e.now, reserved: e.now, standby: standby{calledFirstFor: make([]vote.NodeSet, 3)}}
 	check := func(what string, told []vote.NodeSet, want time.Duration) {
 		t.Helper()
 		copy(w.calledFirstFor, told)

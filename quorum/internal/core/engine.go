@@ -71,6 +71,20 @@ type reports interface {
 // A looker has something to do in a step, once the contexts that it ends have ended.
 type looker interface{ look() }
 
+// A wakeable looks at its news before the step is over, if it is stirred.
+type wakeable struct {
+	machine *machine
+	looks   looker
+	ready   bool // it is among those of the machine
+}
+
+func (w *wakeable) stir() {
+	if !w.ready {
+		w.ready = true
+		w.machine.ready = append(w.machine.ready, w.looks)
+	}
+}
+
 // A leaver has ended, and makes room for others once its contexts have ended.
 type leaver interface{ vacate() }
 

@@ -22,7 +22,7 @@ import (
 type offer struct {
 	Claim
 	start    clock.Instant // of the attempt
-	to       *waiter       // nil once the offer is revoked
+	to       *standby      // nil once the offer is revoked
 	detached bool          // it became a lease with its token, and that may go on elsewhere
 }
 
@@ -30,6 +30,22 @@ type offer struct {
 type handover struct {
 	by int
 	node.Turn
+}
+
+// A standby is a waiter in the wait queues on the nodes: what handovers knows of it.
+type standby struct {
+	*wakeable
+	wait      node.Wait      // of the next attempt; drawn once
+	names     []string       // if it waits for several, all of them, sorted
+	listed    bool           // the nodes tell it when it is first
+	listening spot[*standby] // in the line of those
+	offers    []*offer       // what its last attempts have left on the nodes, the oldest first
+
+	// News since the last attempt began:
+	released       vote.NodeSet // these nodes announced a release
+	calledFirst    vote.NodeSet // these said that the waiter is first
+	calledFirstFor []vote.NodeSet
+	handed         []handover // to its offers
 }
 
 const (
@@ -50,16 +66,16 @@ type handovers struct {
 	releases  *releases
 	listening bool
 	turns     Subscriptions
-	hears     vote.NodeSet       // nodes that have said that they would tell
-	since     []clock.Instant    // by node: when it said so last
-	waiters   map[string]*waiter // that listen, by their names on the nodes
-	inOrder   line               // the same, in the order in which they began
+	hears     vote.NodeSet        // nodes that have said that they would tell
+	since     []clock.Instant     // by node: when it said so last
+	waiters   map[string]*standby // that listen, by their names on the nodes
+	inOrder   line[*standby]      // the same, in the order in which they began
 	byOwner   map[string]*offer
 	revoked   []*offer // the oldest first
 }
 
 func newHandovers(rs *rounds, to *releases) *handovers {
-	return &handovers{rounds: rs, releases: to, waiters: make(map[string]*waiter), byOwner: make(map[string]*offer),
+	return &handovers{rounds: rs, releases: to, waiters: make(map[string]*standby), byOwner: make(map[string]*offer),
 		since: make([]clock.Instant, len(rs.Nodes))}
 }
 
@@ -80,7 +96,7 @@ func (w *waiter) mayOffer() bool {
 }
 
 // offer notes that an attempt of w, begun at start, leaves an offer.
-func (f *handovers) offer(w *waiter, c Claim, start clock.Instant) {
+func (f *handovers) offer(w *standby, c Claim, start clock.Instant) {
 	c.Owner = node.Offer(c.Owner)
 	if len(w.offers) == maxOffers {
 		f.revoke(w, 1)
@@ -93,7 +109,7 @@ func (f *handovers) offer(w *waiter, c Claim, start clock.Instant) {
 // revoke drops w's n oldest offers, and remembers their owners: a lock that is handed
 // over to one later is released. Only remembered owners are: a hand-over may be for a
 // clone of this process (a copied VM), which has the same name.
-func (f *handovers) revoke(w *waiter, n int) {
+func (f *handovers) revoke(w *standby, n int) {
 	for _, o := range w.offers[:n] {
 		o.to = nil
 		f.remember(o)
@@ -131,9 +147,9 @@ func (f *handovers) leaseDetached(c *Claim) {
 }
 
 // listen delivers turns to w from now on.
-func (f *handovers) listen(w *waiter) {
+func (f *handovers) listen(w *standby) {
 	f.waiters[w.wait.Waiter] = w
-	w.listening = spot{w: w}
+	w.listening = spot[*standby]{w: w}
 	f.inOrder.add(&w.listening)
 	w.listed = true
 	w.released |= f.hears // a turn may have come before that
@@ -153,7 +169,7 @@ func (f *handovers) listen(w *waiter) {
 }
 
 // revokeAll revokes all offers of w, which waits no longer.
-func (f *handovers) revokeAll(w *waiter) {
+func (f *handovers) revokeAll(w *standby) {
 	f.revoke(w, len(w.offers))
 	if w.listed {
 		delete(f.waiters, w.wait.Waiter)
@@ -195,7 +211,7 @@ func (f *handovers) tellFirst(i int, t node.Turn) {
 		return
 	}
 	w.calledFirst.Add(i)
-	if at, several := slices.BinarySearch(w.request.Names, t.Name); several {
+	if at, several := slices.BinarySearch(w.names, t.Name); several {
 		w.calledFirstFor[at].Add(i)
 	}
 	w.stir()
@@ -233,7 +249,7 @@ func (o *offer) proves(t *node.Turn) bool {
 }
 
 // handedBy returns the nodes that have handed the lock over to w.
-func (w *waiter) handedBy() (s vote.NodeSet) {
+func (w *standby) handedBy() (s vote.NodeSet) {
 	for _, h := range w.handed {
 		s.Add(h.by)
 	}
@@ -241,7 +257,7 @@ func (w *waiter) handedBy() (s vote.NodeSet) {
 }
 
 // accept removes a granted offer from the registry: it is a lease from now on.
-func (f *handovers) accept(w *waiter, o *offer) {
+func (f *handovers) accept(w *standby, o *offer) {
 	w.offers = slices.DeleteFunc(w.offers, func(p *offer) bool { return p == o })
 	delete(f.byOwner, o.Owner)
 }
@@ -259,7 +275,7 @@ func (w *waiter) handedOver() (g Grant, ok bool) {
 		case token == 0 || e.now >= min(renewable, vote.DecideBy(o.start, lease, w.request.Lease, e.Opts.Drift)):
 		case e.outdated(token, o.Token):
 		case w.handedWith(o, token) >= e.Need:
-			e.handovers.accept(w, o)
+			e.handovers.accept(&w.standby, o)
 			e.tokens.saw(token)
 			c := o.Claim
 			c.Token = token
@@ -304,7 +320,7 @@ func (w *waiter) returnHandovers(waits bool, except string) {
 			n = i + 1
 		}
 	}
-	e.handovers.revoke(w, n)
+	e.handovers.revoke(&w.standby, n)
 	for _, h := range all {
 		if h.Owner == except {
 			continue

@@ -57,7 +57,7 @@ const (
 // the same time, as it began for all of them at once.
 type limiter struct {
 	underWay int
-	outside  line          // those that wait to make one
+	outside  line[*entry]  // those that wait to make one
 	let      int           // that came in from there
 	gaveUp   clock.Instant // when one outside did, or 0
 
@@ -70,6 +70,13 @@ type limiter struct {
 	met      clock.Instant // when an attempt was about as quick
 	least    time.Duration // the quickest since then; 0: there is none
 	since    clock.Instant
+}
+
+// An entry is a waiter that is to make an attempt: what the limiter knows of it.
+type entry struct {
+	*wakeable
+	outside spot[*entry] // among those that wait to make one
+	let     bool         // the limiter lets it make its attempt
 }
 
 func (m *limiter) most() int { return int(max(m.bound, leastAttempts)) }
@@ -141,7 +148,7 @@ func (m *limiter) patience(timeout time.Duration) time.Duration {
 }
 
 // enter reports whether w may make its attempt. If not it waits outside.
-func (m *limiter) enter(w *waiter, now clock.Instant) bool {
+func (m *limiter) enter(w *entry, now clock.Instant) bool {
 	if now.Sub(m.used) >= knownFor {
 		m.bound, m.probing = firstAttempts, 0
 	}
@@ -150,13 +157,13 @@ func (m *limiter) enter(w *waiter, now clock.Instant) bool {
 		return true
 	}
 	m.used = now
-	w.outside = spot{w: w}
+	w.outside = spot[*entry]{w: w}
 	m.outside.add(&w.outside)
 	return false
 }
 
 // forget is called when w waits outside no longer, as its caller has no more time.
-func (m *limiter) forget(w *waiter, now clock.Instant) {
+func (m *limiter) forget(w *entry, now clock.Instant) {
 	m.outside.remove(&w.outside)
 	m.gaveUp = now
 }

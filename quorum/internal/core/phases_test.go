@@ -81,7 +81,7 @@ func (d *drive) to(p phase) {
 func TestEarlierOffersAreRevoked(t *testing.T) {
 	d := newDrive(t)
 	for _, owner := range []string{"first", "second"} {
-		d.handovers.offer(d.w, Claim{Claim: node.Claim{Name: "x", Owner: owner}}, d.now)
+		d.handovers.offer(&d.w.standby, Claim{Claim: node.Claim{Name: "x", Owner: owner}}, d.now)
 	}
 	d.w.handed = []handover{{0, node.Turn{Name: "x", Owner: node.Offer("second"), Token: 7}}}
 	d.w.returnHandovers(true, "")
@@ -100,13 +100,13 @@ func TestPhases(t *testing.T) {
 		{"the third node grants", func(d *drive) { d.answer(node.Granted, 2) }},
 		{"all nodes grant", func(d *drive) { d.answer(node.Granted, 0, 1, 2) }},
 		{"all nodes call it first", func(d *drive) {
-			d.handovers.waiters["w"] = d.w
+			d.handovers.waiters["w"] = &d.w.standby
 			for i := range 3 {
 				d.handovers.hear(i, node.Turn{Name: "x", Waiter: "w"})
 			}
 		}},
 		{"all nodes hand over to it", func(d *drive) {
-			d.handovers.offer(d.w, Claim{Claim: node.Claim{Name: "x", Owner: "o"}, wait: node.Wait{Secret: "s"}}, d.now)
+			d.handovers.offer(&d.w.standby, Claim{Claim: node.Claim{Name: "x", Owner: "o"}, wait: node.Wait{Secret: "s"}}, d.now)
 			for i := range 3 {
 				server := string(rune('a' + i))
 				d.handovers.hear(i, node.Turn{Name: "x", Owner: node.Offer("o"), Token: 7, Server: server,

@@ -38,16 +38,45 @@ type listeners struct {
 // waiter in the process that released waits for two round trips more.
 const reaction = 3 * time.Millisecond
 
+// A member is a waiter among those of its process: what queues knows of it.
+type member struct {
+	*wakeable
+	request    *Want
+	number     uint64          // in the order of joining
+	spots      []spot[*member] // in the line of its first name and, for several names, in that of each
+	admitted   bool            // it may ask the nodes
+	contended  bool            // the caller before it had to wait for the name
+	holderLeft bool            // the holder in this process has released, since its last attempt began
+	found      findings
+	heard      *findings // of the waiter before it, which waits no longer; nil if there is none
+}
+
+// maxSpareSpots bounds what a waiter keeps for its next call.
+const maxSpareSpots = 64
+
+// takeSpots gives w one spot in the queue of its name. A waiter for several names needs
+// one in the queue of each besides.
+func (w *member) takeSpots() {
+	n := 1 + len(w.request.Names)
+	if cap(w.spots) < n {
+		w.spots = make([]spot[*member], n)
+	}
+	w.spots = w.spots[:n]
+	for i := range w.spots {
+		w.spots[i] = spot[*member]{w: w}
+	}
+}
+
 // A queue is about one name. It keeps waiters of each kind in a line of their own, so
 // that no step takes longer because more of them wait.
 type queue struct {
 	holder  *Hold   // has the name alone
 	readers []*Hold // or share it
 
-	alone   line // waiters for this name that do not read; only the first may ask the nodes
-	reading line // waiters that read; those before the first of alone may ask
-	several line // waiters for several names, this one first among them; only the first waiter may ask
-	partly  line // those waiters for several names, this one among them, that are first in their line
+	alone   line[*member] // waiters for this name that do not read; only the first may ask the nodes
+	reading line[*member] // waiters that read; those before the first of alone may ask
+	several line[*member] // waiters for several names, this one first among them; only the first waiter may ask
+	partly  line[*member] // those waiters for several names, this one among them, that are first in their line
 }
 
 // mostAsking bounds how many waiters of one line ask the nodes at the same time.
@@ -55,7 +84,7 @@ const mostAsking = 128
 
 // join puts w last in the queue of its name; of several names in all queues at once, so
 // that the order of two waiters is the same in every queue.
-func (q *queues) join(w *waiter) {
+func (q *queues) join(w *member) {
 	q.joined++
 	w.number = q.joined
 	for name := range w.request.Each() {
@@ -73,14 +102,14 @@ func (q *queues) join(w *waiter) {
 
 // askPartly lets w, the first waiter for several names in its line, compete in all its
 // queues.
-func (q *queues) askPartly(w *waiter) {
+func (q *queues) askPartly(w *member) {
 	for i, name := range w.request.Names {
 		q.at(name).partly.add(&w.spots[1+i])
 	}
 }
 
 // leave takes w out of its queues, and lets the next ones compete.
-func (q *queues) leave(w *waiter) {
+func (q *queues) leave(w *member) {
 	first := q.byName[w.request.Name]
 	wasFirst := first.several.first == &w.spots[0]
 	first.lineOf(w).remove(&w.spots[0])
@@ -113,10 +142,10 @@ func (q *queues) at(name string) *queue {
 func (q *queues) inOrder() []string { return slices.Sorted(maps.Keys(q.byName)) }
 
 // waiters calls f for each waiter, in the order of the names.
-func (q *queues) waiters(f func(*waiter)) {
+func (q *queues) waiters(f func(*member)) {
 	for _, name := range q.inOrder() {
 		at := q.byName[name]
-		for _, l := range []*line{&at.alone, &at.reading, &at.several} {
+		for _, l := range []*line[*member]{&at.alone, &at.reading, &at.several} {
 			for s := l.first; s != nil; s = s.next {
 				f(s.w)
 			}
@@ -142,7 +171,7 @@ func (q *queues) holdsOf(name string) []*Hold {
 
 // advance wakes the waiters that may now ask the nodes, and forgets an empty queue.
 func (q *queues) advance(name string, at *queue) {
-	for _, l := range []*line{&at.alone, &at.reading, &at.partly} {
+	for _, l := range []*line[*member]{&at.alone, &at.reading, &at.partly} {
 		most := mostAsking
 		if l == &at.alone {
 			most = 1
@@ -162,7 +191,7 @@ func (q *queues) advance(name string, at *queue) {
 // turn reports whether it is for w to ask the nodes. If the lease of w's own context
 // holds the name, w nests in it, which turn returns,  or the error that there cannot be
 // one.
-func (q *queues) turn(w *waiter) (nested *Hold, turn bool, err error) {
+func (q *queues) turn(w *member) (nested *Hold, turn bool, err error) {
 	s, free := w.request, true
 	for name := range s.Each() {
 		at := q.byName[name]
@@ -336,7 +365,7 @@ func (at *queue) isHeld() bool { return at.holder != nil || len(at.readers) > 0 
 // other processes that come later. Waiters for several names block nobody here: one may
 // wait for another process, and that one for a waiter behind it here. Only the nodes
 // can order them.
-func (at *queue) admits(w *waiter) bool {
+func (at *queue) admits(w *member) bool {
 	s := w.request
 	switch {
 	case at.isHeldFrom(w):
@@ -346,21 +375,21 @@ func (at *queue) admits(w *waiter) bool {
 	case at.isBehind(w):
 		return false
 	case s.Names != nil:
-		return at.partly.beginsWith(w)
+		return beginsWith(&at.partly, w)
 	case s.Mode == node.Read:
-		return at.reading.beginsWith(w)
+		return beginsWith(&at.reading, w)
 	}
 	return at.alone.first.w == w
 }
 
 // isBehind reports whether an earlier waiter for this name alone is in the way of w.
-func (at *queue) isBehind(w *waiter) bool {
-	return at.alone.isBefore(w) || w.request.Mode != node.Read && at.reading.isBefore(w)
+func (at *queue) isBehind(w *member) bool {
+	return isBefore(&at.alone, w) || w.request.Mode != node.Read && isBefore(&at.reading, w)
 }
 
 // before returns whether a holder here is in w's way and, if none is, what the waiters
 // before w know of the nodes; nil if they know nothing.
-func (q *queues) before(w *waiter) (held bool, known *findings) {
+func (q *queues) before(w *member) (held bool, known *findings) {
 	for name := range w.request.Each() {
 		at := q.byName[name]
 		if at == nil {
@@ -369,7 +398,7 @@ func (q *queues) before(w *waiter) (held bool, known *findings) {
 		if at.isHeldFrom(w) || at.heldFor(w.request) != nil {
 			return true, nil
 		}
-		for _, l := range []*line{&at.alone, &at.reading, &at.partly} {
+		for _, l := range []*line[*member]{&at.alone, &at.reading, &at.partly} {
 			if s := l.first; s != nil && (w.request.Wait == 0 || s.w.number < w.number) {
 				known = cmp.Or(s.w.knows(), known)
 			}
@@ -379,7 +408,7 @@ func (q *queues) before(w *waiter) (held bool, known *findings) {
 }
 
 // lineOf returns the line in which w waits in the queue of its first name.
-func (at *queue) lineOf(w *waiter) *line {
+func (at *queue) lineOf(w *member) *line[*member] {
 	switch {
 	case w.request.Names != nil:
 		return &at.several
@@ -391,7 +420,7 @@ func (at *queue) lineOf(w *waiter) *line {
 
 // isHeldFrom reports whether a holder here is in w's way. If w wants several names,
 // only a holder of all of them is: they will be free together.
-func (at *queue) isHeldFrom(w *waiter) bool {
+func (at *queue) isHeldFrom(w *member) bool {
 	s := w.request
 	switch {
 	case !s.asksBehindHolders():
@@ -406,7 +435,7 @@ func (at *queue) isHeldFrom(w *waiter) bool {
 
 // wakeHead wakes the waiters that already ask the nodes while the name is held here.
 func (at *queue) wakeHead() {
-	for _, l := range []*line{&at.alone, &at.partly} {
+	for _, l := range []*line[*member]{&at.alone, &at.partly} {
 		for w := range l.head(mostAsking) {
 			if !w.request.asksBehindHolders() {
 				break
@@ -444,4 +473,41 @@ func (at *queue) leave(h *Hold) bool {
 		return false
 	}
 	return true
+}
+
+// isBefore reports whether the first of the line came before w.
+func isBefore(l *line[*member], w *member) bool {
+	return l.first != nil && l.first.w.number < w.number
+}
+
+// beginsWith reports whether w is among the first of the line, which may ask the nodes.
+func beginsWith(l *line[*member], w *member) bool {
+	for first := range l.head(mostAsking) {
+		if first == w {
+			return true
+		}
+	}
+	return false
+}
+
+// knows returns what the attempts of w, or of those before it in this process, have
+// found; nil if nothing.
+func (w *member) knows() *findings {
+	if w.found.waited {
+		return &w.found
+	}
+	return w.heard
+}
+
+// passOn tells the waiter behind w what w knows, if that has asked the nodes: the two
+// may stop waiting at the same moment.
+func (w *member) passOn() {
+	if len(w.spots) == 0 || w.spots[0].next == nil {
+		return
+	}
+	if known := w.knows(); known != nil {
+		kept := *known
+		kept.ballots, kept.last = slices.Clone(kept.ballots), nil
+		w.spots[0].next.w.heard = &kept
+	}
 }

@@ -64,12 +64,12 @@ func TestQueueAdmits(t *testing.T) {
 }
 
 // newcomer is a waiter for x, or for the names of s.
-func newcomer(q *queues, s Want) *waiter {
+func newcomer(q *queues, s Want) *member {
 	s.Name = "x"
 	if s.Names != nil {
 		s.Name = s.Names[0]
 	}
-	return &waiter{e: &engine{holds: &holds{rounds: &rounds{base: q.base}}}, request: &s}
+	return &member{wakeable: &wakeable{machine: &q.machine}, request: &s}
 }
 
 // In whatever order waiters and holders come and go: each waiter that may ask has been
@@ -80,9 +80,9 @@ func TestQueuesForgetNobody(t *testing.T) {
 	kinds[4].Names, kinds[5].Names = []string{"x", "y"}, []string{"w", "x", "y"}
 	rapid.Check(t, func(rt *rapid.T) {
 		q, t := bare(t).queues, rt
-		var waiting []*waiter
+		var waiting []*member
 		var holding []*Hold
-		mayAsk := func(w *waiter) bool {
+		mayAsk := func(w *member) bool {
 			for name := range w.request.Each() {
 				if !q.at(name).admits(w) {
 					return false

@@ -17,54 +17,35 @@ import (
 // are used again; late news for a former call are a hint without a cause, which does no
 // harm.
 type waiter struct {
+	wakeable
+	member  // among those of its process
+	entry   // of its attempts
+	standby // in the wait queues on the nodes
+
 	e        *engine
-	request  *Want
 	ctx      context.Context // of the call, for its values
 	began    clock.Instant
 	deadline clock.Instant // of the wait, or Never
 	phase    phase
 	until    clock.Instant // when the phase is over if nothing happens
 	spot     slot          // of the timer for that
-	ready    bool          // it is among engine.ready
 	stopped  error         // why the caller waits no longer; nil while it does
 
 	got    *Hold // the result
 	err    error
 	signal clock.Signal // set when there is one
 
-	// Among the waiters of its process:
-	number    uint64 // in the order of joining
-	spots     []spot // in the line of its first name and, for several names, in that of each
-	admitted  bool   // it may ask the nodes
-	contended bool   // the caller before it had to wait for the name
-	inLine    bool   // it has to wait for others of its process now
-	hasWaited bool   // it had to
-	outside   spot   // in the line of the limiter
-	let       bool   // the limiter lets it make its attempt
-
-	// In the wait queues on the nodes:
-	wait      node.Wait     // of the next attempt; drawn once
+	inLine    bool          // it has to wait for others of its process now
+	hasWaited bool          // it had to wait for others of its process
 	last      Claim         // of the last attempt
 	placed    vote.NodeSet  // nodes that may know of it, from any attempt
-	listed    bool          // the nodes tell it when it is first
-	listening spot          // in the line of those
 	reserved  clock.Instant // until then it may keep several names from others
 
 	round       *Round // the attempt under way
 	counted     bool   // by the limiter: it is not decided
 	lingerUntil clock.Instant
 	splitUntil  clock.Instant // of an attempt that is split; 0: it is not
-	found       findings
-	heard       *findings // of the waiter before it, which waits no longer; nil if there is none
 	pause       pausing
-
-	// News since the last attempt began:
-	released       vote.NodeSet // these nodes announced a release
-	calledFirst    vote.NodeSet // these said that the waiter is first
-	holderLeft     bool         // the holder in this process has released
-	calledFirstFor []vote.NodeSet
-	offers         []*offer   // what its last attempts have left on the nodes, the oldest first
-	handed         []handover // to these
 
 	watching *Subscriptions // to releases of the names; nil by default
 }
@@ -111,20 +92,28 @@ func (e *engine) waiter(ctx context.Context, s *Want) *waiter {
 	w := take(&e.waiters)
 	if w == nil {
 		w = &waiter{e: e, signal: e.Clock.NewSignal()}
-		w.found.ballots = make([]vote.Ballot, len(e.Nodes))
+		w.connect(findings{ballots: make([]vote.Ballot, len(e.Nodes))})
 	}
 	w.phase, w.request, w.ctx, w.began, w.deadline, w.reserved = phaseQueueing, s, ctx, e.now, clock.Never, e.now
 	if s.Wait >= 0 {
 		w.deadline = e.now.Add(s.Wait)
 	}
+	w.names = s.Names
 	w.calledFirstFor = append(w.calledFirstFor[:0], make([]vote.NodeSet, len(s.Names))...)
 	if s.Fair {
 		w.drawTicket()
 	}
 	if s.Wait != 0 {
-		e.queues.join(w)
+		e.queues.join(&w.member)
 	}
 	return w
+}
+
+// connect connects the parts of a new waiter.
+func (w *waiter) connect(found findings) {
+	w.wakeable = wakeable{machine: &w.e.machine, looks: w}
+	w.member = member{wakeable: &w.wakeable, found: found}
+	w.entry.wakeable, w.standby.wakeable = &w.wakeable, &w.wakeable
 }
 
 // putBack keeps w for another call.
@@ -136,17 +125,11 @@ func (w *waiter) putBack() {
 	if cap(spots) > maxSpareSpots {
 		spots = nil
 	}
-	*w = waiter{e: w.e, signal: w.signal, spots: spots[:0], calledFirstFor: w.calledFirstFor[:0], phase: phaseOver,
-		found: findings{ballots: w.found.ballots, last: w.found.last[:0]}}
+	found, first := findings{ballots: w.found.ballots, last: w.found.last[:0]}, w.calledFirstFor[:0]
+	*w = waiter{e: w.e, signal: w.signal, phase: phaseOver}
+	w.connect(found)
+	w.spots, w.calledFirstFor = spots[:0], first
 	putBack(&w.e.waiters, w)
-}
-
-// stir has w look at its news before the step is over.
-func (w *waiter) stir() {
-	if !w.ready {
-		w.ready = true
-		w.e.ready = append(w.e.ready, w)
-	}
 }
 
 // look has w look at its news.
@@ -182,7 +165,7 @@ func (w *waiter) queueing() phase {
 	if w.inLine && (w.stopped != nil || e.now >= w.deadline) { // also if its turn has come by then
 		return w.end(nil, w.inVain())
 	}
-	nested, turn, err := e.queues.turn(w)
+	nested, turn, err := e.queues.turn(&w.member)
 	w.inLine = false
 	switch {
 	case nested != nil || err != nil:
@@ -226,7 +209,7 @@ func (w *waiter) yielding() phase {
 	if g, ok := w.handedOver(); ok {
 		return w.granted(g)
 	}
-	if !e.attempts.enter(w, e.now) {
+	if !e.attempts.enter(&w.entry, e.now) {
 		return phaseOutside
 	}
 	return w.ask()
@@ -244,7 +227,7 @@ func (w *waiter) waitOutside() phase {
 		w.let = false
 		return w.ask()
 	case w.stopped != nil || e.closed || e.now >= w.until:
-		e.attempts.forget(w, e.now)
+		e.attempts.forget(&w.entry, e.now)
 		w.found.crowded = true
 		return w.end(nil, w.failed())
 	}
@@ -267,7 +250,7 @@ func (w *waiter) ask() phase {
 	r := e.round(node.Acquire, c, w.request.Life()+e.Opts.Grace, w.timeout())
 	r.asker, w.counted, w.round, w.splitUntil = w, true, r, 0
 	if c.wait.Offer != 0 {
-		e.handovers.offer(w, c, r.Start)
+		e.handovers.offer(&w.standby, c, r.Start)
 	}
 	r.ask(vote.AllNodes(len(e.Nodes)))
 	return phaseAsking
@@ -488,9 +471,9 @@ func (w *waiter) granted(g Grant) phase {
 func (w *waiter) end(got *Hold, err error) phase {
 	e, owner := w.e, ""
 	if w.request.Wait != 0 {
-		e.handovers.revokeAll(w)
+		e.handovers.revokeAll(&w.standby)
 		w.passOn()
-		e.queues.leave(w)
+		e.queues.leave(&w.member)
 		if err != nil && w.stopped == nil && e.closed {
 			err = ErrClosed
 		}
@@ -527,34 +510,12 @@ func (w *waiter) failed() error {
 	return f.failed(w.e.Config, w.request.Title(), w.stopped)
 }
 
-// passOn tells the waiter behind w what w knows, if that has asked the nodes: the two
-// may stop waiting at the same moment.
-func (w *waiter) passOn() {
-	if len(w.spots) == 0 || w.spots[0].next == nil {
-		return
-	}
-	if known := w.knows(); known != nil {
-		kept := *known
-		kept.ballots, kept.last = slices.Clone(kept.ballots), nil
-		w.spots[0].next.w.heard = &kept
-	}
-}
-
-// knows returns what the attempts of w, or of those before it in this process, have
-// found; nil if nothing.
-func (w *waiter) knows() *findings {
-	if w.found.waited {
-		return &w.found
-	}
-	return w.heard
-}
-
 // inVain builds the error of a wait that ends behind others of this process. The name
 // is held only if one of them has it, or the nodes have told one of them so. If nothing
 // is known yet, the caller before it takes part of the nodes.
 func (w *waiter) inVain() error {
 	e, title := w.e, w.request.Title()
-	switch held, known := e.queues.before(w); {
+	switch held, known := e.queues.before(&w.member); {
 	case held:
 		return e.Fail("acquire", title, nil, ErrHeld, cmp.Or(w.stopped, errHere))
 	case known != nil:
@@ -621,7 +582,7 @@ func (w *waiter) drawTicket() {
 // lineUp gives w a ticket, and subscribes it to its turns.
 func (w *waiter) lineUp() {
 	w.drawTicket()
-	w.e.handovers.listen(w)
+	w.e.handovers.listen(&w.standby)
 }
 
 // leavePlace gives up w's place on all nodes. Where that is not confirmed in time the
