@@ -129,8 +129,7 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 
 // lease makes the lease of a call. It is called outside a step.
 func (l *Locker) lease(ctx context.Context, s *settings) (*Lease, error) {
-	s.Caller = s
-	h, err := l.core.Acquire(ctx, &s.Want)
+	h, err := l.core.Acquire(ctx, &s.Want, s)
 	if err != nil {
 		return nil, err
 	}

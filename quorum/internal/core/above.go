@@ -1,6 +1,11 @@
 package core
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+)
 
 // Above is what the engine asks of the package above it, which it does not know.
 type Above interface {
@@ -37,4 +42,13 @@ type Follower interface {
 	Released(in Step)
 	// Ended: the hold is over.
 	Ended(in Step)
+}
+
+// A Caller is who has called for a lock.
+type Caller interface {
+	// Pauses is called within a step, when an attempt has failed and the wait that
+	// began then goes on.
+	Pauses(in Step, began clock.Instant)
+	// Failed is called outside a step. It may add to the error of a call.
+	Failed(ctx context.Context, err error, waited time.Duration, deadline clock.Instant)
 }

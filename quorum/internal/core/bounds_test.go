@@ -30,7 +30,7 @@ func TestSweepsAreBounded(t *testing.T) {
 		for others, stays := range map[int]bool{maxSweeps - 1: false, maxSweeps: true} {
 			name := fmt.Sprint(others)
 			s := &Want{Claim: Claim{Claim: node.Claim{Name: name}}, Wait: -1, Lease: 30 * time.Second}
-			h := assert.Got(e.acquire(context.Background(), s))(t)
+			h := assert.Got(e.acquire(context.Background(), s, nil))(t)
 			nd.Hang(true)
 			e.read(func() { e.releases.open += others })
 			_ = h.BeginUnlock(node.Exclusive).Wait(context.Background())

@@ -10,7 +10,7 @@ import (
 )
 
 // Acquire is Lock and, with a wait of 0, TryLock. It is called outside a step.
-func (e *engine) acquire(ctx context.Context, s *Want) (*Hold, error) {
+func (e *engine) acquire(ctx context.Context, s *Want, by Caller) (*Hold, error) {
 	ended := ctx.Err() != nil
 	e.enter()
 	switch {
@@ -24,6 +24,7 @@ func (e *engine) acquire(ctx context.Context, s *Want) (*Hold, error) {
 	e.calls++
 	e.because("lock", &s.Claim)
 	w := e.waiter(ctx, s)
+	w.caller = by
 	w.run()
 	over := false
 	defer func() {
@@ -48,10 +49,10 @@ func (e *engine) finish(ctx context.Context, w *waiter) (*Hold, error) {
 		e.unsubscribe(w.watching)
 		e.enter()
 	}
-	if w.err != nil && w.request.Caller != nil {
+	if w.err != nil && w.caller != nil {
 		waited := e.now.Sub(w.began)
 		e.leave()
-		w.request.Caller.Failed(ctx, w.err, waited, w.deadline)
+		w.caller.Failed(ctx, w.err, waited, w.deadline)
 		e.enter()
 	}
 	if w.err != nil {
@@ -121,7 +122,7 @@ func (e *engine) unlockAll() (unconfirmed []error) {
 	var open []Unlocking
 	e.enter()
 	e.releases.leave()
-	for _, h := range e.queues.holds() {
+	for _, h := range holdsOfAll(e.queues.holds()) {
 		if h.end(stateOver, ErrClosed) {
 			e.handovers.leaseEnds(&h.Claim)
 			open = append(open, Unlocking{h: h, start: e.now, round: h.letGo(), wasHeld: true})

@@ -20,11 +20,13 @@ func New(c *Config, above Above) *Core { return &Core{c, newEngine(c, above)} }
 // Serve takes the steps that time brings, until Shut ends it.
 func (c *Core) Serve() { c.e.serve() }
 
-// Acquire is Lock and, with a wait of 0, TryLock.
-func (c *Core) Acquire(ctx context.Context, w *Want) (*Hold, error) { return c.e.acquire(ctx, w) }
+// Acquire is Lock and, with a wait of 0, TryLock. The caller may be nil.
+func (c *Core) Acquire(ctx context.Context, w *Want, by Caller) (*Hold, error) {
+	return c.e.acquire(ctx, w, by)
+}
 
 // Outer returns the innermost hold that ctx belongs to of each name that has one.
-func (c *Core) Outer(ctx context.Context, names *Claim) []*Hold { return c.e.outer(ctx, names) }
+func (c *Core) Outer(ctx context.Context, names *Claim) []*tenant { return c.e.outer(ctx, names) }
 
 // Step begins a step.
 func (c *Core) Step() Step {

@@ -46,8 +46,8 @@ func TestEndsWaitForNoCrowd(t *testing.T) {
 // The contexts that a step ends have ended before any waiter gets news of it.
 func TestEndsComeFirst(t *testing.T) {
 	e := bare(t)
-	h := &Hold{e: e.holds, Claim: Claim{Claim: node.Claim{Name: "x"}}, until: e.now.Add(time.Second), limit: clock.Never}
-	e.queues.at("x").enter(h)
+	h := &Hold{e: e.holds, tenant: tenant{Claim: Claim{Claim: node.Claim{Name: "x"}}}, until: e.now.Add(time.Second), limit: clock.Never}
+	e.queues.at("x").enter(&h.tenant)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	h.ending = append(h.ending, &Dependent{Context: ctx, Cancel: cancel})
 	w := e.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: -1, Lease: time.Second})

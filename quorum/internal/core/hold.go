@@ -26,8 +26,8 @@ const (
 
 // A Hold is what all nested leases of one acquisition share.
 type Hold struct {
+	tenant
 	e       *holds
-	Claim   Claim // as acquired: its token is the fencing token
 	Lease   time.Duration
 	maxHold time.Duration
 	keep    time.Duration // how long the name must stay taken, from since on; 0: no longer than it is held
@@ -35,9 +35,7 @@ type Hold struct {
 	since   clock.Instant   // when the acquiring round started
 	parent  context.Context // of the acquiring call, for its values
 	spot    slot
-	reader  int // its place among the readers of its queue
 
-	mode         node.Mode     // what it is now: of a claim to write, Read when that was given up
 	stillWriter  vote.NodeSet  // nodes that have not confirmed the downgrade
 	leases       int           // not yet unlocked
 	writers      int           // open leases that are not read-only
@@ -67,6 +65,14 @@ type holds struct {
 	handovers *handovers
 	Above     Above
 	renewals  []*renewal // of leases that are due in this step
+}
+
+// holdsOfAll are the holds that are these tenants.
+func holdsOfAll(tenants []*tenant) (all []*Hold) {
+	for _, t := range tenants {
+		all = append(all, t.holder.(*Hold))
+	}
+	return all
 }
 
 // A Grant is the basis of a lease: enough nodes have granted a claim, extended it, or
@@ -108,11 +114,12 @@ func (h *Hold) over(*Round) {}
 // newHold makes the lease of a grant.
 func (e *holds) newHold(ctx context.Context, g Grant, s *Want) *Hold {
 	h := &Hold{
-		e: e, Claim: g.Claim,
+		tenant: tenant{Claim: g.Claim, mode: g.Claim.Mode}, e: e,
 		Lease: s.Lease, maxHold: s.MaxHold, keep: s.Keep, fixed: s.Fixed, expiry: e.Expiry(g.start, s.Keep),
-		mode: g.Claim.Mode, since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
+		since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
 		high: max(g.Claim.Token, g.high), mayHold: g.mayHold,
 	}
+	h.holder = h
 	h.Claim.wait.PlaceTTL = 0 // its release leaves no place in the queue
 	if h.mode != node.Read {
 		h.writers = 1
@@ -236,7 +243,7 @@ func (h *Hold) lose(why error) {
 // vacate makes room for local waiters after the end of the hold.
 func (h *Hold) vacate() {
 	h.e.handovers.leaseEnds(&h.Claim)
-	h.e.queues.vacate(h)
+	h.e.queues.vacate(&h.tenant)
 }
 
 // part ends the hold, and leaves its lease on the nodes for another process.
@@ -245,7 +252,7 @@ func (h *Hold) part() {
 	brief := h.remaining() < h.Lease/3 && !h.fixed && h.until < h.limit // it was handed over, and is not renewed yet
 	h.end(stateOver, errDetached)
 	e.handovers.leaseDetached(&h.Claim)
-	e.queues.vacate(h)
+	e.queues.vacate(&h.tenant)
 	e.tellOf(&h.Claim, Event{Kind: EventDetached, Held: e.now.Sub(h.since)})
 	if brief {
 		e.askAll(node.Extend, h.asItIs(), h.Lease+e.Opts.Grace, e.Timeout(h.Lease)).done()
@@ -456,7 +463,7 @@ func (e *holds) admit(ctx context.Context, g Grant, s *Want) *Hold {
 		}
 		r.done()
 	}
-	for _, over := range e.queues.register(h) {
+	for _, over := range holdsOfAll(e.queues.register(&h.tenant)) {
 		over.lose(e.Fail("hold", over.Claim.Title(), nil, ErrLost, ErrBroken))
 	}
 	if h.state == stateHeld {
@@ -481,11 +488,11 @@ func HoldsOf(ctx context.Context) iter.Seq[*Hold] {
 }
 
 // Outer returns the innermost hold that ctx belongs to of each name that has one.
-func (e *holds) outer(ctx context.Context, names *Claim) (all []*Hold) {
+func (e *holds) outer(ctx context.Context, names *Claim) (all []*tenant) {
 	if c := carrierOf(ctx); c != nil {
 		for name := range names.Each() {
 			if h := c.of(e, name); h != nil {
-				all = append(all, h)
+				all = append(all, &h.tenant)
 			}
 		}
 	}

@@ -28,8 +28,8 @@ type drive struct {
 func newDrive(t *testing.T) *drive {
 	d := &drive{engine: bare(t)}
 	d.world.reports.(*nobody).heard = func(Event) {}
-	d.holder = &Hold{e: d.holds, Claim: Claim{Claim: node.Claim{Name: "x"}}, until: d.now.Add(time.Hour), limit: clock.Never}
-	d.queues.at("x").enter(d.holder)
+	d.holder = &Hold{e: d.holds, tenant: tenant{Claim: Claim{Claim: node.Claim{Name: "x"}}}, until: d.now.Add(time.Hour), limit: clock.Never}
+	d.queues.at("x").enter(&d.holder.tenant)
 	d.w = d.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: 10 * time.Second, Lease: 30 * time.Second})
 	d.w.run()
 	return d

@@ -38,6 +38,22 @@ type listeners struct {
 // waiter in the process that released waits for two round trips more.
 const reaction = 3 * time.Millisecond
 
+// A tenant is a hold among those of its process: what queues knows of it.
+type tenant struct {
+	Claim  Claim     // as acquired: its token is the fencing token
+	mode   node.Mode // what it is now: of a claim to write, Read when that was given up
+	reader int       // its place among the readers of its queue
+	holder holder    // the hold itself
+}
+
+// A holder is a hold, in which others may nest.
+type holder interface {
+	// remaining is for how long it can be relied on.
+	remaining() time.Duration
+	// nest makes another lease of it, or reports false.
+	nest(*Want) (bool, error)
+}
+
 // A member is a waiter among those of its process: what queues knows of it.
 type member struct {
 	*wakeable
@@ -70,8 +86,8 @@ func (w *member) takeSpots() {
 // A queue is about one name. It keeps waiters of each kind in a line of their own, so
 // that no step takes longer because more of them wait.
 type queue struct {
-	holder  *Hold   // has the name alone
-	readers []*Hold // or share it
+	holder  *tenant   // has the name alone
+	readers []*tenant // or share it
 
 	alone   line[*member] // waiters for this name that do not read; only the first may ask the nodes
 	reading line[*member] // waiters that read; those before the first of alone may ask
@@ -154,7 +170,7 @@ func (q *queues) waiters(f func(*member)) {
 }
 
 // holds returns all that is held here, in the order of the names.
-func (q *queues) holds() (holds []*Hold) {
+func (q *queues) holds() (holds []*tenant) {
 	for _, name := range q.inOrder() {
 		holds = append(holds, q.byName[name].holds()...)
 	}
@@ -162,7 +178,7 @@ func (q *queues) holds() (holds []*Hold) {
 }
 
 // holdsOf returns who holds name here.
-func (q *queues) holdsOf(name string) []*Hold {
+func (q *queues) holdsOf(name string) []*tenant {
 	if at := q.byName[name]; at != nil {
 		return at.holds()
 	}
@@ -191,7 +207,7 @@ func (q *queues) advance(name string, at *queue) {
 // turn reports whether it is for w to ask the nodes. If the lease of w's own context
 // holds the name, w nests in it, which turn returns,  or the error that there cannot be
 // one.
-func (q *queues) turn(w *member) (nested *Hold, turn bool, err error) {
+func (q *queues) turn(w *member) (nested *tenant, turn bool, err error) {
 	s, free := w.request, true
 	for name := range s.Each() {
 		at := q.byName[name]
@@ -202,13 +218,13 @@ func (q *queues) turn(w *member) (nested *Hold, turn bool, err error) {
 		switch {
 		case h == nil:
 			free = free && at.admits(w)
-		case h.remaining() == 0: // it is about to be vacated
+		case h.holder.remaining() == 0: // it is about to be vacated
 			free = false
 		case !h.Claim.covers(&s.Claim):
 			return nil, false, q.Fail("acquire", s.Title(), nil, ErrDeadlock, ErrPart)
 		default:
 			w.admitted = false
-			if nests, err := h.nest(s); !nests {
+			if nests, err := h.holder.nest(s); !nests {
 				return nil, false, err
 			}
 			return h, true, nil
@@ -222,7 +238,7 @@ func (q *queues) turn(w *member) (nested *Hold, turn bool, err error) {
 // over. If two holds exclude each other, the nodes have lost one, or it was broken.
 // That is the one with the lower token, since tokens rise from one holder to the next.
 // It may be h, if the other was granted while the last answer to h was under way.
-func (q *queues) register(h *Hold) (over []*Hold) {
+func (q *queues) register(h *tenant) (over []*tenant) {
 	late := false
 	for name := range h.Claim.Each() {
 		at := q.byName[name]
@@ -248,7 +264,7 @@ func (q *queues) register(h *Hold) (over []*Hold) {
 }
 
 // vacate notes that h no longer holds its names here.
-func (q *queues) vacate(h *Hold) {
+func (q *queues) vacate(h *tenant) {
 	for name := range h.Claim.Each() {
 		if at := q.byName[name]; at != nil && at.leave(h) {
 			q.forgetListeners(name)
@@ -291,7 +307,7 @@ func (q *queues) listened(c *Claim) (until clock.Instant) {
 }
 
 // reads notes that h, a writer, is a reader from now on.
-func (q *queues) reads(h *Hold) {
+func (q *queues) reads(h *tenant) {
 	if at := q.byName[h.Claim.Name]; at != nil && at.leave(h) {
 		h.reader = len(at.readers)
 		at.readers = append(at.readers, h)
@@ -331,15 +347,15 @@ func (q *queues) noteContention(c *Claim, there bool) {
 }
 
 // holds returns those who hold the name here.
-func (at *queue) holds() []*Hold {
+func (at *queue) holds() []*tenant {
 	if at.holder != nil {
-		return []*Hold{at.holder}
+		return []*tenant{at.holder}
 	}
 	return slices.Clone(at.readers)
 }
 
 // heldFor returns the hold that an acquisition's own context belongs to, or nil.
-func (at *queue) heldFor(s *Want) *Hold {
+func (at *queue) heldFor(s *Want) *tenant {
 	for _, h := range s.Outer {
 		if at.has(h) {
 			return h
@@ -349,7 +365,7 @@ func (at *queue) heldFor(s *Want) *Hold {
 }
 
 // has reports whether h holds the name here.
-func (at *queue) has(h *Hold) bool {
+func (at *queue) has(h *tenant) bool {
 	return at.holder == h || h.reader < len(at.readers) && at.readers[h.reader] == h
 }
 
@@ -449,7 +465,7 @@ func (at *queue) wakeHead() {
 }
 
 // enter notes that h holds the name here.
-func (at *queue) enter(h *Hold) {
+func (at *queue) enter(h *tenant) {
 	if h.mode == node.Read {
 		h.reader = len(at.readers)
 		at.readers = append(at.readers, h)
@@ -459,7 +475,7 @@ func (at *queue) enter(h *Hold) {
 }
 
 // leave notes that h does not, and reports whether it did.
-func (at *queue) leave(h *Hold) bool {
+func (at *queue) leave(h *tenant) bool {
 	switch {
 	case at.holder == h:
 		at.holder = nil

@@ -50,7 +50,7 @@ func TestQueueAdmits(t *testing.T) {
 	} {
 		q := bare(t).queues
 		if row.taken {
-			q.at("x").enter(&Hold{mode: row.held})
+			q.at("x").enter(&tenant{mode: row.held})
 		}
 		w := newcomer(q, row.asks)
 		for _, s := range row.queue {
@@ -81,7 +81,7 @@ func TestQueuesForgetNobody(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		q, t := bare(t).queues, rt
 		var waiting []*member
-		var holding []*Hold
+		var holding []*tenant
 		mayAsk := func(w *member) bool {
 			for name := range w.request.Each() {
 				if !q.at(name).admits(w) {
@@ -104,10 +104,10 @@ func TestQueuesForgetNobody(t *testing.T) {
 			default:
 				i := rapid.IntRange(0, len(waiting)-1).Draw(t, "waiter")
 				w := waiting[i]
-				if mayAsk(w) && what == 2 && !slices.ContainsFunc(holding, func(h *Hold) bool { // it is granted
+				if mayAsk(w) && what == 2 && !slices.ContainsFunc(holding, func(h *tenant) bool { // it is granted
 					return h.Claim.covers(&w.request.Claim) && (h.mode != node.Read || w.request.Mode != node.Read)
 				}) && (w.request.Mode == node.Read || !slices.ContainsFunc(slices.Collect(w.request.Each()), func(n string) bool { return q.at(n).isHeld() })) {
-					h := &Hold{Claim: w.request.Claim, mode: w.request.Mode}
+					h := &tenant{Claim: w.request.Claim, mode: w.request.Mode}
 					for name := range h.Claim.Each() {
 						q.at(name).enter(h)
 					}

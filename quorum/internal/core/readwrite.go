@@ -31,7 +31,7 @@ func (h *Hold) downgrade() *Round {
 	r.ask(vote.AllNodes(len(e.Nodes)))
 	// Readers that wait here may ask the nodes at once: each executes the downgrade
 	// first.
-	e.queues.reads(h)
+	e.queues.reads(&h.tenant)
 	return r
 }
 

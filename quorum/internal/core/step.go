@@ -93,7 +93,7 @@ func (in Step) Release(c Claim, nodes vote.NodeSet, expiry clock.Instant) {
 }
 
 // HoldsOf returns who holds a name here.
-func (in Step) HoldsOf(name string) []*Hold { return in.e.queues.holdsOf(name) }
+func (in Step) HoldsOf(name string) []*Hold { return holdsOfAll(in.e.queues.holdsOf(name)) }
 
 // IsOver reports whether a hold has ended.
 func (in Step) IsOver(h *Hold) bool { return h.isOver() }

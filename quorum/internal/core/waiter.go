@@ -24,6 +24,7 @@ type waiter struct {
 
 	e        *engine
 	ctx      context.Context // of the call, for its values
+	caller   Caller          // may be nil
 	began    clock.Instant
 	deadline clock.Instant // of the wait, or Never
 	phase    phase
@@ -168,8 +169,10 @@ func (w *waiter) queueing() phase {
 	nested, turn, err := e.queues.turn(&w.member)
 	w.inLine = false
 	switch {
-	case nested != nil || err != nil:
-		return w.end(nested, err)
+	case nested != nil:
+		return w.end(nested.holder.(*Hold), nil)
+	case err != nil:
+		return w.end(nil, err)
 	case e.closed:
 		return w.end(nil, ErrClosed)
 	case !turn && s.Wait == 0:
@@ -418,8 +421,8 @@ func (w *waiter) beginPause() {
 	e, f := w.e, &w.found
 	w.observeWait()
 	f.waited = true
-	if w.request.Caller != nil {
-		w.request.Caller.Pauses(Step{e.holds}, w.began)
+	if w.caller != nil {
+		w.caller.Pauses(Step{e.holds}, w.began)
 	}
 	e.Above.Active(Step{e.holds})
 	w.pause = pausing{need: e.Need, splits: f.splits, took: f.took, unit: FirstPause, deadline: w.deadline}

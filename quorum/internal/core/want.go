@@ -1,10 +1,8 @@
 package core
 
 import (
-	"context"
 	"time"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -20,17 +18,7 @@ type Want struct {
 	Note    string
 	Fair    bool
 	Reentry bool
-	Outer   []*Hold // that the context belongs to, and that have or had any of the names
-	Caller  Caller  // who asks; nil: nobody who has to know more
-}
-
-// A Caller is who has called for a lock.
-type Caller interface {
-	// Pauses is called within a step, when an attempt has failed and the wait that
-	// began then goes on.
-	Pauses(in Step, began clock.Instant)
-	// Failed is called outside a step. It may add to the error of a call.
-	Failed(ctx context.Context, err error, waited time.Duration, deadline clock.Instant)
+	Outer   []*tenant // that the context belongs to, and that have or had any of the names
 }
 
 // Life is how long the nodes keep the name from the acquisition if they hear no more of
