@@ -1,3 +1,5 @@
+// Type labels; methods of Lease, Locker and settings: notes, and who holds a name.
+
 package quorum
 
 import (

@@ -1,3 +1,5 @@
+// Type prefixed; methods of Locker: names.
+
 package quorum
 
 import (

@@ -1,3 +1,5 @@
+// Options of an acquisition; methods of Locker and settings, which take them.
+
 package quorum
 
 import (

@@ -1161,7 +1161,7 @@ var mutants = []*Mutant{
 	{ID: "M466", Bug: "the first outside begins next, however late attempts are", Expect: Tests, Tests: "./quorum -run TestOverload", Reason: "as M461",
 		Edits: edit("quorum/internal/core.limiter.leave", "m.gaveUp == 0 || ", "true || ")},
 	{ID: "M480", Bug: "the first outside is never next where others give up", Expect: Tests, Tests: "./quorum/internal/core -run TestOrderOutside", Reason: "as M461",
-		Edits: edit("quorum/internal/core.limiter.leave", " || m.let%8 == 0", "")},
+		Edits: edit("quorum/internal/core.limiter.leave", " || m.let%firstComesIn == 0", "")},
 	{ID: "M481", Bug: "the bound rises while few attempts are under way", Expect: Tests, Tests: "./quorum/internal/core -run TestLimiterLearns", Reason: "as M461",
 		Edits: edit("quorum/internal/core.limiter.learn", "2*m.underWay >= m.most()", "true")},
 	{ID: "M482", Bug: "a bound of long ago holds", Expect: Tests, Tests: "./quorum/internal/core -run TestLimiterLearns", Reason: "as M461",

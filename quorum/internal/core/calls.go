@@ -1,3 +1,5 @@
+// Methods of engine and waiter: calls for a lock, and Close. They are outside a step.
+
 package core
 
 import (

@@ -139,10 +139,10 @@ func (h *Hold) extended(start clock.Instant, lease time.Duration) {
 	h.expiry = max(h.expiry, e.Expiry(start, lease))
 	if !h.fixed && h.until < h.limit {
 		third := h.Lease / 3
-		renewAt := start.Add(third - time.Duration(e.Chance()*float64(third/10)))
+		renewAt := start.Add(third - time.Duration(e.Chance()*float64(third/renewalSpread)))
 		now := e.now
 		if left := h.until.Sub(now); left < third { // it was handed over, and unless it is over at once it gets the whole lease
-			renewAt = now.Add(min(e.Opts.Timeout, left) / 4)
+			renewAt = now.Add(min(e.Opts.Timeout, left) / handedOverRest)
 		}
 		if lease < h.Lease { // short extensions, again and again, do not put off the renewal
 			renewAt = min(renewAt, h.renewAt)
@@ -171,7 +171,7 @@ func (h *Hold) schedule() {
 
 // early is from when it may be renewed together with others.
 func (h *Hold) early() clock.Instant {
-	return h.renewAt.Add(-min(h.Lease/30, h.until.Sub(h.renewAt)/20))
+	return h.renewAt.Add(-min(h.Lease/togetherOfLease, h.until.Sub(h.renewAt)/togetherOfRest))
 }
 
 // fire renews the lease, or releases a name that need not be kept any more.

@@ -181,7 +181,7 @@ func (m *limiter) ends(start, now clock.Instant, answered bool) {
 func (m *limiter) leave(now clock.Instant) {
 	for m.underWay--; m.underWay < m.most() && m.outside.first != nil; m.underWay++ {
 		next := m.outside.last
-		if m.let++; m.gaveUp == 0 || now.Sub(m.gaveUp) >= knownFor || m.let%8 == 0 {
+		if m.let++; m.gaveUp == 0 || now.Sub(m.gaveUp) >= knownFor || m.let%firstComesIn == 0 {
 			next = m.outside.first
 		}
 		m.outside.remove(next)

@@ -1,3 +1,5 @@
+// Methods of Hold: a minimum hold.
+
 package core
 
 import (

@@ -145,9 +145,9 @@ const (
 // longer than poll, or a few times first. random is between 0 and 1: waiters that
 // failed together must not return together ("Retry on Failure").
 func Pause(free time.Duration, fruitless int, first, poll time.Duration, random float64) time.Duration {
-	spread := free / 20
+	spread := free / pauseSpread
 	if free <= 0 {
-		poll = max(poll, 8*first)
+		poll = max(poll, longestPause*first)
 		free = poll / 2
 		if doubled := min(fruitless, 16); first <= poll>>doubled {
 			free = (first << doubled) / 2

@@ -1,3 +1,5 @@
+// Type releases; methods of Hold: its end by Unlock.
+
 package core
 
 import (
@@ -87,7 +89,7 @@ func (m *removal) over(r *Round) {
 	}
 	s.mayHold = pending
 	s.tries++
-	at := rs.now.Add(wait + time.Duration(rs.Chance()*float64(wait/4)))
+	at := rs.now.Add(wait + time.Duration(rs.Chance()*float64(wait/sweepSpread)))
 	rs.background.put(s, at, at)
 	rs.wake(at)
 }

@@ -1,3 +1,5 @@
+// Type renewal; methods of holds and Hold: renewals and healing.
+
 package core
 
 import (
@@ -173,8 +175,8 @@ func (h *Hold) retry(err *Failure) {
 	}
 	h.failed = err
 	now := h.e.now
-	wait := max(time.Millisecond, min(h.Lease, h.until.Sub(now))/15) // of one that was handed over there is little left
-	h.renewAt = now.Add(wait + time.Duration(h.e.Chance()*float64(wait/2)))
+	wait := max(leastRetry, min(h.Lease, h.until.Sub(now))/retryOfRest) // of one that was handed over there is little left
+	h.renewAt = now.Add(wait + time.Duration(h.e.Chance()*float64(wait/retrySpread)))
 	h.schedule()
 }
 

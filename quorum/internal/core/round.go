@@ -221,14 +221,14 @@ func (r *Round) DiscountDuplicates() bool {
 // answers.
 func (r *Round) lingerUntil() clock.Instant {
 	took := r.e.now.Sub(r.Start)
-	return r.Start.Add(min(max(3*took, time.Millisecond), r.Deadline.Sub(r.Start)/10))
+	return r.Start.Add(min(max(lingerRounds*took, leastLinger), r.Deadline.Sub(r.Start)/lingerOfTimeout))
 }
 
 // patience is the instant until which a round that was split just now waits for nodes
 // that have not answered.
 func (r *Round) patience() clock.Instant {
 	took := r.e.now.Sub(r.Start)
-	return r.e.now.Add(min(took, r.Deadline.Sub(r.Start)/10))
+	return r.e.now.Add(min(took, r.Deadline.Sub(r.Start)/lingerOfTimeout))
 }
 
 // Open is how many of the nodes asked have not answered.

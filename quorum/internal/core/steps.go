@@ -1,3 +1,5 @@
+// Methods of machine: its steps as text.
+
 package core
 
 import (

@@ -1,3 +1,5 @@
+// Type timers; methods of machine: what time brings.
+
 package core
 
 import (
