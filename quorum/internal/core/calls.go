@@ -58,7 +58,8 @@ func (e *engine) finish(ctx context.Context, w *waiter) (*Hold, error) {
 		e.enter()
 	}
 	if w.err != nil {
-		e.tell(Event{Kind: EventNotAcquired, Name: w.request.Title(), Took: e.now.Sub(w.began), Waited: w.everWaited(), Err: w.err})
+		e.tell(Event{Kind: EventNotAcquired, Name: w.request.Title(), Took: e.now.Sub(w.began),
+			Waited: w.everWaited(), Err: w.err})
 	}
 	return w.got, w.err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -37,7 +36,8 @@ func (c *Core) Step() Step {
 // Read has f read what belongs to the engine. It is no step.
 func (c *Core) Read(f func()) { c.e.read(f) }
 
-// Begin notes that a call begins. It returns an error if ctx has ended, or the Locker is closed.
+// Begin notes that a call begins. It returns an error if ctx has ended, or the Locker
+// is closed.
 func (c *Core) Begin(ctx context.Context, op, title string) error { return c.e.begin(ctx, op, title) }
 
 // End notes that a call is over.
@@ -46,15 +46,17 @@ func (c *Core) End() { c.e.end() }
 // Unsubscribe ends subscriptions. Their own functions may call it, but not within a step.
 func (c *Core) Unsubscribe(to *Subscriptions) { c.e.unsubscribe(to) }
 
-// Shut unlocks every lease, and ends all waiting and Serve. It returns the errors of leases that too few nodes
-// confirmed, and whether it is the first to do so: otherwise it did nothing.
+// Shut unlocks every lease, and ends all waiting and Serve. It returns the errors of
+// leases that too few nodes confirmed, and whether it is the first to do so: otherwise
+// it did nothing.
 func (c *Core) Shut() (unconfirmed []error, first bool) { return c.e.shut() }
 
 // LeaveNodes ends what the nodes would go on to tell.
 func (c *Core) LeaveNodes() { c.e.unsubscribe(&c.e.handovers.turns) }
 
-// An engine is the state of a Locker. Each of its parts knows those before it, and none of those that come after: base, queues,
-// rounds, releases, handovers, holds, and the waiters.
+// An engine is the state of a Locker. Each of its parts knows those before it, and none
+// of those that come after: base, queues, rounds, releases, handovers, holds, and the
+// waiters.
 type engine struct {
 	*holds
 	attempts limiter
@@ -70,12 +72,12 @@ type base struct {
 
 func newEngine(c *Config, above Above) *engine {
 	c.Words = above
-	n := len(c.Nodes)
-	b := &base{Config: c, machine: newMachine(world{nodes: c.Nodes, clock: c.Clock, steps: c.Opts.Steps, reports: above})}
+	w := world{nodes: c.Nodes, clock: c.Clock, steps: c.Opts.Steps, reports: above}
+	b := &base{Config: c, machine: newMachine(w)}
 	b.tokens = &tokens{moment: &b.moment, maker: vote.Tokens{Retention: c.Opts.FenceRetention}}
-	qs := &queues{base: b, byName: make(map[string]*queue), contended: make(map[string]struct{}), listeners: make(map[string]listeners)}
+	qs := newQueues(b)
 	rs := &rounds{base: b, voters: newVoters(c, &b.moment), hear: qs.hear}
-	releases := &releases{rounds: rs, reached: make([]clock.Instant, n), again: make([]int, n), later: make([][]*sweep, n)}
+	releases := newReleases(rs)
 	rs.voters.tell, rs.voters.log, rs.voters.recovered = b.tell, b.log, releases.reach
 	hs := &holds{rounds: rs, queues: qs, releases: releases, Above: above, handovers: newHandovers(rs, releases)}
 	b.fired = hs.sendRenewals
@@ -90,7 +92,8 @@ func (b *base) tellOf(c *Claim, x Event) {
 	}
 }
 
-// begin notes that a call begins. It returns an error if ctx has ended, or the Locker is closed.
+// begin notes that a call begins. It returns an error if ctx has ended, or the Locker
+// is closed.
 func (e *engine) begin(ctx context.Context, op, title string) (err error) {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s %q: %w", op, title, e.Words.Stopped(ctx))

@@ -14,11 +14,12 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A machine is a state machine: all that changes belongs to it. A step begins with enter, when one of these comes
-// in: a call, an answer or a turn from a node, or time. It changes the state, and it ends with leave.
-// Within a step nothing blocks, no clock is read, no node is asked and, but for Options.Random, no
-// code of the caller's is called. Its effects are carried out when it is over. The machine knows
-// nothing of the state but what has to be done next.
+// A machine is a state machine: all that changes belongs to it. A step begins with
+// enter, when one of these comes in: a call, an answer or a turn from a node, or time.
+// It changes the state, and it ends with leave. Within a step nothing blocks, no clock
+// is read, no node is asked and, but for Options.Random, no code of the caller's is
+// called. Its effects are carried out when it is over. The machine knows nothing of the
+// state but what has to be done next.
 type machine struct {
 	world world
 
@@ -64,7 +65,8 @@ type reports interface {
 	Observes() bool
 	// Observe is called with each, when the step is over.
 	Observe(Event)
-	// Line returns what adds a line to the log when the step is over; nil if there is no log.
+	// Line returns what adds a line to the log when the step is over; nil if there is
+	// no log.
 	Line(at time.Time, level slog.Level, text string, args ...any) (add func())
 }
 

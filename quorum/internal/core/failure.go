@@ -1,7 +1,8 @@
-// Package core is the engine of package quorum: attempts, waiting, holds, renewals, releases and
-// hand-over. It is one state machine under one mutex. Its inputs are calls, answers and turns of
-// nodes, and time. Its outputs are effects: commands, wake-ups, ends of contexts, events and lines
-// of the log. Those above it see a [Core] and a [Step] of it, and implement [Above].
+// Package core is the engine of package quorum: attempts, waiting, holds, renewals,
+// releases and hand-over. It is one state machine under one mutex. Its inputs are
+// calls, answers and turns of nodes, and time. Its outputs are effects: commands,
+// wake-ups, ends of contexts, events and lines of the log. Those above it see a [Core]
+// and a [Step] of it, and implement [Above].
 package core
 
 import (
@@ -50,11 +51,13 @@ func (lostOnNodes) Is(target error) bool { return target == ErrLost }
 // ErrPart: a lease can be nested in, but not added to.
 var ErrPart = errors.New("the context's lease has only some of the names")
 
-var ErrReentry = errors.New("the context belongs to that lease: use WithReentry to share it, or another context to wait for its end")
+var ErrReentry = errors.New("the context belongs to that lease: use WithReentry to share it, " +
+	"or another context to wait for its end")
 
 // ErrSpent: the nodes have seen the highest token that there is, so that no other is
 // above it.
-var ErrSpent = fmt.Errorf("no fencing token is left above those that the nodes have seen; the highest is %d", node.MaxToken)
+var ErrSpent = fmt.Errorf("no fencing token is left above those that the nodes have seen; "+
+	"the highest is %d", node.MaxToken)
 
 var (
 	errHere  = errors.New("held in this process")

@@ -13,8 +13,8 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A state is where a hold is in its life; docs/waiting.md has them in order, and phases.md
-// what each input makes of it.
+// A state is where a hold is in its life; docs/waiting.md has them in order, and
+// phases.md what each input makes of it.
 type state uint8
 
 const (
@@ -141,7 +141,7 @@ func (h *Hold) extended(start clock.Instant, lease time.Duration) {
 		third := h.Lease / 3
 		renewAt := start.Add(third - time.Duration(e.Chance()*float64(third/renewalSpread)))
 		now := e.now
-		if left := h.until.Sub(now); left < third { // it was handed over, and unless it is over at once it gets the whole lease
+		if left := h.until.Sub(now); left < third { // it was handed over, and gets the whole lease if it lasts
 			renewAt = now.Add(min(e.Opts.Timeout, left) / handedOverRest)
 		}
 		if lease < h.Lease { // short extensions, again and again, do not put off the renewal
@@ -232,7 +232,8 @@ func (h *Hold) lose(why error) {
 	case errors.Is(why, ErrMaxHold):
 		level = slog.LevelWarn
 	}
-	e.log(level, "lease lost", "name", h.Claim.Title(), "owner", h.Claim.Owner, "token", h.Claim.Token, "label", e.Opts.Label, "error", why)
+	e.log(level, "lease lost", "name", h.Claim.Title(), "owner", h.Claim.Owner, "token", h.Claim.Token,
+		"label", e.Opts.Label, "error", why)
 	e.left = append(e.left, h)
 	e.at(h, h.expiry, h.expiry) // until then Close releases what the nodes may have of it
 	if errors.Is(why, ErrBroken) {
@@ -385,7 +386,8 @@ func (h *Hold) nest(s *Want) (bool, error) {
 	case !s.Reentry:
 		return false, h.e.Fail("acquire", s.Title(), nil, ErrDeadlock, ErrReentry)
 	case s.Keep > h.keep:
-		return false, fmt.Errorf("quorum: MinHold of %v is longer than that of the lease that it nests in; ask for it there", s.MinHold)
+		return false, fmt.Errorf("quorum: MinHold of %v is longer than that of the lease that it nests in; "+
+			"ask for it there", s.MinHold)
 	case s.Mode != node.Read:
 		h.writers++
 	}
@@ -457,7 +459,8 @@ func (e *holds) admit(ctx context.Context, g Grant, s *Want) *Hold {
 	h := e.newHold(ctx, g, s)
 	h.follower = e.Above.Admitted(Step{e}, h, s.Note)
 	if r := g.round; r != nil {
-		if h.mode == node.Read && r.command.Kind == node.Acquire { // or the former owner may be under way with a command for it
+		// After a Rename the former owner may be under way with a command for it.
+		if h.mode == node.Read && r.command.Kind == node.Acquire {
 			r.asker = h // nodes that grant later are settled, too
 			h.settled |= r.Those((*vote.Ballot).Granted)
 		}

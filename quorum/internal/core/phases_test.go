@@ -89,8 +89,8 @@ func TestEarlierOffersAreRevoked(t *testing.T) {
 	assert.That(t, d.handovers.byOwner[node.Offer("first")].to == nil, "the earlier one is accepted")
 }
 
-// TestPhases walks through every phase and every input: what becomes of a waiter, and with which effects, is in
-// phases.md.
+// TestPhases walks through every phase and every input: what becomes of a waiter, and
+// with which effects, is in phases.md.
 func TestPhases(t *testing.T) {
 	inputs := []struct {
 		says string
@@ -197,8 +197,8 @@ func compareTable(t *testing.T, heading string, says []string, table [][]string)
 
 func (s state) String() string { return [...]string{"held", "lost", "kept", "over"}[s] }
 
-// TestStates walks through every state of a hold and every input: what becomes of it, and with which effects, is in
-// phases.md.
+// TestStates walks through every state of a hold and every input: what becomes of it,
+// and with which effects, is in phases.md.
 func TestStates(t *testing.T) {
 	inputs := []struct {
 		says string

@@ -25,6 +25,11 @@ type queues struct {
 	listeners map[string]listeners
 }
 
+func newQueues(b *base) *queues {
+	return &queues{base: b, byName: make(map[string]*queue), contended: make(map[string]struct{}),
+		listeners: make(map[string]listeners)}
+}
+
 // Listeners subscribe to the channel of a name; usually they are waiters of Redisson.
 // Queued waiters are faster, so listeners get the name only if these let them.
 type listeners struct {
@@ -199,7 +204,8 @@ func (q *queues) advance(name string, at *queue) {
 			}
 		}
 	}
-	if !at.isHeld() && at.alone.first == nil && at.reading.first == nil && at.several.first == nil && at.partly.first == nil {
+	if !at.isHeld() && at.alone.first == nil && at.reading.first == nil &&
+		at.several.first == nil && at.partly.first == nil {
 		delete(q.byName, name)
 	}
 }

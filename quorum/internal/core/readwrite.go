@@ -64,7 +64,8 @@ func (h *Hold) resendDowngrade() (stillWriter vote.NodeSet) {
 	if h.stillWriter == 0 {
 		return 0
 	}
-	e.send(h.stillWriter, node.Command{Kind: node.Downgrade, Claims: h.Claim.AppendTo(nil), Deadline: e.now.Add(e.Opts.Timeout)},
+	deadline := e.now.Add(e.Opts.Timeout)
+	e.send(h.stillWriter, node.Command{Kind: node.Downgrade, Claims: h.Claim.AppendTo(nil), Deadline: deadline},
 		func(i int, reply node.Reply) {
 			if reply.Status == node.Done && vote.KeptAll(reply.Kept) {
 				h.stillWriter &^= 1 << i

@@ -28,6 +28,11 @@ type releases struct {
 	later [][]*sweep // due, and waiting until there are fewer
 }
 
+func newReleases(rs *rounds) *releases {
+	n := len(rs.Nodes)
+	return &releases{rounds: rs, reached: make([]clock.Instant, n), again: make([]int, n), later: make([][]*sweep, n)}
+}
+
 // A removal is what is known of a release. It is the asker of its rounds.
 type removal struct {
 	rs      *releases

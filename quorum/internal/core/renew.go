@@ -19,7 +19,7 @@ const maxRenewal = 128
 // renew has a lease renewed in this step, by a command that renews others as well.
 func (e *holds) renew(h *Hold) {
 	for i := len(e.renewals) - 1; i >= 0; i-- {
-		if r := e.renewals[i]; !h.renewedAlone && !r.apart && r.lease == h.Lease && r.mode == h.mode && len(r.claims)+h.Claim.size() <= maxRenewal {
+		if r := e.renewals[i]; r.takes(h) {
 			r.add(h)
 			return
 		}
@@ -60,9 +60,16 @@ type renewed struct {
 	tally   vote.Tally
 }
 
+// takes reports whether h may share the command.
+func (r *renewal) takes(h *Hold) bool {
+	return !h.renewedAlone && !r.apart && r.lease == h.Lease && r.mode == h.mode &&
+		len(r.claims)+h.Claim.size() <= maxRenewal
+}
+
 func (r *renewal) add(h *Hold) {
 	n := len(r.e.Nodes)
-	r.holds = append(r.holds, renewed{Hold: h, ballots: make([]vote.Ballot, n), tally: vote.Tally{Nodes: n, Need: r.e.Need}})
+	tally := vote.Tally{Nodes: n, Need: r.e.Need}
+	r.holds = append(r.holds, renewed{Hold: h, ballots: make([]vote.Ballot, n), tally: tally})
 	r.claims = h.Claim.AppendTo(r.claims)
 }
 
@@ -78,8 +85,8 @@ func (r *renewal) send() {
 			h.follower.Renewing(Step{e})
 		}
 	}
-	e.send(vote.AllNodes(len(e.Nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims, TTL: r.lease + e.Opts.Grace,
-		Deadline: r.start.Add(e.Timeout(r.lease))}, r.receive)
+	e.send(vote.AllNodes(len(e.Nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims,
+		TTL: r.lease + e.Opts.Grace, Deadline: r.start.Add(e.Timeout(r.lease))}, r.receive)
 }
 
 // receive counts one node's answer for every lease, and acts on each verdict
@@ -175,7 +182,8 @@ func (h *Hold) retry(err *Failure) {
 	}
 	h.failed = err
 	now := h.e.now
-	wait := max(leastRetry, min(h.Lease, h.until.Sub(now))/retryOfRest) // of one that was handed over there is little left
+	// Of one that was handed over there is little left.
+	wait := max(leastRetry, min(h.Lease, h.until.Sub(now))/retryOfRest)
 	h.renewAt = now.Add(wait + time.Duration(h.e.Chance()*float64(wait/retrySpread)))
 	h.schedule()
 }

@@ -110,12 +110,15 @@ func (v *voters) learn(i int, life *node.Life) {
 		return
 	}
 	v.known[i].born = life.Born
-	if of, ok := v.Nodes[i].(node.Replicated); ok && of.Replicas() > 0 && !other { // the server is the same: its age is known now better, now worse
-		v.log(slog.LevelInfo, "node ignored: only a replica that came recently confirms", "node", name, "for", wait.Round(time.Millisecond))
+	if of, ok := v.Nodes[i].(node.Replicated); ok && of.Replicas() > 0 && !other {
+		// The server is the same: its age is known now better, now worse.
+		v.log(slog.LevelInfo, "node ignored: only a replica that came recently confirms",
+			"node", name, "for", wait.Round(time.Millisecond))
 		return
 	}
 	v.tell(Event{Kind: EventNodeAbstains, Node: name, Took: wait})
-	v.log(slog.LevelWarn, "node ignored: recently (re)started or was a replica", "node", name, "for", wait.Round(time.Millisecond))
+	v.log(slog.LevelWarn, "node ignored: recently (re)started or was a replica",
+		"node", name, "for", wait.Round(time.Millisecond))
 }
 
 // noteLongLock warns once of a lock that lasts longer than MaxLease allows: its program
@@ -126,7 +129,8 @@ func (v *voters) noteLongLock(i int, refusal node.Reply) {
 		return
 	}
 	v.outlasted = true
-	v.log(slog.LevelWarn, "another program's lock lasts longer than MaxLease: set the same MaxLease in all programs, or a restarted node votes too early",
+	v.log(slog.LevelWarn, "another program's lock lasts longer than MaxLease: set the same MaxLease in all programs, "+
+		"or a restarted node votes too early",
 		"node", v.Nodes[i].Name(), "left", refusal.TTL, "max_lease", v.Opts.MaxLease)
 }
 

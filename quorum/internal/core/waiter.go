@@ -456,7 +456,8 @@ func (w *waiter) beginPause() {
 		p.by(w.reserved) // to let others have them
 	}
 	p.luck = e.Chance()
-	if p.luck < 0.5 && e.queues.listened(&w.request.Claim) > 0 { // or every other turn is a listener's, however many are queued
+	// Half of the turns are for listeners at most, however many waiters are queued.
+	if p.luck < 0.5 && e.queues.listened(&w.request.Claim) > 0 {
 		p.standBack = reaction
 	}
 }
