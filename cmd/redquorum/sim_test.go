@@ -37,7 +37,6 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim run --replicas --kinds fair,joint", "--kinds joint is not for --replicas"},
 		{"sim run --replicas --need 2", "--nodes and --need are not for --replicas"},
 		{"sim explore --replicas --nodes 3", "--nodes and --need are not for --replicas"},
-		{"sim run --work play", "want plan or election"},
 		{"sim run 7", `unexpected argument "7"`},
 		{"sim explore --seeds 9-3", "--seeds is \"9-3\"; want a range such as 1-1000"},
 		{"sim explore --jobs 0", "--jobs is 0"},
