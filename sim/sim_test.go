@@ -137,7 +137,7 @@ func TestTrackRecord(t *testing.T) {
 		case strings.HasPrefix(name, "Test"):
 			want = "func " + name + "("
 		case strings.HasPrefix(name, "M"):
-			want = "| " + name + " |"
+			want = `{ID: "` + name + `"`
 		case strings.HasPrefix(name, `"`): // a rule
 			want = strings.Trim(name, `"`)
 		}

@@ -44,7 +44,7 @@ func (f *chaosFlags) checkServers() error {
 	case f.length > faults.MaxLength:
 		return cli.Usage("--for is %v; with --servers it must be at most %v", f.length, faults.MaxLength)
 	}
-	return f.notFor("--servers", "server", "upgrade", "stretch", "packets", "jobs", "nodes", "out")
+	return f.notFor("--servers", "server", "upgrade", "stretch", "jobs", "nodes", "out")
 }
 
 // chaosServers is chaos --servers.
