@@ -120,7 +120,7 @@ func needed(replicas int) int { return (replicas + 1) / 2 }
 func (p *patient) priority(ctx context.Context, o redisnode.Server, addr string) {
 	its := *o.Options
 	its.Network, its.Addr, its.Dialer = "tcp", addr, nil
-	c := redis.NewClient(&its)
+	c := newClient(&its)
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, bedside/6)
 	defer cancel()

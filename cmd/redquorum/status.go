@@ -128,7 +128,7 @@ func (n *nodeFlags) probe(ctx context.Context, r *quorum.Report) (refused, setti
 			continue
 		}
 		g.Go(func() error {
-			client := redis.NewClient(o.Options)
+			client := newClient(o.Options)
 			defer client.Close()
 			err := client.SetXX(ctx, key, "", time.Second).Err()
 			said := redis.Error(nil)

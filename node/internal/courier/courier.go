@@ -17,6 +17,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/internal/lives"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -672,6 +673,20 @@ func (s *server) sendAgain(again []*call) {
 	}
 	s.queue.insert(before, again)
 	s.rouse()
+}
+
+// understandAll appends what the replies in b say that are whole. They have so many bytes.
+func understandAll(p *resp.Parser, b []byte, results []result) (_ []result, used int, err error) {
+	p.Reset()
+	for used < len(b) {
+		reply, n, err := p.Parse(b[used:])
+		if n == 0 {
+			return results, used, err
+		}
+		used += n
+		results = append(results, understand(reply))
+	}
+	return results, used, nil
 }
 
 // A fifo is a queue of calls.

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/internal/neterr"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -54,8 +55,11 @@ var phrases = []struct {
 // fromServer reports whether the server sent err. An error that only contains a refusal
 // is somebody else's: that of a Dialer, for instance, which has asked another server.
 func fromServer(err error) bool {
-	_, ok := err.(refusal)
-	return ok
+	switch err.(type) {
+	case resp.Error, refusal:
+		return true
+	}
+	return false
 }
 
 // inScript is what servers add to what a command inside a script raised: Redis 7 and newer
@@ -83,8 +87,8 @@ func isMoved(err error) bool { return fromServer(err) && strings.HasPrefix(err.E
 
 var errNoToken = fmt.Errorf("%w: its fence, at redquorum_fence:{NAME} or redquorum_readers:{NAME}, is not a token", node.ErrWrongType)
 
-// A refusal is an error that the server sent over this connection. Only code that reads
-// the connection makes one.
+// A refusal is an error that the server sent over this connection, as a resp.Error is. Only code that
+// reads the connection makes one.
 type refusal struct {
 	error
 	means error // nil: nobody has looked yet

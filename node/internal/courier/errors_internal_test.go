@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -135,7 +136,7 @@ func TestARefusedHandshake(t *testing.T) {
 
 // A reset drops what the server has said before it: it is asked again for that.
 func TestAResetIsListenedTo(t *testing.T) {
-	for said, want := range map[string]error{"-DENIED by a proxy\r\n": node.ErrAuth, "+hello\r\n": ErrProtocol, "": nil} {
+	for said, want := range map[string]error{"-DENIED by a proxy\r\n": node.ErrAuth, "+hello\r\n": resp.ErrProtocol, "": nil} {
 		synctest.Test(t, func(t *testing.T) {
 			var s wireServer
 			dials := 0

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/lives"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -28,7 +29,7 @@ func introduced(answers []result) (text string, err error) {
 		text += part
 		switch means := connectError(a.err); {
 		case !ok && means == nil:
-			return "", ErrProtocol
+			return "", resp.ErrProtocol
 		case i < 2 && errors.Is(means, node.ErrAuth):
 			return "", refusal{a.err, fmt.Errorf("%w (the restart guard needs INFO)", means)}
 		case i == 0 && errors.Is(means, node.ErrUnsupported):
@@ -54,7 +55,7 @@ func (s *server) handshake(texts []string) (*node.Life, error) {
 	servers := uptimes(texts)
 	for _, one := range servers {
 		if !isRunID(one.ID) {
-			return nil, networkError(fmt.Errorf("%w: run_id:%.40q", ErrProtocol, one.ID))
+			return nil, networkError(fmt.Errorf("%w: run_id:%.40q", resp.ErrProtocol, one.ID))
 		}
 	}
 	before := s.lives.Life()

@@ -17,6 +17,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/lives"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -207,10 +208,10 @@ func TestExchange(t *testing.T) {
 	for said, want := range map[string]error{
 		"+OK\r\n$1\r\na\r\n":        nil,
 		"+OK\r\n-LOADING\r\n":       nil, // what that means is for others
-		"+OK\r\n$1\r\na\r\n:1\r\n":  ErrProtocol,
-		"+OK\r\n$1\r\na\r\n:1":      ErrProtocol,
-		":1\r\n$1\r\na\r\n":         ErrProtocol,
-		"$1\r\na\r\n+OK\r\n":        ErrProtocol,
+		"+OK\r\n$1\r\na\r\n:1\r\n":  resp.ErrProtocol,
+		"+OK\r\n$1\r\na\r\n:1":      resp.ErrProtocol,
+		":1\r\n$1\r\na\r\n":         resp.ErrProtocol,
+		"$1\r\na\r\n+OK\r\n":        resp.ErrProtocol,
 		"-WRONGPASS\r\n$1\r\na\r\n": node.ErrAuth,
 		"-WRONGPASS\r\n":            node.ErrAuth,
 		"+OK\r\n-LOADING":           io.EOF,
@@ -328,7 +329,7 @@ func TestImpossibleLives(t *testing.T) {
 	for _, id := range []string{strings.Repeat("x", 65), "a b", "a\x1b[31m", "ä"} {
 		s := gatherer(&standing{})
 		life, err := s.handshake([]string{infoText(id, 60)})
-		assert.That(t, life == nil && errors.Is(err, ErrProtocol), "%q: %v, %v", id, life, err)
+		assert.That(t, life == nil && errors.Is(err, resp.ErrProtocol), "%q: %v, %v", id, life, err)
 	}
 	s := gatherer(&standing{})
 	life, err := s.handshake([]string{infoText("a", math.MaxInt64)})

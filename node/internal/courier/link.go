@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/internal/neterr"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -86,7 +87,7 @@ type wire struct {
 	buf     []byte
 	have    int // bytes in buf
 	used    int // of these, that are in results
-	replies parser
+	replies resp.Parser
 	results []result
 
 	came []result // of a subscription: not yet received
@@ -117,7 +118,7 @@ func (w *wire) read() ([]result, error) {
 	n, err := w.Read(w.buf[w.have:])
 	w.have += n
 	var bad error
-	if w.results, w.used, bad = w.replies.results(w.buf[:w.have], w.results[:0]); bad != nil {
+	if w.results, w.used, bad = understandAll(&w.replies, w.buf[:w.have], w.results[:0]); bad != nil {
 		err = bad
 	}
 	return w.results, err
@@ -126,8 +127,8 @@ func (w *wire) read() ([]result, error) {
 // makeRoom makes room for more of a reply that is not whole, unless it is too long.
 func (w *wire) makeRoom() error {
 	w.have = copy(w.buf, w.buf[w.used:w.have])
-	if w.have >= maxReply {
-		return errTooLong
+	if w.have >= resp.MaxReply {
+		return resp.ErrTooLong
 	}
 	if w.have == 0 {
 		w.buf = w.buf[:readAtOnce]
@@ -233,7 +234,7 @@ func (w *wire) objection() error {
 	replies, err := w.read()
 	switch {
 	case len(replies) > 0:
-		return cmp.Or(replies[0].err, ErrProtocol)
+		return cmp.Or(replies[0].err, resp.ErrProtocol)
 	case neterr.Timeout(err):
 		return nil
 	}
@@ -276,7 +277,7 @@ func (w *wire) exchange(end time.Time, greeting, first [][]string) ([]result, er
 			err = w.makeRoom()
 		}
 		if len(replies) > len(commands) || len(replies) == len(commands) && w.have > 0 {
-			err = ErrProtocol
+			err = resp.ErrProtocol
 		}
 	}
 	for _, got := range replies[:min(len(replies), len(greeting))] {
@@ -284,7 +285,7 @@ func (w *wire) exchange(end time.Time, greeting, first [][]string) ([]result, er
 		case got.err != nil:
 			return nil, got.err
 		case got.val != "OK":
-			return nil, ErrProtocol
+			return nil, resp.ErrProtocol
 		}
 	}
 	switch {

@@ -3,6 +3,8 @@ package courier
 import (
 	"fmt"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/resp"
 )
 
 // A Subscription is a connection that listens to channels. One goroutine calls Receive, another
@@ -59,7 +61,7 @@ func (w *wire) Receive() (channel, message string, err error) {
 	return notice(got.val)
 }
 
-var errNoNotice = fmt.Errorf("%w: it is no message", ErrProtocol)
+var errNoNotice = fmt.Errorf("%w: it is no message", resp.ErrProtocol)
 
 // notice reads what comes over a subscription.
 func notice(val any) (channel, message string, err error) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -482,7 +483,7 @@ func (r *replication) judge(found *round) error {
 	found.count(at)
 	switch {
 	case err != nil:
-		return connectError(ErrProtocol)
+		return connectError(resp.ErrProtocol)
 	case field(found.after, "role") != "master" || field(found.after, "master_replid") != r.replid:
 		return errMoved
 	case found.listed > r.count:

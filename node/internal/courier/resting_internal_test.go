@@ -19,6 +19,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -87,7 +88,7 @@ func (f *wireServer) serve(conn net.Conn) {
 	}()
 	defer func() { close(answers); <-gone; conn.Close() }()
 	var unread []byte
-	var p parser
+	var p resp.Parser
 	queued := false // in MULTI
 	buf := make([]byte, 64<<10)
 	for {
@@ -100,7 +101,7 @@ func (f *wireServer) serve(conn net.Conn) {
 		f.heard[reads]++
 		f.mu.Unlock()
 		for {
-			_, n, _ := p.parse(unread)
+			_, n, _ := p.Parse(unread)
 			if n == 0 {
 				break
 			}

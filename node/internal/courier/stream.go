@@ -152,17 +152,3 @@ func (t *stream) readAll(s *server, life *node.Life) error {
 		}
 	}
 }
-
-// results appends what the replies in b say that are whole. They have so many bytes.
-func (p *parser) results(b []byte, results []result) (_ []result, used int, err error) {
-	p.reset()
-	for used < len(b) {
-		reply, n, err := p.parse(b[used:])
-		if n == 0 {
-			return results, used, err
-		}
-		used += n
-		results = append(results, understand(reply))
-	}
-	return results, used, nil
-}

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/resp"
 )
 
 // An undated connection has no deadlines, as those of an SSH tunnel. Its user has one end of a pipe, which does, and
@@ -31,6 +33,9 @@ func dated(conn net.Conn) net.Conn {
 	go u.receive()
 	return u
 }
+
+// Checked returns conn for go-redis, with deadlines: see resp.Bounded.
+func Checked(conn net.Conn) net.Conn { return resp.Bounded(dated(conn), resp.MaxReply) }
 
 func (u *undated) send() {
 	_, _ = io.Copy(u.behind, u.far)
