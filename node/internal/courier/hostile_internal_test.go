@@ -91,12 +91,13 @@ func TestLongNames(t *testing.T) {
 	for size, want := range map[int]error{node.MaxName: nil, node.MaxName + 1: node.ErrUnsupported} {
 		cmd := node.Command{Kind: node.Acquire, TTL: time.Second, Deadline: clock.Never,
 			Claims: []node.Claim{{Name: "a", Owner: "me"}, {Name: strings.Repeat("n", size), Owner: "me"}}}
-		err := s.enqueue(cmd, func(node.Reply) {})
+		err := s.queue.enqueue(cmd, func(node.Reply) {})
 		assert.That(t, errors.Is(err, want), "a name of %d bytes: %v, want %v", size, err, want)
 	}
 }
 
-// Of what a server says only the beginning goes into an error, and nothing that a terminal obeys.
+// Of what a server says only the beginning goes into an error, and nothing that a
+// terminal obeys.
 func TestErrorTextIsShown(t *testing.T) {
 	long := "WRONGTYPE " + strings.Repeat("ä", 5000)
 	for _, said := range []string{long, "ERR \x1b[31mred", "ERR \x1b]0;title\x07", "CROSSSLOT \x1b[31m", "ERR \xff", "ERR a\u202eb", "ERR a\rb"} {
@@ -110,7 +111,8 @@ func TestErrorTextIsShown(t *testing.T) {
 	assert.That(t, err.Error() == "unreachable: no answer in time", "%v", err)
 }
 
-// isShown reports whether text is short, a byte that was quoted having four, and printable.
+// isShown reports whether text is short, a byte that was quoted having four, and
+// printable.
 func isShown(text string) bool {
 	return len(text) < 4*maxText+100 && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) })
 }
@@ -214,13 +216,10 @@ func FuzzSubscription(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
-		s := gatherer(&standing{})
-		s.watch.init(s)
-		s.watch.started = true // but by nobody
-		s.ctx = t.Context()
 		d := played(said, "")
 		defer d.close()
-		s.route = d
+		s := assemble(d, &background{clock: &standing{}, ctx: t.Context()}, Options{})
+		s.watch.started = true // but by nobody
 		defer s.Listen("p", func(turn node.Turn) {
 			began := turn == node.Turn{}
 			asked := turn.Name != "" && turn.Waiter != "" && turn.Owner == ""
@@ -241,7 +240,7 @@ func FuzzInfo(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		const now = clock.Instant(time.Hour)
 		s := gatherer(&standing{now: now})
-		life, err := s.handshake([]string{text})
+		life, err := s.lifespan.handshake([]string{text})
 		assert.Must(t, err == nil || life == nil && isShown(err.Error()), "%v, %q", life, err)
 		if life != nil && (life.Born > now || life.ID == "" || len(life.ID) > 64 || !isShown(life.ID)) {
 			t.Fatalf("%+v", life)
