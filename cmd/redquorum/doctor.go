@@ -24,6 +24,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/neterr"
+	"github.com/redquorum/redquorum/internal/replicas"
 	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
@@ -624,7 +625,7 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 		err = refusals{errors.New(strings.Join(refused, "; "))}
 	}
 	if err != nil {
-		means, do := "it cannot grant a lock", cmp.Or(remedyFor(err.Error(), o.Replicas), advice(err, ""))
+		means, do := "it cannot grant a lock", cmp.Or(remedyFor(err.Error(), replicas.Count(o.Replicas)), advice(err, ""))
 		if do == "" {
 			means = "it cannot grant locks whose names begin like this one"
 			do = "give the user the missing right, or use --name with a name that it may use"
