@@ -89,7 +89,7 @@ func clean(servers []redisnode.Server, p *faults.Plan, prefix string) error {
 	var all sync.WaitGroup
 	for i, s := range servers {
 		all.Go(func() {
-			client := redis.NewClient(s.Options)
+			client := newClient(s.Options)
 			defer client.Close()
 			_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 				for _, name := range p.Names() {
