@@ -61,7 +61,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t, token.NewFileSet(), make(map[string]string), nil, "package p\n", make(map[string]bool)}
 	w.Importer = importer.ForCompiler(w.set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(w.exports[path]) })
 	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{if or .Standard .Module.Main (eq .ImportPath .Module.Path)}}{{.Name}} {{.ImportPath}} {{.Export}}{{end}}",
-		"./quorum", "./election", "./semaphore", "./node/...", "./examples/...")
+		"database/sql", "./quorum", "./election", "./semaphore", "./node/...", "./examples/...")
 	list.Dir, list.Stderr = root, os.Stderr
 	out := assert.Got(list.Output())(t)
 	for _, mod := range w.files("contrib/*/go.mod") {
