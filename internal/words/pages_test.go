@@ -61,6 +61,25 @@ func TestClocksOfTokens(t *testing.T) {
 	assert.That(t, found >= 5, "%d places", found)
 }
 
+// logged are calls of quorum's log, and the texts that its node's failures have there.
+var logged = regexp.MustCompile(`(?:\.(?:log|warn)\((?:slog\.Level\w+, |level, )?|\btext = |known\[i\], )"([^":]*)`)
+
+// docs/operations.md lists the messages that quorum logs.
+func TestLogMessages(t *testing.T) {
+	page := string(assert.Got(os.ReadFile(filepath.Join(root, "docs/operations.md")))(t))
+	found := 0
+	for _, path := range assert.Got(filepath.Glob(filepath.Join(root, "quorum/*.go")))(t) {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		for _, m := range logged.FindAllSubmatch(assert.Got(os.ReadFile(path))(t), -1) {
+			found++
+			assert.That(t, strings.Contains(page, "`"+string(m[1])), "%s logs %q, which docs/operations.md does not list", path, m[1])
+		}
+	}
+	assert.That(t, found >= 8, "%d messages", found)
+}
+
 var (
 	rowToRead = regexp.MustCompile(`(?m)^\| (.*) \| ([0-9,]+) \| [^|]*\|$`)
 	quoted    = regexp.MustCompile("`([^`]*)`")

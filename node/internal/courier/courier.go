@@ -387,7 +387,7 @@ func (s *server) fail(err error) (quiet bool) {
 	s.mu.Unlock()
 	tell(open)
 	if first {
-		s.note(slog.LevelWarn, "node is down", "err", err)
+		s.note(slog.LevelWarn, "node is down", "error", err)
 	}
 	return false
 }

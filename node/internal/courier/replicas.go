@@ -386,7 +386,7 @@ func (r *replication) during(carry func() error) error {
 		case <-r.server.ctx.Done():
 			err = nil
 		default:
-			r.server.note(slog.LevelWarn, "replicas cannot be asked for", "err", show(err))
+			r.server.note(slog.LevelWarn, "replicas cannot be asked for", "error", show(err))
 			r.link.abort()
 		}
 		done <- err

@@ -251,7 +251,7 @@ func (w *watcher) steward() {
 		err := w.session()
 		w.lost()
 		if err != nil && s.ctx.Err() == nil {
-			s.note(slog.LevelDebug, "subscription connection ended", "err", show(err))
+			s.note(slog.LevelDebug, "subscription connection ended", "error", show(err))
 		}
 		if time.Since(began) > lasting {
 			pause = minPause
@@ -430,7 +430,7 @@ func (w *watcher) refused(err error) bool {
 	}
 	w.mu.Unlock()
 	if first {
-		w.server.note(slog.LevelWarn, "pub/sub channel not permitted by ACL; falling back to polling", "channel", channel, "err", serverError(err))
+		w.server.note(slog.LevelWarn, "pub/sub channel not permitted by ACL; falling back to polling", "channel", channel, "error", serverError(err))
 	}
 	return true
 }
