@@ -152,7 +152,7 @@ func (s *strip) end(lane int, at time.Duration) {
 func (l *look) draw() (string, error) {
 	var out strings.Builder
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %[1]d %[2]d" `+
-		`font-family="system-ui, sans-serif" font-size="16">`+"\n", width, 2*panel)
+		`font-family="system-ui, sans-serif" font-size="16">`+"\n", width, 2*panel-16)
 	out.WriteString("<title>A server forgets a lock: textbook Redlock has two holders, redquorum one.</title>\n")
 	for i, variant := range []string{"plain", "redquorum"} {
 		s, err := stripOf(variant)
