@@ -88,7 +88,7 @@ func (k *keeper) converse() (met bool, err error) {
 func (k *keeper) fail(err error) (quiet bool) {
 	quiet, first := k.queue.refuse(err)
 	if first {
-		k.note(slog.LevelWarn, "node is down", "err", err)
+		k.note(slog.LevelWarn, "node is down", "error", err)
 	}
 	return quiet
 }

@@ -376,7 +376,7 @@ func (r *replication) during(carry func() error) error {
 		case <-r.queue.ctx.Done():
 			err = nil
 		default:
-			r.queue.note(slog.LevelWarn, "replicas cannot be asked for", "err", show(err))
+			r.queue.note(slog.LevelWarn, "replicas cannot be asked for", "error", show(err))
 			r.link.abort()
 		}
 		done <- err

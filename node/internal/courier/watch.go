@@ -175,7 +175,7 @@ func (w *watcher) steward() {
 		err := w.session()
 		w.lost()
 		if err != nil && w.ctx.Err() == nil {
-			w.note(slog.LevelDebug, "subscription connection ended", "err", show(err))
+			w.note(slog.LevelDebug, "subscription connection ended", "error", show(err))
 		}
 		if time.Since(began) > lasting {
 			pause = minPause
@@ -350,7 +350,7 @@ func (w *watcher) refused(err error) bool {
 	w.mu.Unlock()
 	if first {
 		w.note(slog.LevelWarn, "pub/sub channel not permitted by ACL; falling back to polling",
-			"channel", channel, "err", serverError(err))
+			"channel", channel, "error", serverError(err))
 	}
 	return true
 }
