@@ -192,5 +192,5 @@ func TestTrackRecordCounts(t *testing.T) {
 		}
 	}
 	line("all", all)
-	tests.Says(t, page, fmt.Sprintf("\n* Of %d rows, ", all["all"]))
+	tests.Says(t, page, fmt.Sprintf(" Of %d rows, ", all["all"]))
 }
