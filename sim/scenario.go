@@ -186,7 +186,7 @@ func cell(r *Result) string {
 // legend says what the words of a matrix mean.
 var legend = []struct{ word, means string }{
 	{"plain", "textbook Redlock: the steps of the Redis page and nothing else"},
-	{"mistaken", "that with a mistake other locks are known for; - where the scenario is about none"},
+	{"mistaken", "that with a mistake other locks are known for"},
 	{"no ...", "redquorum with one protection taken away"},
 	{"ok 0.9 s", "nothing was violated; the time is the longest wait in virtual time, if 0.1 s or more"},
 	{"broken", "two clients held one lock at the same time, or the resource took a late write"},
@@ -254,14 +254,14 @@ func (m *Matrix) WriteMarkdown(out io.Writer) error {
 				needs = append(needs, without)
 			}
 		}
-		mistaken := marked(row[1])
+		mistaken := ""
 		if row[1] != nil {
 			mistake := row[1].Plan.Lock.Mistake
+			mistaken = marked(row[1]) + ": " + faults.Mistakes[mistake]
 			if id := first[mistake]; id != "" {
-				mistaken += ": as in " + id
+				mistaken = marked(row[1]) + ": as in " + id
 			} else {
 				first[mistake] = s.ID
-				mistaken += ": " + faults.Mistakes[mistake]
 			}
 		}
 		cells := []string{s.ID, s.Title, marked(row[0]), mistaken, marked(last), strings.Join(needs, ", "), s.Protects}
@@ -273,7 +273,7 @@ func (m *Matrix) WriteMarkdown(out io.Writer) error {
 
 // marked is a cell in Markdown.
 func marked(r *Result) string {
-	if r != nil && (r.Verdict == Unsafe || r.Verdict == Stuck) {
+	if r.Verdict == Unsafe || r.Verdict == Stuck {
 		return "**" + cell(r) + "**"
 	}
 	return cell(r)
