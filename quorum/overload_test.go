@@ -60,7 +60,8 @@ func (w *world) busy(o quorum.Options, servers []*busy) *quorum.Locker {
 // An overload is much that programs ask of servers for a while. Before and after they ask
 // for little.
 type overload struct {
-	programs, few, many int // callers of each
+	programs, few, many int           // callers of each
+	joins               time.Duration // the first is there, the others begin so long after each other under load
 	timeouts            []time.Duration
 	servers             []*busy
 	take                func(l *quorum.Locker, name string) (*quorum.Lease, error)
@@ -120,17 +121,24 @@ func (o overload) run(w *world) (locks [2*calm + load]int, lost int) {
 			})
 		}
 	}
-	const before, after = calm * time.Second, (calm + load) * time.Second
+	before, after := calm*time.Second, (calm+load)*time.Second
 	var held []*quorum.Lease
 	for p := range o.programs {
+		from := before
+		if p > 0 && o.joins > 0 {
+			from += time.Duration(p) * o.joins
+			time.Sleep(time.Until(began.Add(from)))
+		}
 		timeout := 500 * time.Millisecond
 		if o.timeouts != nil {
 			timeout = o.timeouts[p%len(o.timeouts)]
 		}
 		l := w.busy(quorum.Options{NoRestartGuard: true, Timeout: timeout}, o.servers)
 		held = append(held, lock(w.t, l, fmt.Sprint("held", p), quorum.WithLease(3*time.Second)))
-		callers(l, p, o.few, 0, before)
-		callers(l, p, o.many, before, after)
+		if from == before {
+			callers(l, p, o.few, 0, before)
+		}
+		callers(l, p, o.many, from, after)
 		callers(l, p, o.few, after, after+before)
 	}
 	all.Wait()
@@ -163,6 +171,7 @@ func TestOverload(t *testing.T) {
 		"further":                     {take: lockFor2s, servers: alike(3, further), few: 40},
 		"jitter":                      {take: lockFor2s, servers: alike(3, jitters)},
 		"a slow node of five":         {take: lockFor2s, servers: oneSlow},
+		"programs that join":          {take: lockFor2s, programs: 12, many: 100, joins: 600 * time.Millisecond},
 		"Timeouts that differ":        {take: lockFor2s, timeouts: []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}},
 	} {
 		t.Run(what, func(t *testing.T) {
