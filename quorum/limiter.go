@@ -64,6 +64,7 @@ type limiter struct {
 	lowered clock.Instant
 	probing float64 // the bound before it became the least for a moment; 0: it has not
 
+	usual    time.Duration // what an attempt takes, smoothed as TCP's round trips are
 	quickest time.Duration // 0: unknown
 	met      clock.Instant // when an attempt was about as quick
 	least    time.Duration // the quickest since then; 0: there is none
@@ -80,6 +81,7 @@ func (m *limiter) learn(start, now clock.Instant, answered bool) {
 		return // nodes that are down are quick
 	}
 	m.quickest = cmp.Or(m.quickest, took)
+	m.usual += (took - m.usual) / 8
 	if 2*m.underWay >= m.most() {
 		m.used = now
 		m.rise(took)
@@ -138,12 +140,20 @@ func (m *limiter) patience(timeout time.Duration) time.Duration {
 	return max(timeout/4, timeout-m.quickest-2*standing)
 }
 
+// inTime reports whether the caller of w will still be there when an attempt ends that
+// begins now. If not it would cost the nodes an acquire and a release for nothing. The
+// queue may have become twice as long. There are always the least attempts, to learn from.
+func (m *limiter) inTime(w *waiter, now clock.Instant) bool {
+	needs := m.quickest + 2*max(0, m.usual-m.quickest)
+	return m.underWay < leastAttempts || w.leaves.Sub(now) >= needs
+}
+
 // enter reports whether w may make its attempt. If not it waits outside.
 func (m *limiter) enter(w *waiter, now clock.Instant) bool {
 	if now.Sub(m.used) >= knownFor {
 		m.bound, m.probing = firstAttempts, 0
 	}
-	if m.underWay < m.most() {
+	if m.underWay < m.most() && m.inTime(w, now) {
 		m.underWay++
 		return true
 	}
@@ -168,12 +178,17 @@ func (m *limiter) ends(start, now clock.Instant, answered bool) {
 // leave makes room for another attempt, and lets the first of those outside begin. If
 // callers give up there it mostly lets the last one: that has the most time left, and the
 // first may be about to give up. Each eighth time it is the first, which may wait without
-// end.
+// end. If there is too little time for one, the other begins.
 func (m *limiter) leave(now clock.Instant) {
 	for m.underWay--; m.underWay < m.most() && m.outside.first != nil; m.underWay++ {
-		next := m.outside.last
+		next, other := m.outside.last, m.outside.first
 		if m.let++; m.gaveUp == 0 || now.Sub(m.gaveUp) >= knownFor || m.let%8 == 0 {
-			next = m.outside.first
+			next, other = other, next
+		}
+		if !m.inTime(next.w, now) {
+			if next = other; !m.inTime(next.w, now) {
+				return
+			}
 		}
 		m.outside.remove(next)
 		next.w.let = true

@@ -81,10 +81,13 @@ func tryAtOnce(l *quorum.Locker, name string) (*quorum.Lease, error) {
 	return l.TryLock(background, name)
 }
 
-func tryFor100ms(l *quorum.Locker, name string) (*quorum.Lease, error) {
-	ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
-	defer cancel()
-	return l.TryLock(ctx, name)
+// tryFor returns a call of TryLock whose context ends after d.
+func tryFor(d time.Duration) func(*quorum.Locker, string) (*quorum.Lease, error) {
+	return func(l *quorum.Locker, name string) (*quorum.Lease, error) {
+		ctx, cancel := context.WithTimeout(background, d)
+		defer cancel()
+		return l.TryLock(ctx, name)
+	}
 }
 
 func alike(n int, one func() *busy) (all []*busy) {
@@ -165,7 +168,9 @@ func TestOverload(t *testing.T) {
 		"Lock":                        {take: lockFor2s},
 		"a context of 300 ms":         {take: within300ms},
 		"TryLock":                     {take: tryAtOnce},
-		"TryLock, a context of 100ms": {take: tryFor100ms},
+		"TryLock, a context of 100ms": {take: tryFor(100 * time.Millisecond)},
+		"TryLock, a context of 50ms":  {take: tryFor(50 * time.Millisecond)},
+		"TryLock, 8 programs, 50ms":   {take: tryFor(50 * time.Millisecond), programs: 8, few: 2, many: 100},
 		"many programs":               {take: lockFor2s, programs: 24, few: 2, many: 50, servers: alike(3, quick)},
 		"far":                         {take: lockFor2s, servers: alike(3, far)},
 		"further":                     {take: lockFor2s, servers: alike(3, further), few: 40},
