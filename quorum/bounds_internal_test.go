@@ -167,6 +167,11 @@ func TestLimiterLearns(t *testing.T) {
 		{"nor if the nodes are far away", func(l trial) { l.rounds(40, 10*queue) }, maxAttempts},
 		{"a queue leaves some", func(l trial) { l.rounds(12, quick); l.rounds(40, queue) }, firstAttempts},
 		{"a long one fewer", func(l trial) { l.rounds(12, quick); l.rounds(40, 4*queue) }, leastAttempts},
+		{"until it is short", func(l trial) {
+			l.rounds(12, quick)
+			l.rounds(40, 4*queue)
+			l.rounds(20, quick+standing*2/3)
+		}, firstAttempts},
 		{"where the nodes are further than they were it is the least for a moment", func(l trial) {
 			l.rounds(12, quick)
 			for i := 0; l.engine.attempts.probing == 0 && i < 300; i++ {

@@ -48,7 +48,8 @@ const (
 //
 // The bound follows how much longer than the quickest attempts take, as in TCP Vegas and
 // LEDBAT. It rises if it is used: with no queue it doubles in each round trip, with a
-// short one it grows slowly. It is halved when a queue stands. As in CoDel the quickest
+// short one it grows slowly. It is halved when a queue stands, and where few attempts are
+// left it doubles when none does. As in CoDel the quickest
 // attempt of a while says that, since networks and schedulers delay single ones. As in
 // BBR the bound is the least for a moment where no attempt has been quick for long, to
 // see how long one takes without a queue. The programs that make the queue do so at about
@@ -131,6 +132,8 @@ func (m *limiter) judge(least time.Duration, now clock.Instant) {
 	}
 	if lower < m.bound {
 		m.bound, m.lowered = lower, now
+	} else if slow <= standing && m.bound < firstAttempts {
+		m.bound = min(2*m.bound, firstAttempts) // as where nothing is known
 	}
 }
 

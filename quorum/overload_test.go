@@ -176,7 +176,7 @@ func TestOverload(t *testing.T) {
 		"further":                     {take: lockFor2s, servers: alike(3, further), few: 40},
 		"jitter":                      {take: lockFor2s, servers: alike(3, jitters)},
 		"a slow node of five":         {take: lockFor2s, servers: oneSlow},
-		"programs that join":          {take: lockFor2s, programs: 12, many: 100, joins: 600 * time.Millisecond},
+		"programs that join":          {take: lockFor2s, programs: 12, few: 2, many: 40, joins: 600 * time.Millisecond},
 		"Timeouts that differ":        {take: lockFor2s, timeouts: []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -1164,6 +1164,8 @@ var mutants = []*Mutant{
 		Edits: edit("quorum.limiter.inTime", "w.leaves.Sub(now) >= needs", "true")},
 	{ID: "M541", Bug: "no attempt begins where each caller has too little time", Expect: Tests, Tests: "./quorum -run TestAttemptsBeginInTime", Reason: "as M461",
 		Edits: edit("quorum.limiter.inTime", "m.underWay < leastAttempts || ", "")},
+	{ID: "M542", Bug: "a bound that a long queue has made the least stays there while the queue is short", Expect: Tests, Tests: "./quorum -run TestLimiterLearns", Reason: "as M461",
+		Edits: edit("quorum.limiter.judge", "slow <= standing && m.bound < firstAttempts", "false")},
 	{ID: "M480", Bug: "the first outside is never next where others give up", Expect: Tests, Tests: "./quorum -run TestOrderOutside", Reason: "as M461",
 		Edits: edit("quorum.limiter.leave", " || m.let%8 == 0", "")},
 	{ID: "M481", Bug: "the bound rises while few attempts are under way", Expect: Tests, Tests: "./quorum -run TestLimiterLearns", Reason: "as M461",
