@@ -1161,7 +1161,7 @@ var mutants = []*Mutant{
 	{ID: "M466", Bug: "the first outside begins next, however late attempts are", Expect: Tests, Tests: "./quorum -run TestOrderOutside", Reason: "as M461",
 		Edits: edit("quorum.limiter.leave", "m.gaveUp == 0 || ", "true || ")},
 	{ID: "M540", Bug: "an attempt begins whose caller has too little time", Expect: Tests, Tests: "./quorum -run TestOverload", Reason: "as M461",
-		Edits: edit("quorum.limiter.inTime", "w.leaves.Sub(now) >= needs", "true")},
+		Edits: edit("quorum.limiter.inTime", ">= needs", ">= min(0, needs)")},
 	{ID: "M541", Bug: "no attempt begins where each caller has too little time", Expect: Tests, Tests: "./quorum -run TestAttemptsBeginInTime", Reason: "as M461",
 		Edits: edit("quorum.limiter.inTime", "m.underWay < leastAttempts || ", "")},
 	{ID: "M542", Bug: "a bound that a long queue has made the least stays there while the queue is short", Expect: Tests, Tests: "./quorum -run TestLimiterLearns", Reason: "as M461",
