@@ -20,6 +20,7 @@ type waiter struct {
 	ctx      context.Context // of the call, for its values
 	began    clock.Instant
 	deadline clock.Instant // of the wait, or Never
+	leaves   clock.Instant // when the caller's context ends at the latest, or Never
 	phase    phase
 	until    clock.Instant // when the phase is over if nothing happens
 	spot     slot          // of the timer for that
@@ -111,6 +112,10 @@ func (e *engine) waiter(ctx context.Context, s *settings) *waiter {
 	w.phase, w.request, w.ctx, w.began, w.deadline, w.reserved = phaseQueueing, s, ctx, e.now, clock.Never, e.now
 	if s.wait >= 0 {
 		w.deadline = e.now.Add(s.wait)
+	}
+	w.leaves = clock.Never
+	if end, ok := ctx.Deadline(); ok {
+		w.leaves = e.now.Add(end.Sub(e.wall()))
 	}
 	w.calledFirstFor = append(w.calledFirstFor[:0], make([]nodeSet, len(s.names))...)
 	if s.fair {
