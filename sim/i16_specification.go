@@ -94,6 +94,8 @@ func Specification(p *faults.Plan, name string) *spec.Rules {
 				return max(c.Length, kept(c.MinHold))
 			case c.Phase == spec.Asking:
 				return c.Length
+			case c.Hold > 0 && c.From != nil: // the Resume may come late, too, and then knows nothing of that
+				return min(c.Length, kept(c.Hold))
 			case c.Hold > 0:
 				return kept(c.Hold)
 			}
