@@ -38,6 +38,7 @@ type hold struct {
 	lease   time.Duration
 	maxHold time.Duration
 	keep    time.Duration // how long the name must stay taken, from since on; 0: no longer than it is held
+	former  bool          // it was resumed, and until then a former process may hold it, too
 	fixed   bool
 	since   clock.Instant   // when the acquiring round started
 	parent  context.Context // of the acquiring call, for its values

@@ -39,12 +39,12 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	if over := t.age(l.clock.Wall(), l.opts.Drift); over != nil {
 		return nil, l.fail("resume", t.title(), nil, ErrNotHeld, over)
 	}
-	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease), keptFor(t.KeepLeft)}, opts...)
+	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease)}, opts...)
 	s, err := l.settings(ctx, t.Names[0], opts)
 	if err != nil {
 		return nil, err
 	}
-	t.bound(&s)
+	t.bound(&s, l.opts.MaxLease)
 	if err := l.begin(ctx, "resume", s.title()); err != nil {
 		return nil, err
 	}
@@ -130,11 +130,12 @@ func (e *engine) resumed(ctx context.Context, r *round, t *terms, s *settings) (
 		}
 	}
 	if !t.Detached { // nobody else gets the name as long as the former process may hold it
-		s.keep = max(s.keep, took+r.formerLeft())
+		s.keep = max(s.keep, took+min(r.formerLeft(), e.opts.MaxLease))
 	}
 	g := r.grant(r.claim, s.lease, 0)
 	g.claim.from = ""
 	lease := e.admit(ctx, g, s)
+	lease.h.former = !t.Detached
 	lease.h.sent(r.start, e.opts.MaxLease) // no command has shortened what the nodes have
 	e.tellOf(&g.claim, Event{Kind: EventAcquired, Took: took})
 	former := s.claim
@@ -179,6 +180,6 @@ func (le *Lease) Detach() (Handle, error) {
 		e.askAll(node.Extend, h.asItIs(), h.lease+e.opts.Grace, e.timeout(h.lease)).done()
 	}
 	t := h.terms(at)
-	t.Detached = true
+	t.Detached = !h.former || t.KeepLeft == 0
 	return t.handle(), nil
 }

@@ -48,7 +48,7 @@
 // clients of package quorum that makes no difference, because their clock counts suspended time.
 //
 // [Able] refuses what is not here: the clocks and disks of servers elsewhere, plans with a mistake, and the
-// steps detach, resume and break, and the shares hand and break of the drawn work. [Reduce]
+// steps detach, handle, resume and break, and those shares of the drawn work. [Reduce]
 // leaves these shares out.
 //
 // # Time

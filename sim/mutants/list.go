@@ -583,7 +583,7 @@ var mutants = []*Mutant{
 	{ID: "M500", Bug: "nodes in their guard make up what a renewal needs beyond a majority",
 		Edits: edit("quorum.renewal.receive", addsVote, addsVote+"\t\tif h.ballots[i].vote == voteAbstaining {\n\t\t\th.tally.need = max(majority(h.tally.nodes), h.tally.need-1)\n\t\t}\n")},
 	{ID: "M502", Bug: "a resumed lease forgets its minimum hold",
-		Edits: edit("quorum.Locker.Resume", "keptFor(t.KeepLeft)", "keptFor(0)")},
+		Edits: edit("quorum.terms.bound", "\ts.keep = max(s.keep, min(t.KeepLeft, maxLease))\n", "")},
 	{ID: "M503", Bug: "a renewal that a downgrade has overtaken counts nodes that lack the lease",
 		Edits: edit("quorum.hold.missingOn", "\t\treturn ballot{vote: voteUnknown}\n", "\t\treturn ballot{vote: voteGranted}\n")},
 
