@@ -40,6 +40,7 @@ type request struct {
 	Timeout    time.Duration `json:"timeout,omitempty"`    // open
 	Callers    int           `json:"callers,omitempty"`    // take: how many
 	Turns      turns         `json:"turns"`                // take: what each of them does
+	Pressure   pressure      `json:"pressure"`             // hold and press
 }
 
 // An answer is what the child says.
@@ -49,6 +50,7 @@ type answer struct {
 	CPU      time.Duration `json:"cpu,omitempty"`
 	Commands int64         `json:"commands,omitempty"` // that went through all links
 	Records  []record      `json:"records,omitempty"`  // of each caller
+	Pressed  pressed       `json:"pressed"`
 }
 
 // A child is the parent's side.
@@ -105,6 +107,7 @@ type helper struct {
 	links       []*faults.Proxy
 	commands    atomic.Int64
 	client      Client
+	held        []Held
 }
 
 // help is the main of a child.
@@ -178,6 +181,13 @@ func (h *helper) answer(ctx context.Context, r request) (a answer, err error) {
 			a.Records[i], err = r.Turns.take(ctx, h.client)
 			return err
 		})
+	case "hold":
+		h.held, err = r.Pressure.hold(ctx, h.client)
+	case "press":
+		a.Pressed = r.Pressure.press(ctx, h.client, h.held)
+		if ours, ok := h.client.(*redquorum); ok {
+			ours.lost.Store(0) // that is a figure here
+		}
 	case "end":
 		client := h.client
 		h.client = nil

@@ -48,6 +48,7 @@ const examples = `  %[1]s                    # a minute and a half, without Redi
   %[1]s --spawn --rtt 0,1ms,5ms --workload latency
   %[1]s --spawn --n 5 --workload fairness --for 3m
   %[1]s --n 3 --workload crowd --waiters 10000 --rounds 1
+  %[1]s --spawn --n 3 --workload overload --rounds 1
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379`
 
 // Command returns the command that measures. The first signal to end does what the end of its context does, and the
@@ -116,7 +117,7 @@ func (f *flags) register() {
 	fs.DurationSliceVar(&c.RTT, "rtt", []time.Duration{0}, "round `times` of the links to the nodes, by a proxy on each; 0 is none added")
 	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.Defaults().Timeout.String()+")")
 	fs.DurationVar(&c.Lease, "lease", benchLease, "how long locks are asked for")
-	fs.StringSliceVar(&c.Workloads, "workload", nil, "`names` of the workloads (default all but fairness and crowd)")
+	fs.StringSliceVar(&c.Workloads, "workload", nil, "`names` of the workloads (default all but fairness, crowd and overload)")
 	fs.IntSliceVar(&c.Callers, "callers", nil, "`numbers` of callers for throughput (default 1,8,64,512; embedded 1,8,64)")
 	fs.IntSliceVar(&c.Leases, "leases", nil, "`numbers` of leases for keep (default 1000,10000; embedded 200)")
 	fs.IntSliceVar(&c.Waiters, "waiters", nil, "`numbers` of waiters for crowd (default 512; embedded 64)")
@@ -248,6 +249,9 @@ func (f *flags) checkWork() error {
 	var known []string
 	for _, w := range workloads {
 		known = append(known, w.name)
+	}
+	if slices.Contains(c.Workloads, "overload") && c.Servers != Spawned {
+		return cli.Usage("overload is measured on servers that can be slowed: with --spawn")
 	}
 	return among("workload", c.Workloads, known)
 }

@@ -34,6 +34,8 @@ var columns = map[string][]column{
 		{"memory/lease", "B/lease"}, {"goroutines/lease", "goroutines/lease"}},
 	"crowd": {{"ends late", "late-max-ns"}, {"timer late", "timer-max-ns"}, {"lost", "lost"}, {"TryLock", "try-max-ns"}, {"last caller", "end-max-ns"},
 		{"unserved", "unserved"}, {"client CPU", "client-cpu-ns/waiter"}, {"server CPU", "server-cpu-ns/waiter"}},
+	"overload": {{"before", "locks-before/s"}, {"least", "locks-least/s"}, {"after", "locks-after/s"}, {"lost", "lost"}, {"overdue", "overdue"},
+		{"longest", "overdue-max-ns"}},
 }
 
 var orphanColumn = column{"orphans/1000", "orphans/1000"}
@@ -117,6 +119,8 @@ var words = []word{
 	{"crowd", "ends late: how long after the end of a lease its context ended, at most; timer late: the same of a plain timer; " +
 		"lost: of ten renewed leases; TryLock: of a free name, the longest; last caller: when it returned, " +
 		"after all were done with waiting; unserved: callers with another result than wanted"},
+	{"overload", "before: locks a second before the overload; least: in its worst second; after: in the second that begins one after its end; " +
+		"lost: of 200 held leases of 3 s; overdue: calls that returned more than 0.1 s after their time; longest: how long after it the last returned"},
 	{"overlaps", "holders that held at the same time: it has to be 0"},
 	{"x …", "the median of the rounds' ratios; (2/3) is of two in three, where the third lacks one of the two"},
 	{"orphans/1000", "keys that were left behind, per 1000 locks: it has to be 0"},

@@ -22,7 +22,7 @@ type Config struct {
 
 	Nodes     []int           // numbers of nodes, odd
 	RTT       []time.Duration // round trips of the links; 0 is none added
-	Workloads []string        // by name; if empty, all but fairness and crowd
+	Workloads []string        // by name; if empty, all but fairness, crowd and overload
 	Callers   []int           // of throughput
 	Leases    []int           // of keep
 	Waiters   []int           // of crowd
@@ -224,8 +224,11 @@ const minWindow = 20 * time.Millisecond
 // long that commands to those that hang are given up within it, and asked again.
 func (c *Config) window(w *workload, weights float64) time.Duration {
 	least := minWindow
-	if w.name == "bad" {
+	switch w.name {
+	case "bad":
 		least = 3 * c.timeout()
+	case "overload":
+		least = overloadTime
 	}
 	return max(time.Duration(float64(c.For)*w.weight/weights/float64(c.Rounds)), least)
 }

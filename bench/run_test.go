@@ -467,6 +467,7 @@ func TestMainRefuses(t *testing.T) {
 		"--timeout 1s --lease 2s":           "at most a third of the lease of 2s",
 		"--nodes a:1 --spawn":               "exclude each other",
 		"--nodes a:1 --nodes b:1":           "--nodes is there 2 times",
+		"--workload overload":               "with --spawn",
 		"--workload latency,speed":          "there is no workload \"speed\"; there are latency, ",
 		"--contestants redquorum,fast":      "there is no contestant \"fast\"; there are redquorum, leaky",
 		"--rtt 5":                           `missing unit in duration "5"`,

@@ -45,6 +45,8 @@ var workloads = []workload{
 		cases: func(c *Config, _ int) []string { return labels("leases=", c.Leases) }, run: (*setting).keep},
 	{name: "crowd", summary: "many callers wait for one name and are done together, next to other leases; only if named", main: "late-max-ns", weight: 1,
 		cases: crowdCases, asked: true, run: (*setting).crowd},
+	{name: "overload", summary: "8 processes ask slowed servers for more locks than these can grant; only if named, with --spawn", main: "locks-least/s", weight: 1,
+		cases: onslaughtNames, asked: true, run: (*setting).overload},
 }
 
 func once(*Config, int) []string { return []string{""} }
@@ -436,13 +438,19 @@ func (c *crowd) compete(ctx context.Context, m Metrics, addrs []string, window t
 	})
 }
 
+// open opens a client in each process.
+func (c *crowd) open(ctx context.Context, addrs func(i int) []string) (cpu time.Duration, err error) {
+	_, cpu, err = c.ask(ctx, func(i int) request {
+		return request{Do: "open", Contestant: c.s.contestant.Name, Addrs: addrs(i), URLs: c.s.field.urls,
+			RTT: c.s.rtt, Timeout: c.s.timeout, Turns: turns{Name: c.s.prefix + "warm-up", Lease: c.s.lease}}
+	})
+	return cpu, err
+}
+
 // turns opens a client in each process, and lets it take turns. Of a request has the addresses, the
 // callers and the turns of one.
 func (c *crowd) turns(ctx context.Context, m Metrics, of func(i int) request) (all []record, err error) {
-	_, before, err := c.ask(ctx, func(i int) request {
-		return request{Do: "open", Contestant: c.s.contestant.Name, Addrs: of(i).Addrs, URLs: c.s.field.urls,
-			RTT: c.s.rtt, Timeout: c.s.timeout, Turns: turns{Name: c.s.prefix + "warm-up", Lease: c.s.lease}}
-	})
+	before, err := c.open(ctx, func(i int) []string { return of(i).Addrs })
 	if err != nil {
 		return nil, err
 	}

@@ -210,7 +210,7 @@ func (p *Plan) checkNames(e Event) error {
 }
 
 // forLibrary are the steps that plain clients cannot do.
-var forLibrary = map[Verb]bool{DoDowngrade: true, DoDetach: true, DoResume: true, DoBreak: true, DoInspect: true, DoClose: true}
+var forLibrary = map[Verb]bool{DoDowngrade: true, DoDetach: true, DoHandle: true, DoResume: true, DoBreak: true, DoInspect: true, DoClose: true}
 
 // lasts are the verbs that may have a "for", after which they end by themselves.
 var lasts = map[Verb]bool{

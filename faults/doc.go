@@ -49,8 +49,9 @@
 //	              leases, that last a tenth of lease=; step=TIME, which each step of
 //	              a process takes its processor: an answer, a notice, a timer or a task
 //	              that comes meanwhile waits its turn (not on real servers);
-//	              hand= of holds, that are detached and resumed by a client; break=
-//	              and inspect= of acquisitions, before which the name is unlocked by
+//	              hand= of holds, that are detached and resumed by a client;
+//	              handle= of holds, that a client resumes while the holder goes on;
+//	              break= and inspect= of acquisitions, before which the name is unlocked by
 //	              force, or inspected; bound= of acquisitions that wait, that do so for
 //	              at most two leases; minhold= of acquisitions to be alone, whose names
 //	              stay taken for a tenth to nine tenths of maxlease=; label= of processes,
@@ -135,7 +136,9 @@
 //	extend CLIENTS TIME, unlock CLIENTS
 //	cancel CLIENTS                end the acquisition under way
 //	detach CLIENTS                detach what was locked last
-//	resume CLIENTS NAMES          resume what any client detached of these names last
+//	handle CLIENTS                give out its handle, and go on
+//	resume CLIENTS NAMES          resume what any client detached of these names, or gave
+//	                              the handle of, last
 //	break CLIENTS NAME            unlock by force, whatever the owner
 //	inspect CLIENTS NAME          ask who holds it
 //	close CLIENTS                 close the Locker, and do nothing more

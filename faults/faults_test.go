@@ -130,7 +130,7 @@ at 38ms cancel c1
 const kinds = `nodes 5
 clients 2
 lock need=5
-work names=2 read=30% write=20% down=10% fair=60% several=5% joint=2.5% chain=40% hand=15% break=5% inspect=10%
+work names=2 read=30% write=20% down=10% fair=60% several=5% joint=2.5% chain=40% hand=15% handle=20% break=5% inspect=10%
 at 1ms lock c1 x,y
 at 2ms lock c1 x lease=500ms write
 at 3ms try c2 x read
@@ -141,6 +141,7 @@ at 7ms resume c2 y,x
 at 8ms break c1 z
 at 9ms inspect c* x
 at 10ms close c2
+at 11ms handle c1
 `
 
 func TestEveryKind(t *testing.T) {
@@ -149,12 +150,12 @@ func TestEveryKind(t *testing.T) {
 	w, e := &p.Work, p.Events
 	if p.Lock.Need != 5 || w.Read != faults.Percent(30) || w.Write != faults.Percent(20) || w.Down != faults.Percent(10) ||
 		w.Fair != faults.Percent(60) || w.Several != faults.Percent(5) || w.Joint != 25_000 || w.Chain != faults.Percent(40) ||
-		w.Hand != faults.Percent(15) || w.Break != faults.Percent(5) || w.Inspect != faults.Percent(10) {
+		w.Hand != faults.Percent(15) || w.Handle != faults.Percent(20) || w.Break != faults.Percent(5) || w.Inspect != faults.Percent(10) {
 		t.Errorf("read as:\n%s", p)
 	}
 	if e[0].Name != "x,y" || e[1].As != faults.ToWrite || e[1].Lease != 500*time.Millisecond || e[2].As != faults.ToRead ||
 		e[3].As != faults.Fairly || !e[3].Fixed || e[4].Verb != faults.DoDowngrade ||
-		e[5].Verb != faults.DoDetach || e[6].Name != "y,x" || e[7].Name != "z" || e[8].Verb != faults.DoInspect || e[9].Verb != faults.DoClose {
+		e[5].Verb != faults.DoDetach || e[6].Name != "y,x" || e[7].Name != "z" || e[8].Verb != faults.DoInspect || e[9].Verb != faults.DoClose || e[10].Verb != faults.DoHandle {
 		t.Errorf("read as:\n%s", p)
 	}
 	names := p.Names()

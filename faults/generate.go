@@ -57,6 +57,7 @@ func Generate(seed uint64, profile Profile) *Plan {
 	} else {
 		stream(seed ^ 1<<57).lists(p)
 		stream(seed ^ 1<<56).quorums(p)
+		stream(seed ^ 1<<54).handles(p)
 	}
 	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.At > p.Length }) // of what rolls on to the end
 	slices.SortStableFunc(p.Events, func(a, b Event) int { return int(min(1, max(-1, a.At-b.At))) })
@@ -738,5 +739,17 @@ func (g *generator) quorums(p *Plan) {
 	}
 	if g.half() {
 		g.forgottenVotes(p, unnoticed)
+	}
+}
+
+// handles draws for one plan in eight that leases are resumed while their holders go on.
+func (g *generator) handles(p *Plan) {
+	w := &p.Work
+	if g.below(8) > 0 || slices.ContainsFunc(p.Events, func(e Event) bool { return e.Verb == View }) {
+		return
+	}
+	w.Handle = pick(g, Percent(10), Percent(30), Percent(60))
+	if g.half() {
+		w.MinHold = max(w.MinHold, pick(g, Percent(30), Percent(60)))
 	}
 }

@@ -123,6 +123,7 @@ type Work struct {
 	Expiring, Late Ratio
 
 	Hand    Ratio // of holds, that are detached, and resumed by a client from their handle
+	Handle  Ratio // of holds, whose handle a client resumes while the holder goes on
 	Break   Ratio // of acquisitions, before which the name is unlocked by force, whatever the owner
 	Inspect Ratio // of acquisitions, before which the client asks who holds the name
 	Bound   Ratio // of acquisitions that wait, that do so for at most two leases
@@ -157,7 +158,7 @@ func (w *Work) habits() []*Ratio {
 
 // verbs are the shares of what else a client asks of the library, which plain clients lack.
 func (w *Work) verbs() []*Ratio {
-	return []*Ratio{&w.Hand, &w.Break, &w.Inspect, &w.Bound, &w.MinHold, &w.Label, &w.Odd}
+	return []*Ratio{&w.Hand, &w.Handle, &w.Break, &w.Inspect, &w.Bound, &w.MinHold, &w.Label, &w.Odd}
 }
 
 // Kinds returns the shares that say of what kind the locks are.
@@ -408,7 +409,8 @@ const (
 	DoDowngrade Verb = "downgrade" // go on to read what was acquired to write
 
 	DoDetach  Verb = "detach"  // detach what was acquired last; any client can resume its handle
-	DoResume  Verb = "resume"  // resume what was detached last
+	DoHandle  Verb = "handle"  // the same, and go on
+	DoResume  Verb = "resume"  // resume what was detached, or its handle given, last
 	DoBreak   Verb = "break"   // unlock by force
 	DoInspect Verb = "inspect" // ask who holds a lock
 	DoClose   Verb = "close"   // close the Locker
@@ -432,7 +434,7 @@ var groups = map[Verb]group{
 	Pause: onProcs, Suspend: onProcs, Skew: onProcs, Step: onProcs, Rate: onProcs, Strobe: onProcs,
 	Kill: onClients, Start: onClients, View: onClients, Clone: onClients, Lead: onClients,
 	DoLock: isStep, DoTry: isStep, DoUnlock: isStep, DoExtend: isStep, DoWrite: isStep, DoCheck: isStep, DoCancel: isStep,
-	DoDowngrade: isStep, DoDetach: isStep, DoResume: isStep, DoBreak: isStep, DoInspect: isStep, DoClose: isStep,
+	DoDowngrade: isStep, DoDetach: isStep, DoHandle: isStep, DoResume: isStep, DoBreak: isStep, DoInspect: isStep, DoClose: isStep,
 }
 
 // IsStep reports whether the verb is a step of a client, and not a fault.

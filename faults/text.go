@@ -198,7 +198,7 @@ func (p *Plan) blocks() []block {
 			number("names", &w.Names), number("tasks", &w.Tasks), ranged("hold", &w.Hold), share("expiring", &w.Expiring), share("late", &w.Late), ranged("think", &w.Think), unless(w.Step == 0, duration("step", &w.Step)),
 			share("try", &w.Try), share("fixed", &w.Fixed), share("long", &w.Long), rare("short", &w.Short), share("extend", &w.Extend),
 			share("cancel", &w.Cancel), share("nest", &w.Nest), share("close", &w.Close), share("drop", &w.Drop),
-			rare("hand", &w.Hand), rare("break", &w.Break),
+			rare("hand", &w.Hand), rare("handle", &w.Handle), rare("break", &w.Break),
 			rare("inspect", &w.Inspect), rare("bound", &w.Bound), rare("minhold", &w.MinHold), rare("label", &w.Label), rare("odd", &w.Odd),
 			rare("read", &w.Read), rare("write", &w.Write),
 			rare("down", &w.Down), rare("fair", &w.Fair),

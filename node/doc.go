@@ -141,7 +141,8 @@
 //
 // Readers leave in another order on each node. So that all nodes hand over with one token, a
 // reader that leaves others raises NextKey to its HandOver if somebody waits, and the last one
-// hands over with the higher of NextKey and its own.
+// hands over with the higher of NextKey and its own. A NextKey that is above its
+// own by more than Retention, in microseconds, is somebody else's, and does not count.
 //
 // # Rename
 //

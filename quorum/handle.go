@@ -52,7 +52,8 @@ type terms struct {
 	HoldLeft  time.Duration `json:"hold_left_ns,omitempty"`
 	At        int64         `json:"at_ns"`
 
-	// Detached says that the process that made the handle has given the lease up.
+	// Detached says that the process that made the handle has given the lease up, and that
+	// none from whose handle it has resumed it may still hold it.
 	Detached bool `json:"detached,omitempty"`
 
 	// KeepLeft is for how long the name must stay taken from when the handle was made.
@@ -153,8 +154,11 @@ func (t *terms) age(now time.Time, rate float64) error {
 	return nil
 }
 
-// bound tightens s, the settings given to Resume, to the bounds of the lease.
-func (t *terms) bound(s *settings) {
+// bound tightens s, the settings given to Resume, to the bounds of the lease. Its name may have to
+// stay taken in any mode, for a process that held it before; and for no longer than maxLease, as no
+// lease is longer, and no minimum hold.
+func (t *terms) bound(s *settings, maxLease time.Duration) {
+	s.Keep = max(s.Keep, min(t.KeepLeft, maxLease))
 	if t.FixedLeft > 0 {
 		s.Fixed, s.Lease = true, min(s.Lease, t.FixedLeft)
 	}

@@ -60,7 +60,8 @@ func (w *world) busy(o quorum.Options, servers []*busy) *quorum.Locker {
 // An overload is much that programs ask of servers for a while. Before and after they ask
 // for little.
 type overload struct {
-	programs, few, many int // callers of each
+	programs, few, many int           // callers of each
+	joins               time.Duration // the first is there, the others begin so long after each other under load
 	timeouts            []time.Duration
 	servers             []*busy
 	take                func(l *quorum.Locker, name string) (*quorum.Lease, error)
@@ -80,10 +81,13 @@ func tryAtOnce(l *quorum.Locker, name string) (*quorum.Lease, error) {
 	return l.TryLock(background, name)
 }
 
-func tryFor100ms(l *quorum.Locker, name string) (*quorum.Lease, error) {
-	ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
-	defer cancel()
-	return l.TryLock(ctx, name)
+// tryFor returns a call of TryLock whose context ends after d.
+func tryFor(d time.Duration) func(*quorum.Locker, string) (*quorum.Lease, error) {
+	return func(l *quorum.Locker, name string) (*quorum.Lease, error) {
+		ctx, cancel := context.WithTimeout(background, d)
+		defer cancel()
+		return l.TryLock(ctx, name)
+	}
 }
 
 func alike(n int, one func() *busy) (all []*busy) {
@@ -120,17 +124,24 @@ func (o overload) run(w *world) (locks [2*calm + load]int, lost int) {
 			})
 		}
 	}
-	const before, after = calm * time.Second, (calm + load) * time.Second
+	before, after := calm*time.Second, (calm+load)*time.Second
 	var held []*quorum.Lease
 	for p := range o.programs {
+		from := before
+		if p > 0 && o.joins > 0 {
+			from += time.Duration(p) * o.joins
+			time.Sleep(time.Until(began.Add(from)))
+		}
 		timeout := 500 * time.Millisecond
 		if o.timeouts != nil {
 			timeout = o.timeouts[p%len(o.timeouts)]
 		}
 		l := w.busy(quorum.Options{NoRestartGuard: true, Timeout: timeout}, o.servers)
 		held = append(held, lock(w.t, l, fmt.Sprint("held", p), quorum.WithLease(3*time.Second)))
-		callers(l, p, o.few, 0, before)
-		callers(l, p, o.many, before, after)
+		if from == before {
+			callers(l, p, o.few, 0, before)
+		}
+		callers(l, p, o.many, from, after)
 		callers(l, p, o.few, after, after+before)
 	}
 	all.Wait()
@@ -157,12 +168,15 @@ func TestOverload(t *testing.T) {
 		"Lock":                        {take: lockFor2s},
 		"a context of 300 ms":         {take: within300ms},
 		"TryLock":                     {take: tryAtOnce},
-		"TryLock, a context of 100ms": {take: tryFor100ms},
+		"TryLock, a context of 100ms": {take: tryFor(100 * time.Millisecond)},
+		"TryLock, a context of 50ms":  {take: tryFor(50 * time.Millisecond)},
+		"TryLock, 8 programs, 50ms":   {take: tryFor(50 * time.Millisecond), programs: 8, few: 2, many: 100},
 		"many programs":               {take: lockFor2s, programs: 24, few: 2, many: 50, servers: alike(3, quick)},
 		"far":                         {take: lockFor2s, servers: alike(3, far)},
 		"further":                     {take: lockFor2s, servers: alike(3, further), few: 40},
 		"jitter":                      {take: lockFor2s, servers: alike(3, jitters)},
 		"a slow node of five":         {take: lockFor2s, servers: oneSlow},
+		"programs that join":          {take: lockFor2s, programs: 12, few: 2, many: 40, joins: 600 * time.Millisecond},
 		"Timeouts that differ":        {take: lockFor2s, timeouts: []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}},
 	} {
 		t.Run(what, func(t *testing.T) {

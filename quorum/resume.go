@@ -43,12 +43,12 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	if over := t.age(l.core.Clock.Wall(), l.opts.Drift); over != nil {
 		return nil, l.core.Fail("resume", t.title(), nil, ErrNotHeld, over)
 	}
-	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease), keptFor(t.KeepLeft)}, opts...)
+	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease)}, opts...)
 	s, err := l.settings(ctx, t.Names[0], opts)
 	if err != nil {
 		return nil, err
 	}
-	t.bound(&s)
+	t.bound(&s, l.opts.MaxLease)
 	if err := l.core.Begin(ctx, "resume", s.Title()); err != nil {
 		return nil, err
 	}
@@ -134,11 +134,12 @@ func (l *Locker) resumed(ctx context.Context, in core.Step, r *core.Round, t *te
 		}
 	}
 	if !t.Detached { // nobody else gets the name as long as the former process may hold it
-		s.Keep = max(s.Keep, took+formerLeft(r))
+		s.Keep = max(s.Keep, took+min(formerLeft(r), l.opts.MaxLease))
 	}
 	g := core.GrantOf(r, r.Claim, s.Lease, 0)
 	g.Claim.From = ""
 	h := in.Admit(ctx, g, &s.Want)
+	h.Former = !t.Detached
 	in.Sent(h, r.Start, l.opts.MaxLease) // no command has shortened what the nodes have
 	in.TellOf(&g.Claim, core.Event{Kind: core.EventAcquired, Took: took})
 	former := s.Claim
@@ -175,6 +176,6 @@ func (le *Lease) Detach() (Handle, error) {
 	}
 	in.Part(h)
 	t := termsOf(in, h, at)
-	t.Detached = true
+	t.Detached = !h.Former || t.KeepLeft == 0
 	return t.handle(), nil
 }

@@ -44,6 +44,14 @@ func TestResumeWhileTheFormerProcessLives(t *testing.T) {
 				matches(t, context.Cause(former.Context()), quorum.ErrLost, "resumed elsewhere")
 				unlock(t, resumed)
 			}},
+			{"its own handle is resumed as well while the former process may hold the lease", 3, func(t *testing.T, w *world) {
+				options := quorum.Options{Lease: defaults.MaxLease, Grace: time.Second}
+				first := resume(t, w.locker(options), lock(t, w.locker(options), "x", mode).Handle())
+				second := resume(t, w.locker(options), first.Handle())
+				expect(t, first.Unlock(background), quorum.ErrNotHeld)
+				unlock(t, second)
+				equal(t, w.locked("x"), 3, "nodes keep the name")
+			}},
 		}.hold(t)
 	}
 	rules{
@@ -58,6 +66,16 @@ func TestResumeWhileTheFormerProcessLives(t *testing.T) {
 			ensure(t, former.Context().Err() != nil, "two hold: the former process for another %v", former.Remaining())
 			atMost(t, time.Since(began), defaults.Lease-9*time.Second+defaults.Grace+100*time.Millisecond, "it waited")
 			unlock(t, next)
+		}},
+		{"also if who has resumed it detaches it meanwhile, and for as long as nodes may have counted for the former process", 3, func(t *testing.T, w *world) {
+			cutOff := w.cuttable(quorum.Options{})
+			handle := lock(t, cutOff, "x").Handle()
+			w.cut[cutOff].Store(true)
+			time.Sleep(20 * time.Second)
+			between, began := resume(t, w.locker(quorum.Options{}), handle), time.Now()
+			unlock(t, resume(t, w.locker(quorum.Options{}), detach(t, between)))
+			unlock(t, lock(t, w.locker(quorum.Options{}), "x"))
+			atLeast(t, time.Since(began), defaults.Lease-10*time.Millisecond)
 		}},
 		{"nor does anybody but the last of several that resume one after the other", 3, func(t *testing.T, w *world) {
 			handle := lock(t, w.locker(quorum.Options{}), "x").Handle()

@@ -175,9 +175,6 @@ func WithNote(text string) Option {
 	}
 }
 
-// keptFor is the option of a lease whose name nodes have to keep for d, by any clock.
-func keptFor(d time.Duration) Option { return func(s *settings) { s.Keep = d } }
-
 // WithRead makes the acquisition a reader's: it shares the name with other readers, and excludes
 // writers and plain acquisitions.
 //

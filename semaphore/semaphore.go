@@ -110,9 +110,10 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...quorum.Option) (*quo
 }
 
 // Acquire takes a permit, and waits for it until ctx ends, or for the time given by
-// quorum.WithWait and the Locker's Timeout at most. For half of that wait it does what TryAcquire does, and then it
-// waits for all slots at the same time. Unlock gives the permit back. Options are for each slot: those for several names, for
-// readers and writers and for re-entry are refused. Errors are those of [quorum.Locker.Lock], for one of the slots.
+// quorum.WithWait and the Locker's Timeout at most. It first does what TryAcquire does, but for no longer than half
+// of the time that WithWait gives, and then waits for all slots at the same time. Unlock gives the permit back.
+// Options are for each slot: those for several names, for readers and writers and for re-entry are refused. Errors are
+// those of [quorum.Locker.Lock], for one of the slots.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...quorum.Option) (*quorum.Lease, error) {
 	if err := refused(opts); err != nil {
 		return nil, err

@@ -34,16 +34,16 @@ type checker struct {
 	judge    *judge // nil if the specification is not about the plan
 	holders  []*holder
 	grants   int
-	attempts int                       // to acquire anything, by anybody
-	latest   map[string]latest         // by name
-	detached map[string]*detachedLease // by owner: the leases that were detached
-	renamed  map[string]*holder        // by owner: the leases that have it for a Resume
-	once     map[string]*holder        // by owner: all leases of programs, also of clients that have died
-	handles  map[string]*detachedLease // by name: the latest
-	broken   map[string]*broken        // by owner: the locks that were unlocked by force
-	forcings []*forcing                // under way
-	breaks   map[string]cut            // by name: of the calls of Break that have ended that with the highest token
-	kept     map[string]bool           // by owner: the locks that have a minimum hold
+	attempts int                   // to acquire anything, by anybody
+	latest   map[string]latest     // by name
+	passings map[string][]*passing // by owner: the handles of its lease
+	renamed  map[string]*holder    // by owner: the leases that have it for a Resume
+	once     map[string]*holder    // by owner: all leases of programs, also of clients that have died
+	handles  map[string]*passing   // by name: the latest
+	broken   map[string]*broken    // by owner: the locks that were unlocked by force
+	forcings []*forcing            // under way
+	breaks   map[string]cut        // by name: of the calls of Break that have ended that with the highest token
+	kept     map[string]bool       // by owner: the locks that have a minimum hold
 
 	inspections []*inspection // likewise
 	labels      labels
@@ -65,8 +65,8 @@ type checker struct {
 }
 
 func newChecker(w *world) checker {
-	return checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p), detached: make(map[string]*detachedLease), renamed: make(map[string]*holder), once: make(map[string]*holder),
-		handles: make(map[string]*detachedLease), broken: make(map[string]*broken), breaks: make(map[string]cut), kept: make(map[string]bool), gone: make(map[string]*goneClaim),
+	return checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p), passings: make(map[string][]*passing), renamed: make(map[string]*holder), once: make(map[string]*holder),
+		handles: make(map[string]*passing), broken: make(map[string]*broken), breaks: make(map[string]cut), kept: make(map[string]bool), gone: make(map[string]*goneClaim),
 		again: make(map[string]bool), ended: make([]pastClaims, w.p.Clients), scans: 1} // none has found anything yet
 }
 
@@ -135,8 +135,12 @@ func (k *checker) releases(l *link, cmd *node.Command) {
 	if o := c.callWaiting(cmd.Waiting().Waiter); o != nil && o.waiting && !cmd.Waiting().Stays() {
 		o.left |= faults.Of(l.n.number)
 	}
-	k.goesWithout(c, cmd.Claims[0].Owner, "releases")
 	h := k.holder(cmd.Claims[0].Owner)
+	if k.clears(c, cmd.Claims[0].Owner) {
+		h = nil
+	} else {
+		k.goesWithout(c, cmd.Claims[0].Owner, "releases")
+	}
 	k.goesOn(h, c)
 	if h != nil && h.c != c {
 		h = nil // of a copy of this client
@@ -160,7 +164,7 @@ func (k *checker) extends(l *link, h *holder, claim *node.Claim, ttl time.Durati
 	k.goesWithout(c, claim.Owner, "extends")
 	k.goesOn(h, c)
 	byHand := c.extendsByHand(claim.Owner)
-	if h.keep > 0 && !h.believed() { // it has ended, and its name stays taken
+	if h.stays() && !h.believed() { // it has ended, and its name stays taken
 		return
 	}
 	renews := h.c == c && !byHand
@@ -242,7 +246,10 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 	case m.cmd.Kind == node.Acquire:
 		k.acquired(s, m, now)
 	case m.cmd.Kind == node.Rename:
-		k.votesForBaton(s, m)
+		k.votesForPassing(s, m)
+		if m.result.Status == node.Granted {
+			k.doubles(s, m)
+		}
 	}
 	late := m.copy || m.conn != m.link.conn
 	switch {
@@ -267,7 +274,7 @@ func (k *checker) acquired(s *server, m *message, now model.Time) {
 	if m.copy && k.fresh {
 		k.again[owner] = true
 		if m.cmd.Mode == node.Read {
-			k.doubles(s, owner)
+			k.doubles(s, m)
 		}
 	}
 	k.vote(c, s, owner)

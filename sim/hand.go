@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
-// This file hands leases from one client to another: one detaches a lease, and another
-// resumes it from its handle.
+// This file hands leases from one client to another: one detaches a lease, or gives out its
+// handle and goes on, and another resumes it from that.
 
 // maxResumes is how many clients try to resume one lease.
 const maxResumes = 3
@@ -30,8 +30,21 @@ func (c *Client) handOver(r *faults.Random, l *lock) bool {
 	return true
 }
 
+// givesHandle sends the handle of a lease to a client, or to two, and goes on with the lease.
+func (c *Client) givesHandle(r *faults.Random, l *lock) {
+	b := l.handle()
+	if b == nil {
+		return
+	}
+	c.send(r, b)
+	if r.Below(4) == 0 {
+		c.send(r, b.again())
+	}
+}
+
 // send passes a handle to a client after a while. The handle is lost if the client is dead then.
-func (c *Client) send(r *faults.Random, b *detachedLease) {
+// If the lease is not detached, it goes to another process, and to each once.
+func (c *Client) send(r *faults.Random, b *passing) {
 	w := c.w
 	to, after := r.Below(len(w.clients)), r.Within(w.p.Work.Think)
 	if r.Below(4) == 0 { // around the end of the lease
@@ -46,8 +59,11 @@ func (c *Client) send(r *faults.Random, b *detachedLease) {
 }
 
 // takeOver resumes a lease, works under it, and releases it.
-func (c *Client) takeOver(b *detachedLease) {
+func (c *Client) takeOver(b *passing) {
 	w, r := c.w, &c.workers[0].Random
+	if !b.isFor(c) {
+		return
+	}
 	l, err := c.resumeLease(b)
 	switch {
 	case errors.Is(err, quorum.ErrNoQuorum) && b.tries < maxResumes && c.ctx.Err() == nil:
@@ -64,11 +80,15 @@ func (c *Client) takeOver(b *detachedLease) {
 	if r.Happens(w.p.Work.Hand) && c.handOver(r, l) {
 		return
 	}
+	if r.Happens(w.p.Work.Handle) {
+		c.givesHandle(r, l)
+		actor{c}.Rest(l.Context(), c.Now().Add(r.Within(w.p.Work.Hold)))
+	}
 	_ = l.Unlock()
 }
 
 // detach detaches the lock's lease. It returns nil if the lease has ended.
-func (l *lock) detach() *detachedLease {
+func (l *lock) detach() *passing {
 	c, w := l.c, l.c.w
 	lease, ok := l.lease.(*quorum.Lease)
 	if !ok {
@@ -83,19 +103,39 @@ func (l *lock) detach() *detachedLease {
 	if !w.check.detachedTruly(l, h, valid, err) {
 		return nil
 	}
-	b := &detachedLease{h: h, wants: l.wants, parts: l.parts, handle: handle, wall: c.Wall()}
+	b := l.passing(h, handle)
+	w.check.detaches(b, lease)
+	return b
+}
+
+// handle gives out the handle of the lock's lease. It returns nil if the lease has ended.
+func (l *lock) handle() *passing {
+	lease, ok := l.lease.(*quorum.Lease)
+	h := l.c.w.check.holder(l.parts[0].owner)
+	if !ok || h == nil || !l.Valid() {
+		return nil
+	}
+	b := l.passing(h, lease.Handle())
+	b.former = h
+	l.c.w.check.givesHandle(b)
+	return b
+}
+
+// passing is what the client that resumes the lock's lease has to know.
+func (l *lock) passing(h *holder, handle quorum.Handle) *passing {
+	c := l.c
+	b := &passing{h: h, from: h.owner, wants: l.wants, parts: l.parts, handle: handle, wall: c.Wall()}
 	if h.limit != clock.Never {
 		b.left = h.limit.Sub(c.Now())
 	}
 	if h.fixed {
 		b.fixedLeft = h.until.Sub(c.Now())
 	}
-	w.check.detaches(b, lease)
 	return b
 }
 
-// resumeLease resumes a detached lease, and checks the result.
-func (c *Client) resumeLease(b *detachedLease) (*lock, error) {
+// resumeLease resumes a lease from its handle, and checks the result.
+func (c *Client) resumeLease(b *passing) (*lock, error) {
 	w := c.w
 	h := b.h
 	b.by, b.began, b.votes, b.blind, b.kept, b.lacks = c, w.now, 0, 0, 0, 0

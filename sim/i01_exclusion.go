@@ -7,13 +7,16 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// The time of a minimum hold counts as held. I1 is checked whenever a lease begins, is extended or resumed, and when a client writes.
+// The time of a minimum hold counts as held. The holder whose handle was resumed holds the lock
+// together with the one that has resumed it. I1 is checked whenever a lease begins, is extended or
+// resumed, and when a client writes.
 const i1 = "mutual exclusion: two owners never consider the lock theirs at the same moment, unless both are readers"
 
 // exclusive checks that nobody else considers the lock its own.
 func (k *checker) exclusive(h *holder) {
 	for _, o := range k.holders {
-		if o != h && (o.mode != node.Read || h.mode != node.Read) && o.meets(h) && o.believed() && !k.excused(o) && !k.excused(h) {
+		if o != h && (o.mode != node.Read || h.mode != node.Read) && o.meets(h) && o.believed() &&
+			!k.excused(o) && !k.excused(h) && !together(o, h) {
 			tokens := ""
 			if o.token != 0 || h.token != 0 {
 				tokens = fmt.Sprintf(": tokens %d and %d", o.token, h.token)

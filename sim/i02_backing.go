@@ -137,7 +137,7 @@ func (k *checker) handedOverByEnough(c *Client, a *attempt, name string, token n
 }
 
 // resumedByEnough checks that a quorum of nodes that may vote has confirmed a resumed lease.
-func (k *checker) resumedByEnough(c *Client, b *detachedLease) {
+func (k *checker) resumedByEnough(c *Client, b *passing) {
 	if n := (b.kept &^ b.lacks & b.votes).Len(); n < k.w.quorumOf(c, b.h.name) && k.w.broken == "" {
 		k.w.fail("I2", "%s has resumed %q with %d nodes that may vote", c.name, b.h.name, n)
 	}

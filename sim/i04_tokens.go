@@ -99,11 +99,35 @@ func (k *checker) resumedAnew(c *Client, e *quorum.Event) {
 			k.once[e.Owner] = h
 		}
 	}
-	if k.kept[h.owner] {
+	if k.kept[h.owner] || h.former != nil {
 		k.kept[e.Owner] = true
 	}
 	if b := k.broken[h.owner]; b != nil {
+		for i, at := range k.brokenOf(e.Owner) {
+			b[i] = max(b[i], at)
+		}
 		k.broken[e.Owner] = b
 	}
 	h.owner, h.renamed, h.token, h.high = e.Owner, nil, e.Token, e.Token
+	if h.former != nil {
+		k.adds(c, h)
+	}
+}
+
+// adds makes one more holder of who has resumed a lease whose former holder goes on. It relies on
+// nothing before Resume has returned.
+func (k *checker) adds(c *Client, h *holder) {
+	h.c, h.stops, h.detached, h.until = c, c.stops, true, c.Now()
+	k.holders = append(k.holders, h)
+	for _, name := range h.names {
+		last := k.latest[name]
+		switch {
+		case h.mode == node.Read && last.reader != nil && last.reader.token > h.token:
+		case h.mode == node.Read:
+			last.reader = h
+		case last.alone != nil && last.alone.grant == h.grant:
+			last.alone = h
+		}
+		k.latest[name] = last
+	}
 }

@@ -38,7 +38,7 @@ func (k *checker) healsInMode(h *holder, mode node.Mode) {
 
 // goesWithout checks that a client sends no commands for a lease that it has detached.
 func (k *checker) goesWithout(c *Client, owner string, what string) {
-	if len(k.detached) == 0 || k.w.broken != "" {
+	if len(k.passings) == 0 || k.w.broken != "" {
 		return
 	}
 	h := k.holder(owner)

@@ -72,8 +72,11 @@ func (k *checker) lostForCause(h *holder) {
 		given = max(given, c.resumed)
 	}
 	healing := h.given > 0 && w.now < given+int64(w.p.Lock.Timeout)
+	if len(h.passed) > 0 { // nodes may have got its key back from a Resume that has failed
+		return
+	}
 	nodes, _ := w.site(h.names[0])
-	if have := countNodes(w.nodes, func(s *server) bool { return !s.guarded() && s.hasAll(h) }); w.broken == "" && !healing && k.broken[h.owner] == nil && have >= len(nodes)/2+1 {
+	if have := countNodes(w.nodes, func(s *server) bool { return !s.guarded() && s.keepsAll(h.names, h.owner, h.mode) }); w.broken == "" && !healing && k.broken[h.owner] == nil && have >= len(nodes)/2+1 {
 		w.fail("I8", "%s lost %q, which %d nodes still have, %v before its validity ends", c.name, h.name, have, h.until.Sub(c.Now()))
 	}
 }

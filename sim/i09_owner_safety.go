@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/redquorum/redquorum/node"
@@ -19,7 +20,7 @@ type sparing struct {
 // spares notes which keys a claim's command must not change.
 func (k *checker) spares(s *server, claim *node.Claim, now model.Time) {
 	for _, h := range k.holders {
-		if !h.is(claim.Owner) && h.has(claim.Name) {
+		if !h.is(claim.Owner) && !slices.Contains(h.passed, claim.Owner) && h.has(claim.Name) {
 			if until, ok := s.keeps(claim.Name, h); ok {
 				k.spared = append(k.spared, sparing{h, claim.Name, until})
 			}

@@ -124,7 +124,7 @@ func (k *checker) awaited(c *Client, e *quorum.Event) {
 // closed checks a lease when its Locker was closed. One with a minimum hold may have been unlocked before, which
 // is not reported yet.
 func (k *checker) closed(h *holder, err error) {
-	if k.holder(h.owner) == h && (h.keep == 0 || h.believed()) {
+	if k.holder(h.owner) == h && (!h.stays() || h.believed()) {
 		k.closesLease(h)
 	} else if err == nil {
 		k.closedTruly(h)
@@ -134,7 +134,7 @@ func (k *checker) closed(h *holder, err error) {
 // closedTruly checks that enough nodes have confirmed what Close reports.
 func (k *checker) closedTruly(h *holder) {
 	g := k.released(h.c, h.owner)
-	if g == nil || h.keep > 0 || !h.endedBy(quorum.ErrClosed) {
+	if g == nil || h.stays() || !h.endedBy(quorum.ErrClosed) {
 		return // or its minimum hold may have ended while nodes confirmed that they keep the name
 	}
 	need := h.c.needs(g.name)
@@ -212,7 +212,7 @@ func (k *checker) saysDetached(c *Client, name string, err error) {
 }
 
 // resumeFails checks the error of Resume. passed is how much of the lease's bounds has passed.
-func (k *checker) resumeFails(c *Client, b *detachedLease, passed time.Duration, from start, err error) {
+func (k *checker) resumeFails(c *Client, b *passing, passed time.Duration, from start, err error) {
 	w, h := k.w, b.h
 	nodes, _ := w.site(h.name)
 	need := c.needs(h.name)

@@ -214,7 +214,8 @@ func (w *world) agreeWithin() time.Duration { return w.p.Lock.Poll + 4*w.p.Lock.
 // faults as well, if none affects that client and its link to the node.
 func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 	owners := ownersOf(before.Fields)
-	if len(owners) != 1 || k.holder(owners[0]) != nil { // a holder has won it
+	// A holder may have won it, or it is being resumed.
+	if len(owners) != 1 || k.holder(owners[0]) != nil || k.renamed[owners[0]] != nil {
 		return
 	}
 	owner := owners[0]

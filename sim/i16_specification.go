@@ -82,7 +82,7 @@ func Specification(p *faults.Plan, name string) *spec.Rules {
 	_, need := p.Site(name)
 	allowance := func(t spec.Time) spec.Time { return mulRatio(t, l.Drift) + int64(2*time.Millisecond) }
 	r := &spec.Rules{
-		Quorum: need, Window: int64(l.MaxLease / 3),
+		Quorum: need, Window: int64(l.MaxLease / 3), Longest: int64(l.MaxLease),
 		VotesFrom: int64(l.MaxLease + l.Grace), KeepsFrom: int64(l.MaxLease / 3),
 		Pace:    allowance(int64(placeTTL(p))),
 		Early:   int64(time.Millisecond),
@@ -94,6 +94,8 @@ func Specification(p *faults.Plan, name string) *spec.Rules {
 				return max(c.Length, kept(c.MinHold))
 			case c.Phase == spec.Asking:
 				return c.Length
+			case c.Hold > 0 && c.From != nil: // the Resume may come late, too, and then knows nothing of that
+				return min(c.Length, kept(c.Hold))
 			case c.Hold > 0:
 				return kept(c.Hold)
 			}
@@ -166,7 +168,9 @@ func (j *judge) asks(r *judged, c *Client, cmd *node.Command, owner string) {
 // renames notes a Resume, or that one has failed, and gives back what it has.
 func (j *judge) renames(r *judged, c *Client, cmd *node.Command, owner string) {
 	if _, known := r.Knows(owner); known {
-		r.Leaves(cmd.From)
+		if phase, _ := r.Knows(cmd.From); phase == spec.Asking { // else it is of the same attempt
+			r.Leaves(cmd.From)
+		}
 		return
 	}
 	j.began++

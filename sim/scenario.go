@@ -186,7 +186,7 @@ func cell(r *Result) string {
 // legend says what the words of a matrix mean.
 var legend = []struct{ word, means string }{
 	{"plain", "textbook Redlock: the steps of the Redis page and nothing else"},
-	{"mistaken", "that with a mistake other locks are known for; - where the scenario is about none"},
+	{"mistaken", "that with a mistake other locks are known for"},
 	{"no ...", "redquorum with one protection taken away"},
 	{"ok 0.9 s", "nothing was violated; the time is the longest wait in virtual time, if 0.1 s or more"},
 	{"broken", "two clients held one lock at the same time, or the resource took a late write"},
@@ -234,32 +234,47 @@ func (m *Matrix) WriteText(out io.Writer, columns int, paint func(Verdict, strin
 	return err
 }
 
-// WriteMarkdown writes what the words of the matrix mean, and the matrix as a table.
+// WriteMarkdown writes the matrix as a table, and what its words mean. It names the protections
+// without which a run that is sound goes wrong, instead of a column for each.
 func (m *Matrix) WriteMarkdown(out io.Writer) error {
 	var b strings.Builder
 	for _, l := range legend {
+		if l.word == "no ..." {
+			l.word, l.means = "needs", "the protections of redquorum without which it goes wrong"
+		}
 		fmt.Fprintf(&b, "* **%s**: %s\n", l.word, l.means)
 	}
-	b.WriteString("\n| | scenario |")
-	for _, v := range Variants {
-		fmt.Fprintf(&b, " %s |", v.Name)
-	}
-	b.WriteString(" what protects |\n|-|-|")
-	b.WriteString(strings.Repeat("-|", len(Variants)+1) + "\n")
+	b.WriteString("\n| | scenario | plain | mistaken | redquorum | needs | what protects |\n|-|-|-|-|-|-|-|\n")
+	first := make(map[faults.Mistake]string) // scenario
 	for i, s := range m.Scenarios {
-		fmt.Fprintf(&b, "| %s | %s |", s.ID, s.Title)
-		for _, r := range m.Results[i] {
-			word := cell(r)
-			if r != nil && (r.Verdict == Unsafe || r.Verdict == Stuck) {
-				word = "**" + word + "**"
+		row, needs := m.Results[i], []string(nil)
+		last := row[len(row)-1]
+		for k, v := range Variants {
+			if without, ok := strings.CutPrefix(v.Name, "no "); ok && row[k].Verdict != last.Verdict {
+				needs = append(needs, without)
 			}
-			if r != nil && r.Plan.Lock.Mistake != "" {
-				word += ": " + faults.Mistakes[r.Plan.Lock.Mistake]
-			}
-			fmt.Fprintf(&b, " %s |", word)
 		}
-		fmt.Fprintf(&b, " %s |\n", s.Protects)
+		mistaken := ""
+		if row[1] != nil {
+			mistake := row[1].Plan.Lock.Mistake
+			mistaken = marked(row[1]) + ": " + faults.Mistakes[mistake]
+			if id := first[mistake]; id != "" {
+				mistaken = marked(row[1]) + ": as in " + id
+			} else {
+				first[mistake] = s.ID
+			}
+		}
+		cells := []string{s.ID, s.Title, marked(row[0]), mistaken, marked(last), strings.Join(needs, ", "), s.Protects}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// marked is a cell in Markdown.
+func marked(r *Result) string {
+	if r.Verdict == Unsafe || r.Verdict == Stuck {
+		return "**" + cell(r) + "**"
+	}
+	return cell(r)
 }

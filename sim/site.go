@@ -8,6 +8,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/replicas"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
@@ -23,7 +24,7 @@ type site struct {
 	links    []*link // to the servers
 	at       *link   // that is used
 	led      *link   // that the client is led to
-	replicas int     // that there are
+	count    replicas.Count
 	watchers []*attention
 
 	held   []heldYes
@@ -57,7 +58,7 @@ type attention struct {
 func (c *Client) makeSites(before []*link) {
 	size := 1 + c.w.p.Lock.Replicas
 	for i := 0; size > 1 && i < len(c.links); i += size {
-		s := &site{c: c, links: c.links[i : i+size], led: c.links[i], replicas: size - 1, seen: make(map[int]clock.Instant)}
+		s := &site{c: c, links: c.links[i : i+size], led: c.links[i], count: replicas.Count(size - 1), seen: make(map[int]clock.Instant)}
 		if before != nil {
 			s.led = c.links[before[i].site.led.n.number]
 		}
@@ -88,7 +89,7 @@ func (s *site) Ask(op textbook.Op, cmd node.Command, reply func(node.Reply)) {
 	l := s.at
 	l.submit(cmd, op, func(r node.Reply) {
 		switch {
-		case r.Err == nil && waits && promises(kind, r):
+		case r.Err == nil && waits && replicas.Promises(kind, r):
 			s.hold(heldYes{link: s.at, conn: s.at.conn, deadline: deadline, answer: r, reply: reply})
 		default:
 			reply(r)
@@ -96,20 +97,12 @@ func (s *site) Ask(op textbook.Op, cmd node.Command, reply func(node.Reply)) {
 	})
 }
 
-// promises reports whether a reply counts only once replicas have what it says.
-func promises(kind node.Kind, r node.Reply) bool {
-	return r.Status == node.Granted || r.Status == node.Done && (kind == node.Extend || kind == node.Downgrade)
-}
-
-// need is how many replicas are a majority, with the primary.
-func (s *site) need() int { return (s.replicas + 1) / 2 }
-
 // wants is for how many replicas a question waits.
 func (s *site) wants(listed faults.Set) int {
 	if s.c.plain != nil {
 		return listed.Len()
 	}
-	return s.need()
+	return s.count.Needed()
 }
 
 // hold keeps a yes until the replicas have it.
@@ -171,14 +164,16 @@ func (s *site) verdict(q *question, l *link) (*node.Life, error) {
 		return l.lives.Life(), nil
 	}
 	have := q.have.Len()
-	switch {
-	case !q.primary || q.replid != l.replid:
+	said := replicas.Said{Primary: q.primary && q.replid == l.replid, Listed: q.listed.Len(), Have: have}
+	switch s.count.Judge(said) {
+	case replicas.Moved:
 		return nil, errDeposed
-	case q.listed.Len() > s.replicas:
+	case replicas.TooMany:
 		return nil, errMany
-	case have < s.need():
-		return nil, s.short(have, s.need())
-	case s.need() == s.replicas:
+	case replicas.TooFew:
+		return nil, s.short(have, s.count.Needed())
+	}
+	if !s.count.Aged() {
 		return l.lives.Life(), nil
 	}
 	return s.age(q, l.lives.Life(), have), nil
@@ -188,25 +183,21 @@ func (s *site) short(have, need int) error {
 	return fmt.Errorf("%w: only %d of %d replicas have it", node.ErrUnreplicated, have, need)
 }
 
-// age returns the life of answers that so many replicas have: it is as young as the youngest of those that are needed.
-// The answer tells how old the replicas' connections are, and not whose each is. Of the oldest i connections at least
-// i-(all-have) are of replicas that have it.
+// age returns the life of answers that so many replicas have: it is as young as the youngest of
+// those that are needed. It is not known whose each connection is.
 func (s *site) age(q *question, life *node.Life, have int) *node.Life {
 	now, all, seen := s.c.Now(), make([]clock.Instant, 0, len(q.sessions)), make(map[int]clock.Instant)
 	for _, o := range q.sessions {
-		at := now.Add(-max(0, o.age-time.Second))
-		if before, ok := s.seen[o.id]; ok {
-			at = min(at, before)
+		before, known := s.seen[o.id]
+		if !known {
+			before = clock.Never
 		}
+		at := replicas.Since(now, o.age, before)
 		seen[o.id] = at
 		all = append(all, at)
 	}
 	s.seen = seen
-	born := now
-	if i := s.need() + len(all) - have; i <= len(all) {
-		slices.Sort(all)
-		born = all[i-1]
-	}
+	born := s.count.Youngest(now, have, all)
 	if born <= life.Born {
 		return life
 	}

@@ -96,6 +96,7 @@ var (
 	HandedOver        = mark("a node handed a lock over to the first in line")
 	Detached          = mark("a lease was detached")
 	Resumed           = mark("a lease was resumed from its handle")
+	ResumedBeside     = mark("a lease was resumed while its holder went on")
 	ResumedTooLate    = mark("a lease had expired before it was resumed")
 	Broken            = mark("a lock was unlocked by force while somebody held it")
 	BrokenLost        = mark("a holder learned by a renewal that its lock was unlocked by force")

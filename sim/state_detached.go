@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -12,9 +13,11 @@ import (
 // This file records the leases that are on their way from one client to another, and the nodes'
 // answers about those that are being resumed.
 
-// A detachedLease is on its way to the client that resumes it.
-type detachedLease struct {
-	h      *holder // detached
+// A passing is a handle on its way to the client that resumes its lease.
+type passing struct {
+	h      *holder // detached; or what becomes a holder of its own, next to the former
+	former *holder // that goes on; nil if the lease was detached
+	from   string  // the owner by the handle
 	wants  request
 	parts  []part
 	handle quorum.Handle
@@ -36,7 +39,7 @@ type detachedLease struct {
 
 // detaches notes that a lease was detached. It stays among the holders, because nobody else may
 // have the name until the end of its validity.
-func (k *checker) detaches(b *detachedLease, lease *quorum.Lease) {
+func (k *checker) detaches(b *passing, lease *quorum.Lease) {
 	h := b.h
 	k.w.sometimes(Detached)
 	k.endedByDetach(h, lease)
@@ -46,14 +49,65 @@ func (k *checker) detaches(b *detachedLease, lease *quorum.Lease) {
 		o.attempt, o.stood = attempt{}, attempt{}
 	}
 	h.detached, h.lease = true, nil
-	k.detached[h.owner], k.handles[h.name] = b, b
+	k.passes(b)
 }
+
+// passes notes a handle that was given out.
+func (k *checker) passes(b *passing) {
+	k.passings[b.from] = append(k.passings[b.from], b)
+	k.handles[b.h.name] = b
+}
+
+// givesHandle notes a handle whose lease goes on.
+func (k *checker) givesHandle(b *passing) {
+	h := b.former
+	b.h = &holder{
+		c: h.c, name: h.name, names: h.names, mode: h.mode, owner: h.owner, former: h, token: h.token,
+		high: h.high, grant: h.grant, begun: h.begun, length: h.length, fixed: h.fixed, keep: h.keep, limit: h.limit,
+	}
+	k.passes(b)
+}
+
+// again returns the same handle for another client.
+func (b *passing) again() *passing {
+	other := *b
+	other.former.c.w.check.givesHandle(&other)
+	return &other
+}
+
+// isFor reports whether a client may resume the lease: it does not have it, and does not do so now.
+func (b *passing) isFor(c *Client) bool {
+	return b.former == nil || b.former.c != c && c.w.check.passing(b.from, c) == nil
+}
+
+// clears reports whether a client has resumed the lease of an owner, and so may remove what is left
+// of that.
+func (k *checker) clears(c *Client, owner string) bool {
+	return slices.ContainsFunc(k.passings[owner], func(b *passing) bool {
+		return b.former != nil && b.h.c == c && !same(b.h.owner, owner)
+	})
+}
+
+// follows reports whether the lease was resumed from another's handle, or from that of one that was.
+func (h *holder) follows(o *holder) bool {
+	for h != nil && h != o {
+		h = h.former
+	}
+	return h == o
+}
+
+// together reports whether two holders may have the name at once: one has resumed the lease of the
+// other, which does not know it yet.
+func together(h, o *holder) bool { return h.follows(o) || o.follows(h) }
 
 // resumed checks a lease that a client has resumed with a call that began at begun. The lease may
 // be valid until until, and never beyond limit.
-func (k *checker) resumed(c *Client, b *detachedLease, lease *quorum.Lease, begun, until, limit clock.Instant) {
+func (k *checker) resumed(c *Client, b *passing, lease *quorum.Lease, begun, until, limit clock.Instant) {
 	w, h := k.w, b.h
 	w.sometimes(Resumed)
+	if b.former != nil && b.former.believed() {
+		w.sometimes(ResumedBeside)
+	}
 	k.resumedByEnough(c, b)
 	if k.holder(h.owner) == nil {
 		k.holders = append(k.holders, h)
@@ -80,7 +134,7 @@ func (k *checker) renames(c *Client, cmd *node.Command) {
 	if h == nil {
 		h = k.once[cmd.From]
 	}
-	if b := k.detached[cmd.From]; b != nil {
+	if b := k.passing(cmd.From, c); b != nil {
 		h = b.h
 		if !h.is(owner) { // another attempt of the call
 			b.owner, b.votes, b.blind, b.kept, b.lacks = owner, 0, 0, 0, 0
@@ -89,6 +143,9 @@ func (k *checker) renames(c *Client, cmd *node.Command) {
 	if h != nil && !h.is(owner) {
 		h.renamed = append(h.renamed, owner)
 		k.renamed[owner] = h
+		for former := h.former; former != nil; former = former.former {
+			former.passed = append(former.passed, owner)
+		}
 		c.resumes = append(c.resumes, h.names...)
 	}
 	if h != nil && k.w.program != nil && k.renamed[owner] == h {
@@ -97,16 +154,24 @@ func (k *checker) renames(c *Client, cmd *node.Command) {
 	}
 }
 
-// asked returns the lease that a command resumes, or nil.
-func (k *checker) asked(m *message) *detachedLease {
-	if b := k.detached[m.cmd.From]; b != nil && m.cmd.Kind == node.Rename && m.link.c == b.by && m.cmd.Claims[0].Owner == b.owner {
+// passing returns the handle of an owner's lease that a client resumes now, or nil.
+func (k *checker) passing(from string, c *Client) *passing {
+	return find(k.passings[from], func(b *passing) bool { return b.by == c })
+}
+
+// asked returns the handle whose lease a command resumes, or nil.
+func (k *checker) asked(m *message) *passing {
+	if m.cmd.Kind != node.Rename {
+		return nil
+	}
+	if b := k.passing(m.cmd.From, m.link.c); b != nil && m.cmd.Claims[0].Owner == b.owner {
 		return b
 	}
 	return nil
 }
 
-// votesForBaton notes whether a node that is asked about a resumed lease may vote.
-func (k *checker) votesForBaton(s *server, m *message) {
+// votesForPassing notes whether a node that is asked about a resumed lease may vote.
+func (k *checker) votesForPassing(s *server, m *message) {
 	b, p := k.asked(m), &k.w.p.Lock
 	switch {
 	case b == nil:
@@ -118,7 +183,7 @@ func (k *checker) votesForBaton(s *server, m *message) {
 }
 
 // keeps notes a node's answer about a lease that is being resumed.
-func (b *detachedLease) keeps(l *link, status node.Status) {
+func (b *passing) keeps(l *link, status node.Status) {
 	n := faults.Of(l.n.number)
 	switch status {
 	case node.Granted:

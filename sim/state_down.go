@@ -19,10 +19,10 @@ type down struct {
 }
 
 // answers notes whether the node has answered a command, before the Locker learns of that. One about a label
-// tells the Locker nothing about the node, nor does one that is unheard.
+// tells the Locker nothing about the node, nor does one that is unheard; an Ask does.
 func (l *link) answers(cmd *node.Command, unheard bool, err error) {
 	c, w := l.c, l.c.w
-	if w.p.Lock.MaxDown == 0 || c.far != nil || errors.Is(err, node.ErrClosed) || isLabel(cmd) || unheard {
+	if w.p.Lock.MaxDown == 0 || c.far != nil || errors.Is(err, node.ErrClosed) || isLabel(cmd) && !asks(cmd) || unheard {
 		return // two Lockers know of the nodes what each has heard
 	}
 	tooLong := c.tooLongDown()

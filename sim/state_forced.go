@@ -71,12 +71,12 @@ func (k *checker) forced(s *server, claim *node.Claim) {
 	}
 	for _, f := range seen.Fields {
 		owner := strings.TrimSuffix(f.Name, node.WriteSuffix)
-		b := k.broken[owner]
-		if b == nil {
-			b = new(broken)
-			k.broken[owner] = b
+		k.brokenOf(owner)[s.number] = k.w.now
+		for _, h := range k.holders { // it may be the key of a lease that is being resumed, or was
+			if h.owner != owner && (h.is(owner) || slices.Contains(h.passed, owner)) {
+				k.brokenOf(h.owner)[s.number] = k.w.now
+			}
 		}
-		b[s.number] = k.w.now
 		for _, c := range k.w.clients {
 			if o, _ := c.attemptOf(owner); o != nil {
 				o.firm, o.joined = 0, k.w.now
@@ -86,6 +86,16 @@ func (k *checker) forced(s *server, claim *node.Claim) {
 			k.w.sometimes(Broken)
 		}
 	}
+}
+
+// brokenOf returns when Break has removed an owner from nodes.
+func (k *checker) brokenOf(owner string) *broken {
+	b := k.broken[owner]
+	if b == nil {
+		b = new(broken)
+		k.broken[owner] = b
+	}
+	return b
 }
 
 // isForced reports whether a holder may not know yet that its key was removed from a node.

@@ -36,7 +36,7 @@ func (k *checker) handsOver(s *server, h handover, token node.Token, waiter stri
 		}
 	}
 	h.unheard = h.link != nil && s.Listens(waiter) && !s.tells(h.link, k.w.channel(waiter))
-	if k.detached[h.owner] != nil {
+	if k.passings[h.owner] != nil {
 		return // a late copy of a lease that may go on elsewhere does no harm
 	}
 	if holder := k.holder(h.owner); holder != nil { // other nodes gave it the lock, and it keeps this node's until it unlocks

@@ -29,6 +29,8 @@ type holder struct {
 	mode    node.Mode
 	owner   string
 	renamed []string // owners that it has on nodes for a Resume that has not succeeded, or not yet
+	former  *holder  // from whose handle its lease was resumed, and that goes on; nil if there is none
+	passed  []string // owners that others have on nodes that resume its lease, or have
 	token   node.Token
 	joint   *quorum.MultiLease // that it is a part of
 	keptFor []reservation      // by others who reserve names, as long as it has another
@@ -95,6 +97,10 @@ func (k *checker) holder(owner string) *holder {
 func (h *holder) is(owner string) bool {
 	return same(h.owner, owner) || slices.Contains(h.renamed, owner)
 }
+
+// stays reports whether the holder's name may have to stay taken when its lease has ended: for its
+// minimum hold, or for the one whose handle was resumed.
+func (h *holder) stays() bool { return h.keep > 0 || h.former != nil }
 
 // taken reports whether any client considers name its own.
 func (k *checker) taken(name string) bool {

@@ -38,6 +38,12 @@ func isText(name string) bool {
 // isLabel reports whether a command is about a label or an announcement.
 func isLabel(cmd *node.Command) bool { return isText(cmd.Claims[0].Name) }
 
+// asks reports whether a command is the release with which an Ask ends, which waits for the answers.
+// That of an announcement does not, and its fence is for a millisecond.
+func asks(cmd *node.Command) bool {
+	return strings.HasPrefix(cmd.Claims[0].Name, askName) && cmd.Kind == node.Release && cmd.Retention > time.Millisecond
+}
+
 func newLabels(p *faults.Plan) labels {
 	several := slices.ContainsFunc(p.Events, func(e faults.Event) bool { return strings.Contains(e.Name, ",") })
 	return labels{kept: make(map[string]*keptLabel), once: p.Work.Several+p.Work.Joint == 0 && !several}

@@ -31,6 +31,11 @@ func (s *server) keepsAny(names []string, owner string, mode node.Mode) bool {
 	return slices.ContainsFunc(names, func(name string) bool { _, ok := s.mem.Keeps(s.time(), name, owner, mode); return ok })
 }
 
+// keepsAll reports whether a node has all of the names.
+func (s *server) keepsAll(names []string, owner string, mode node.Mode) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !s.keepsAny([]string{name}, owner, mode) })
+}
+
 // countNodes is of how many nodes something is true.
 func countNodes(nodes []*server, is func(*server) bool) (n int) {
 	for _, s := range nodes {
@@ -47,11 +52,14 @@ func (s *server) has(h *holder, name string) bool {
 	return has
 }
 
-// keeps returns until when a node has a holder's key for a name, by any of its owners.
+// keeps returns until when a node has a holder's key for a name, by any of its owners, or by one
+// that has resumed its lease.
 func (s *server) keeps(name string, h *holder) (until model.Time, has bool) {
 	until, has = s.mem.Keeps(s.time(), name, h.owner, h.mode)
-	for i := 0; !has && i < len(h.renamed); i++ {
-		until, has = s.mem.Keeps(s.time(), name, h.renamed[i], h.mode)
+	for _, owners := range [...][]string{h.renamed, h.passed} {
+		for i := 0; !has && i < len(owners); i++ {
+			until, has = s.mem.Keeps(s.time(), name, owners[i], h.mode)
+		}
 	}
 	return until, has
 }

@@ -128,12 +128,15 @@ func (k *checker) lookAgain(g *givenUp) int64 {
 }
 
 // doubles notes that a doubled command has created a released reader's claim again, on a node
-// whose fence does not refuse it. Another client may have resumed and released the lease.
-func (k *checker) doubles(s *server, owner string) {
+// whose fence does not refuse it, or that a Resume that has failed has given the claim back there.
+// Another client may have resumed and released the lease.
+func (k *checker) doubles(s *server, m *message) {
 	for _, c := range k.w.clients {
-		if g := k.released(c, owner); g != nil {
+		if g := k.released(c, m.cmd.Claims[0].Owner); g != nil {
 			g.doubled |= faults.Of(s.number)
-			k.w.sometimes(ReaderRevived)
+			if m.cmd.Kind == node.Acquire {
+				k.w.sometimes(ReaderRevived)
+			}
 		}
 	}
 }
@@ -185,7 +188,7 @@ func (k *checker) unwanted(owner string) *goneClaim {
 		g = k.gone[attempt] // its release ends what was handed over to it, too
 	}
 	switch {
-	case g == nil || k.again[owner] || k.detached[owner] != nil || k.holder(owner) != nil:
+	case g == nil || k.again[owner] || k.passings[owner] != nil || k.holder(owner) != nil:
 		return nil
 	case owner == attempt:
 		return g

@@ -78,6 +78,10 @@ func (c *Client) step(e *faults.Event) {
 		if n := len(c.script.Locks); n > 0 && c.script.Locks[n-1].(*lock).detach() != nil {
 			c.script.Locks = c.script.Locks[:n-1]
 		}
+	case faults.DoHandle:
+		if n := len(c.script.Locks); n > 0 {
+			c.script.Locks[n-1].(*lock).handle()
+		}
 	default:
 		c.script.Do(e, int(c.w.now))
 	}
@@ -119,13 +123,13 @@ func (c *Client) closeStep(e *faults.Event) {
 	c.w.logResult(c, e, "closed")
 }
 
-// resumeStep resumes the lease of these names that was detached last.
+// resumeStep resumes the lease of these names whose handle was given out last.
 func (c *Client) resumeStep(e *faults.Event) {
 	names := strings.Split(e.Name, ",")
 	slices.Sort(names)
 	b := c.w.check.handles[strings.Join(names, ",")]
 	if b == nil {
-		c.w.logResult(c, e, "nobody has detached it")
+		c.w.logResult(c, e, "nobody has detached it, or given its handle")
 		return
 	}
 	l, err := c.resumeLease(b)

@@ -46,15 +46,16 @@ func comeTo(t *testing.T, want map[string]string) {
 // meanwhile; and it ends where it would have.
 func TestLeasesAreHandedOver(t *testing.T) {
 	comeTo(t, map[string]string{
-		"at 20ms detach c1; at 500ms resume c2 x; at 600ms try c3 x; at 3s try c3 x; at 4s unlock c2; at 5s try c3 x; at 6s unlock c3": "granted, resumed, held, held, granted",
-		"at 20ms detach c1; at 900ms try c3 x; at 3s try c3 x; at 4s unlock c3; at 5s resume c2 x":                                     "granted, held, granted, gone",
-		"at 20ms detach c1; at 30ms resume c1 x; at 3s try c3 x; at 4s unlock c1":                                                      "granted, resumed, held",
-		"at 20ms resume c2 x; at 30ms unlock c1":                                                                                       "granted, nothing",
-		"at 30ms unlock c1; at 40ms lock c1 y,x; at 50ms detach c1; at 60ms resume c2 x,y; at 3s try c3 y; at 4s unlock c2":            "granted, granted, resumed, held",
-		"lock maxhold=2s; at 1s detach c1; at 1500ms resume c2 x; at 1900ms try c3 x; at 4s try c3 x; at 5s unlock c3":                 "granted, resumed, held, granted",
-		"lock maxhold=2s; at 1500ms detach c1; at 2020ms resume c2 x":                                                                  "granted, gone",
-		"at 20ms detach c1; at 30ms crash n1,n2,n3 empty for 10ms; at 100ms resume c2 x":                                               "granted, gone",
-		"at 20ms detach c1; at 30ms cut c2-n1,n2,n3; at 100ms resume c2 x; at 300ms resume c3 x; at 3s unlock c3":                      "granted, no quorum, resumed",
+		"at 20ms detach c1; at 500ms resume c2 x; at 600ms try c3 x; at 3s try c3 x; at 4s unlock c2; at 5s try c3 x; at 6s unlock c3":           "granted, resumed, held, held, granted",
+		"at 20ms handle c1; at 500ms resume c2 x; at 600ms try c3 x; at 700ms unlock c2; at 800ms try c3 x; at 7s try c3 x; at 7500ms unlock c3": "granted, resumed, held, held, granted",
+		"at 20ms detach c1; at 900ms try c3 x; at 3s try c3 x; at 4s unlock c3; at 5s resume c2 x":                                               "granted, held, granted, gone",
+		"at 20ms detach c1; at 30ms resume c1 x; at 3s try c3 x; at 4s unlock c1":                                                                "granted, resumed, held",
+		"at 20ms resume c2 x; at 30ms unlock c1": "granted, nothing",
+		"at 30ms unlock c1; at 40ms lock c1 y,x; at 50ms detach c1; at 60ms resume c2 x,y; at 3s try c3 y; at 4s unlock c2": "granted, granted, resumed, held",
+		"lock maxhold=2s; at 1s detach c1; at 1500ms resume c2 x; at 1900ms try c3 x; at 4s try c3 x; at 5s unlock c3":      "granted, resumed, held, granted",
+		"lock maxhold=2s; at 1500ms detach c1; at 2020ms resume c2 x":                                                       "granted, gone",
+		"at 20ms detach c1; at 30ms crash n1,n2,n3 empty for 10ms; at 100ms resume c2 x":                                    "granted, gone",
+		"at 20ms detach c1; at 30ms cut c2-n1,n2,n3; at 100ms resume c2 x; at 300ms resume c3 x; at 3s unlock c3":           "granted, no quorum, resumed",
 	})
 }
 

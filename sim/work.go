@@ -75,6 +75,8 @@ func (a actor) After(d time.Duration, f func(now int64)) {
 
 func (a actor) Hand(r *faults.Random, l program.Lock) bool { return a.handOver(r, l.(*lock)) }
 
+func (a actor) Handle(r *faults.Random, l program.Lock) { a.givesHandle(r, l.(*lock)) }
+
 // acquire acquires a lock, and checks how long the call takes.
 func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	w, name, length := c.w, q.Names[0], q.Lease

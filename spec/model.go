@@ -20,6 +20,7 @@ type Rules struct {
 	Quorum    int             // how many nodes must grant, resume or keep a lease
 	Needs     func(Clock) int // how many each client needs, if clients list other nodes; nil: all need Quorum
 	Window    Time
+	Longest   Time                // that a lease is
 	VotesFrom Time                // the age from which a node votes
 	KeepsFrom Time                // the age from which it counts for renewals
 	Pace      Time                // by how much clocks differ at most while a place lasts
@@ -106,10 +107,10 @@ type Claim struct {
 	MinHold Time   // for how long the name stays taken at least, from the beginning of the attempt
 	Age     Time   // how long ago the attempt began
 	Votes   Set
-	Young   Set  // nodes that have granted it too soon after a restart to vote
-	Lease   Time // for how long it is still valid
-	Hold    Time // for how long the name must still be taken
-	Saw     Time // for how long the keys would last that it has taken from the former owner
+	Young   Set    // nodes that have granted it too soon after a restart to vote
+	Lease   Time   // for how long it is still valid
+	Hold    Time   // for how long the name must still be taken
+	Saw     []Time // by node: for how long the key would last that it has taken from the former owner
 	Rounds  []Round
 }
 
@@ -162,16 +163,34 @@ func (s *State) Ask(c *Claim) error {
 	return nil
 }
 
+// seen is how long the keys would last at most that a Resume has taken, on some quorum that it has heard of.
+func (s *State) seen(c *Claim) Time {
+	var lefts []Time
+	for n, left := range c.Saw {
+		if c.Votes.has(n) {
+			lefts = append(lefts, left)
+		}
+	}
+	slices.Sort(lefts)
+	return lefts[s.quorum(&c.timing)-1]
+}
+
+// alone reports whether nobody holds the lease that a claim has detached: also nobody from whose handle the claim resumed
+// it.
+func (c *Claim) alone() bool {
+	return c.Phase == Detached && (c.From == nil || c.Hold == 0 || c.From.alone())
+}
+
 // keeps is for how long the name must still be taken when the claim is won. The former process goes on until it learns of
 // a Resume.
-func (c *Claim) keeps() Time {
+func (s *State) keeps(c *Claim) Time {
 	switch {
 	case c.From == nil:
 		return max(0, c.MinHold-c.Age)
-	case c.From.Phase == Detached:
+	case c.From.alone():
 		return c.From.Hold
 	}
-	return max(c.From.Hold, c.Saw)
+	return max(c.From.Hold, s.Allowed(s.seen(c)))
 }
 
 // Win makes a lease of an attempt that enough nodes have granted, or have been handed over to.
@@ -186,8 +205,8 @@ func (s *State) Win(c *Claim) error {
 	case c.Age >= s.Allowed(c.Length):
 		return refuse("Win", c, "%v after its start the lease is over", s.told(c.Age))
 	}
-	c.Lease, c.Hold = s.Allowed(c.Length)-c.Age, c.keeps()
-	c.Phase, c.Age, c.Votes, c.Young, c.Saw = Held, 0, 0, 0, 0
+	c.Lease, c.Hold = s.Allowed(c.Length)-c.Age, s.keeps(c)
+	c.Phase, c.Age, c.Votes, c.Young, c.Saw = Held, 0, 0, 0, nil
 	return nil
 }
 
@@ -237,7 +256,7 @@ func (c *Claim) over() {
 	default:
 		c.Phase = Over
 	}
-	c.Age, c.Votes, c.Young, c.Lease, c.Saw = 0, 0, 0, 0, 0
+	c.Age, c.Votes, c.Young, c.Lease, c.Saw = 0, 0, 0, 0, nil
 	clear(c.Rounds)
 }
 
@@ -282,7 +301,10 @@ func (s *State) Acquire(n int, c *Claim, left Time) error {
 	}
 	if taken != nil {
 		if c.Phase == Asking {
-			c.Saw = max(c.Saw, taken.Left)
+			if c.Saw == nil {
+				c.Saw = make([]Time, len(s.Nodes))
+			}
+			c.Saw[n] = max(c.Saw[n], min(taken.Left, s.Longest))
 		}
 		*taken = Key{c, left}
 	} else {
@@ -402,7 +424,10 @@ func (s *State) Crash(n int, ago Time) {
 
 // Pass lets time pass for a claim. With those of its rounds, and of the nodes, it is a Tick.
 func (s *State) Pass(c *Claim, d Time) {
-	c.Hold, c.Saw = max(0, c.Hold-d), max(0, c.Saw-d)
+	c.Hold = max(0, c.Hold-d)
+	for n := range c.Saw {
+		c.Saw[n] = max(0, c.Saw[n]-d)
+	}
 	switch {
 	case c.Phase == Asking && c.Age+d >= s.Allowed(c.Length), c.Phase == Held && c.Lease <= d:
 		c.over()

@@ -74,7 +74,7 @@ func configured(t *testing.T, sizes string) *small {
 		maxLease = max(m.length[0], m.length[1])
 	}
 	m.Quorum = cmp.Or(m.Quorum, (m.nodes+yes)/2+1) - yes
-	m.VotesFrom, m.KeepsFrom = maxLease+drift, m.Window+drift
+	m.Longest, m.VotesFrom, m.KeepsFrom = maxLease, maxLease+drift, m.Window+drift
 	m.Allowed = func(t Time) Time { return t - drift }
 	m.Lives = func(c *Claim) Time {
 		if m.minHold > 0 {
@@ -111,7 +111,7 @@ func (w *world) clone() *world {
 	o := &world{State: State{Rules: w.Rules, Nodes: slices.Clone(w.Nodes)}, crashed: w.crashed}
 	for _, c := range w.Claims {
 		d := *c
-		d.Rounds = slices.Clone(c.Rounds)
+		d.Rounds, d.Saw = slices.Clone(c.Rounds), slices.Clone(c.Saw)
 		if d.From != nil {
 			d.From = o.Claims[0]
 		}
@@ -158,7 +158,13 @@ func (w *world) encode(nodes, claims []int) string {
 		set(c.Votes)
 		put(c.Lease)
 		put(c.Hold)
-		put(c.Saw)
+		for _, n := range nodes {
+			if c.Saw != nil {
+				put(c.Saw[n])
+			} else {
+				put(0)
+			}
+		}
 		for _, r := range c.Rounds {
 			if !r.Open {
 				r.Began = -1

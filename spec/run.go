@@ -193,12 +193,15 @@ func (r *Run) Releases(n int, owner string) error {
 	return r.Release(n, c)
 }
 
-// Breaks is called when a node has removed all keys by force. Nothing is promised to their claims any more.
+// Breaks is called when a node has removed all keys by force. Nothing is promised to their claims any more,
+// nor to those whose leases they have resumed.
 func (r *Run) Breaks(n int) {
 	r.node(n)
 	at := &r.Nodes[n]
 	for _, k := range at.Keys {
-		k.Broken = true
+		for c := k.Claim; c != nil; c = c.From {
+			c.Broken = true
+		}
 	}
 	at.Keys = at.Keys[:0]
 }

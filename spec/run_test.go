@@ -27,7 +27,7 @@ func tell() *story {
 	s.x, s.y = &client{s.hand}, &client{s.hand}
 	rules := &Rules{
 		Quorum: 2, Window: 300, VotesFrom: 900, KeepsFrom: 300,
-		Early:       5,
+		Early: 5, Longest: 900,
 		Allowed:     func(t Time) Time { return t - 10 },
 		Lives:       func(c *Claim) Time { return c.Length },
 		Nanoseconds: true,
@@ -269,9 +269,22 @@ func TestRun(t *testing.T) {
 			s.Resumes("y", "x", Claim{Name: "y", Length: 500}, s.y)
 			s.must(t, s.Grants(0, "y", 800), s.Grants(1, "y", 800), s.Wins("y"))
 			s.Leaves("y")
-			s.hand.at += 799
+			s.hand.at += 789
 			return s.Releases(0, "y")
 		}, "Release(y): it is kept"},
+		{"one that is detached, and resumed again, meanwhile", func(t *testing.T, s *story) error {
+			s.holds(t)
+			s.Resumes("y", "x", Claim{Name: "y", Length: 900}, s.y)
+			s.must(t, s.Grants(0, "y", 900), s.Grants(1, "y", 900), s.Wins("y"))
+			s.hand.at += 500
+			s.Begins("y", s.y, 900)
+			s.must(t, s.Keeps(0, "y", s.y, 500, 900, 900), s.Keeps(1, "y", s.y, 500, 900, 900), s.Detaches("y"))
+			s.Resumes("z", "y", Claim{Name: "z", Length: 900}, s.x)
+			s.must(t, s.Grants(0, "z", 900), s.Grants(1, "z", 900), s.Wins("z"))
+			s.Leaves("z")
+			s.hand.at += 395 // more than x's lease may last
+			return s.Releases(0, "z")
+		}, "Release(z): it is kept"},
 		{"a key that was free is not resumed", func(t *testing.T, s *story) error {
 			s.holds(t)
 			s.Resumes("y", "x", Claim{Name: "y", Length: 900}, s.y)

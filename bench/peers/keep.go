@@ -16,21 +16,26 @@ type kept struct {
 	done chan error
 }
 
-// keep renews held at each third of its lease until it is unlocked.
+// keep renews held at each third of its lease until it is unlocked. If no renewal succeeds
+// for the lease, held is lost.
 func keep(held bench.Held, lease time.Duration, extend func(context.Context) error) bench.Held {
 	ctx, end := context.WithCancel(context.Background())
 	k := &kept{held, end, make(chan error, 1)}
 	go func() {
 		ticker := time.NewTicker(lease / 3)
 		defer ticker.Stop()
-		for {
+		for renewed := time.Now(); ; {
 			select {
 			case <-ctx.Done():
 				k.done <- nil
 				return
 			case <-ticker.C:
 			}
-			if err := extend(ctx); err != nil && ctx.Err() == nil {
+			begin := time.Now()
+			switch err := extend(ctx); {
+			case err == nil:
+				renewed = begin
+			case ctx.Err() == nil && time.Since(renewed) >= lease:
 				k.done <- err
 				return
 			}

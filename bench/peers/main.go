@@ -20,9 +20,11 @@
 //     default, ten for each processor, callers would wait for each other's round
 //     trips. Without such links more connections are slower, and it is the
 //     default. Keep has a goroutine for each lock, which extends it at each third
-//     of its time: redsync leaves that to its user.
+//     of its time, and again if that fails: redsync leaves that to its user.
 //   - redsync-ff is the same with WithFailFast, redsync's only way to be back at
 //     the majority.
+//   - redsync-auto is redsync over go-redis's AutoPipeline, which sends the commands of all
+//     callers in few pipelines.
 //   - rueidislock v1.0.79. By itself it puts 2q-1 keys for each lock on one deployment, and has
 //     the lock with q of them. Here key i goes to master i, through its ClientBuilder, which
 //     makes this the work of Redlock. NoLoopTracking is on, its documented way to be faster.
@@ -48,8 +50,9 @@ import (
 
 var contestants = []bench.Contestant{
 	bench.Redquorum(),
-	redsyncLock("redsync", "v4.18.1 over go-redis v9.23.0, defaults, behind links a connection for each caller, tries without end"),
-	redsyncLock("redsync-ff", "as redsync, with WithFailFast(true)", redsync.WithFailFast(true)),
+	redsyncLock("redsync", "v4.18.1 over go-redis v9.23.0, defaults, behind links a connection for each caller, tries without end", plain),
+	redsyncLock("redsync-ff", "as redsync, with WithFailFast(true)", plain, redsync.WithFailFast(true)),
+	redsyncLock("redsync-auto", "as redsync, over go-redis's AutoPipeline with its defaults", pipelined),
 	rueidisLock(),
 }
 

@@ -15,9 +15,16 @@ import (
 	"github.com/redquorum/redquorum/bench"
 )
 
-func redsyncLock(name, note string, options ...redsync.Option) bench.Contestant {
+// A commander is what redsync sends its commands to.
+type commander func(*redis.Client) (redis.UniversalClient, error)
+
+func plain(c *redis.Client) (redis.UniversalClient, error) { return c, nil }
+
+func pipelined(c *redis.Client) (redis.UniversalClient, error) { return c.AutoPipeline() }
+
+func redsyncLock(name, note string, by commander, options ...redsync.Option) bench.Contestant {
 	return bench.Contestant{Name: name, Note: note, Open: func(_ context.Context, t bench.Target) (bench.Client, error) {
-		return openRedsync(t, options...), nil
+		return openRedsync(t, by, options...)
 	}}
 }
 
@@ -27,16 +34,20 @@ type redsyncClient struct {
 	options []redsync.Option
 }
 
-func openRedsync(t bench.Target, options ...redsync.Option) *redsyncClient {
+func openRedsync(t bench.Target, by commander, options ...redsync.Option) (bench.Client, error) {
 	c := &redsyncClient{options: append(options, redsync.WithTries(math.MaxInt))}
 	var pools []redsyncredis.Pool
 	for _, o := range t.Servers {
 		client := pooled(o, t)
 		c.clients = append(c.clients, client)
-		pools = append(pools, goredis.NewPool(client))
+		commands, err := by(client)
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		pools = append(pools, goredis.NewPool(commands))
 	}
 	c.locks = redsync.New(pools...)
-	return c
+	return c, nil
 }
 
 // pooled returns a client of go-redis with its defaults, but behind slow links with

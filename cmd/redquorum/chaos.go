@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +20,6 @@ import (
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
-	"github.com/redquorum/redquorum/sim/chaos/packets"
 	"github.com/redquorum/redquorum/sim/live"
 )
 
@@ -37,11 +35,6 @@ A plan that needs what this machine lacks is refused before anything starts. The
 clocks of servers need Linux and a C compiler. With --for such plans are
 skipped, and a plan's work is reduced to what the clients can do.
 
-The proxies imitate what a network does to TCP. With --packets it is real: loss,
-cuts, delays and half-open connections happen to packets, in a network namespace
-that the command enters by itself. That needs Linux and /dev/net/tun; root is
-not needed where users may make namespaces.
-
 With --sentinel it carries out no plan. It starts primaries with two replicas
 and three Sentinels each, deposes one primary after the other (by a kill, a
 stop, a cut, a command, and after a restart without data), and looks whether two
@@ -52,8 +45,8 @@ lock names on your own servers for --for, under a prefix that nobody else uses.
 It judges what they saw, and deletes its keys afterwards, also at an interrupt.
 The labels of its clients are left, and expire within 6 s.
 
-With --history it also writes what the clients did, for other judges: lines of
-JSON, or EDN as Jepsen has it if the file's name ends in .edn.
+With --history it also writes what the clients did, as lines of JSON, for other
+judges.
 
 A run that fails leaves a folder with the plan, all logs, a page, and the
 command that repeats it. Other runs leave nothing.
@@ -66,16 +59,11 @@ example:
   redquorum chaos --scenario S13 --client plain
   redquorum chaos --for 20m --jobs 2 --server ./valkey-server
   redquorum chaos --scenario S69 --upgrade ./valkey-server
-  redquorum chaos --scenario S33 --packets
   redquorum chaos --sentinel --failovers 100 --groups 3
   redquorum chaos --servers redis://a:6379,redis://b:6379,redis://c:6379`
 
-// chaosChild makes the process a client of a plan, chaosInside one that has a network namespace of
-// its own.
-const (
-	chaosChild  = "child"
-	chaosInside = "inside"
-)
+// chaosChild is the flag that makes the process a client of a plan.
+const chaosChild = "child"
 
 // chaosFlags are the command line of chaos.
 type chaosFlags struct {
@@ -89,7 +77,6 @@ type chaosFlags struct {
 	server   string
 	upgrade  string
 	stretch  int
-	packets  bool
 	sentinel sentinelFlags
 	servers  string
 	listed   int // how often --servers is there
@@ -112,14 +99,13 @@ func (f *chaosFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.server, "server", "redis-server", "the server's program: a path to this `file`, or a name on the PATH")
 	fs.StringVar(&f.upgrade, "upgrade", "", "the program with which servers come back after a crash or a restart: a path to this `file`, such as a newer version (default: the same program)")
 	fs.IntVar(&f.stretch, "stretch", 0, "how many `times` as long all times of the plan are: real processes are not exact to a millisecond (default 5 for scenarios, or else 1)")
-	fs.BoolVar(&f.packets, "packets", false, "carry out loss, cuts, delays and half-open connections on packets, in a network namespace, instead of imitating them")
 	f.sentinel.register(fs)
 	fs.Func("servers", "lock names on your own servers, without faults: `URLs` of the nodes, as for run --nodes", func(s string) error {
 		f.servers = s
 		f.listed++
 		return nil
 	})
-	fs.StringVar(&f.history, "history", "", "also write what the clients did to this `file`: JSON lines, or EDN if its name ends in .edn")
+	fs.StringVar(&f.history, "history", "", "also write what the clients did to this `file`, as JSON lines")
 	fs.StringVar(&f.out, "out", ".", "the `folder` in which a failing run leaves its own, made if need be")
 	fs.StringVar(&f.page, "html", "", "also write a page with a picture of the run to this `file`")
 	fs.BoolVar(&f.asJSON, "json", false, "print one JSON object; of a single run, with its whole trace")
@@ -162,7 +148,7 @@ func (f *chaosFlags) check() error {
 	case own:
 		return f.checkServers()
 	case f.sentinel.on:
-		if err := f.notFor("--sentinel", "upgrade", "stretch", "packets", "jobs", "nodes", "clients"); err != nil {
+		if err := f.notFor("--sentinel", "upgrade", "stretch", "jobs", "nodes", "clients"); err != nil {
 			return err
 		}
 	case !f.fs.Changed("seed") && !f.fs.Changed("for"):
@@ -200,19 +186,19 @@ func chaosVerb() *cobra.Command {
 	cmd, fs := newVerb("chaos [PLAN]", "carry out plans of failures on real servers", chaosManual)
 	var f chaosFlags
 	f.register(fs)
-	child, inside := fs.Bool(chaosChild, false, ""), fs.Bool(chaosInside, false, "")
-	_, _ = fs.MarkHidden(chaosChild), fs.MarkHidden(chaosInside)
+	child := fs.Bool(chaosChild, false, "")
+	_ = fs.MarkHidden(chaosChild)
 	cmd.Args, cmd.ValidArgsFunction = cobra.ArbitraryArgs, cli.Files
 	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		if *child {
 			return chaos.Client(ctx, os.Stdin, c.stdout, nil)
 		}
 		f.plans = c.args
-		return cli.Fail(exitSimFailed, f.run(ctx, c, *inside))
+		return cli.Fail(exitSimFailed, f.run(ctx, c))
 	})
 }
 
-func (f *chaosFlags) run(ctx context.Context, c *command, inside bool) error {
+func (f *chaosFlags) run(ctx context.Context, c *command) error {
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -226,11 +212,6 @@ func (f *chaosFlags) run(ctx context.Context, c *command, inside bool) error {
 	if err == nil {
 		err = cmp.Or(f.findServers(), cli.CanWrite(f.page, f.history))
 	}
-	if err == nil && inside {
-		if config.Relay, err = packets.Open(); err != nil {
-			err = fmt.Errorf("--packets: %w", err)
-		}
-	}
 	switch {
 	case err != nil:
 		return err
@@ -238,8 +219,6 @@ func (f *chaosFlags) run(ctx context.Context, c *command, inside bool) error {
 		return c.chaosSentinel(ctx, f)
 	case f.servers != "":
 		return c.chaosServers(ctx, f)
-	case f.packets && !inside:
-		return f.enter(ctx, c, config.Self[:2:2])
 	case f.length > 0:
 		return c.chaosExplore(ctx, f, config)
 	case f.scenario == "all":
@@ -258,29 +237,6 @@ func (f *chaosFlags) findServers() error {
 		}
 	}
 	return nil
-}
-
-// enter carries out the same in a network namespace, in another process.
-func (f *chaosFlags) enter(ctx context.Context, c *command, self []string) error {
-	args := append(self, "--"+chaosInside)
-	f.fs.Visit(func(given *pflag.Flag) { args = append(args, "--"+given.Name+"="+given.Value.String()) })
-	args = append(append(args, "--"), f.plans...)
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.stdout, c.screen
-	p, err := packets.Start(cmd)
-	if err != nil {
-		return fmt.Errorf("--packets: %w", err)
-	}
-	defer context.AfterFunc(ctx, func() { _ = p.Signal(syscall.SIGTERM) })()
-	<-p.Exited()
-	switch code := p.ExitCode(); {
-	case ctx.Err() != nil:
-		return cli.Exit(exitInterrupted)
-	case code < 0:
-		return fmt.Errorf("the process in the namespace has ended: %v", cmd.ProcessState)
-	default:
-		return cli.Exit(code)
-	}
 }
 
 // plan returns the one plan that the flags name, and a word for it.
@@ -346,9 +302,6 @@ func again(config chaos.Config, plan string) string {
 	if config.Upgrade != "" {
 		more = " --upgrade " + quotedForShell(config.Upgrade)
 	}
-	if config.Relay != nil {
-		more += " --packets"
-	}
 	return fmt.Sprintf("redquorum chaos --stretch %d --server %s%s %s", config.Stretch, quotedForShell(config.Server), more, plan)
 }
 
@@ -373,11 +326,7 @@ func (r *chaosRun) writeHistory(path string) error {
 	if err != nil {
 		return err
 	}
-	write := live.WriteHistory
-	if filepath.Ext(path) == ".edn" {
-		write = live.WriteEDN
-	}
-	return errors.Join(write(file, live.History(r.Plan, r.Trace.Entries)), file.Close())
+	return errors.Join(live.WriteHistory(file, live.History(r.Plan, r.Trace.Entries)), file.Close())
 }
 
 // chaosOne carries out one plan and shows the run.
@@ -430,7 +379,6 @@ type chaosSummary struct {
 	Grants     int             `json:"grants"`
 	Late       time.Duration   `json:"late"` // by how much a fault came after its time
 	Set        []chaos.Set     `json:"set"`
-	Packets    packets.Count   `json:"packets"`          // 0 without --packets
 	Folder     string          `json:"folder,omitempty"` // of a run that failed
 }
 
@@ -440,7 +388,7 @@ type chaosJSON struct {
 }
 
 func (r *chaosRun) summary(name string) chaosSummary {
-	s := chaosSummary{name, r.plan.String(), r.Verdict, append([]sim.Violation{}, r.Violations...), r.Server, r.Grants, r.Late, r.Set, r.Packets, ""}
+	s := chaosSummary{name, r.plan.String(), r.Verdict, append([]sim.Violation{}, r.Violations...), r.Server, r.Grants, r.Late, r.Set, ""}
 	if statusOfVerdict(r.Verdict) != exitOK {
 		s.Folder = r.dir
 	}
@@ -455,16 +403,8 @@ func (r *chaosRun) tell(b *prose, lines int, config chaos.Config) {
 	if statusOfVerdict(r.Verdict) != exitOK && r.dir != "" {
 		fmt.Fprintf(b, "plan, logs and page: %s\nplay it again: %s\n", r.dir, again(config, quotedForShell(filepath.Join(r.dir, "plan"))))
 	}
-	b.packets(r.Packets)
 	b.write(verdictColor[r.Verdict], "", fmt.Sprintf("%s: %d locks granted on %s in %v, at most %v late%s", r.Verdict, r.Grants, r.Server, r.Virtual.Round(100*time.Millisecond),
 		r.Late.Round(100*time.Microsecond), setWords(r.Set)))
-}
-
-// packets says how many packets were lost, if they were counted.
-func (b *prose) packets(c packets.Count) {
-	if c.Packets > 0 {
-		b.write("", "", fmt.Sprintf("%d of %d packets were lost between clients and nodes", c.Lost, c.Packets))
-	}
 }
 
 // setWords says what became of the set that the lock protects, if anybody has added to it.

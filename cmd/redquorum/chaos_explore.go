@@ -15,7 +15,6 @@ import (
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim/chaos"
-	"github.com/redquorum/redquorum/sim/chaos/packets"
 )
 
 // A chaosReport is what many plans came to.
@@ -27,8 +26,7 @@ type chaosReport struct {
 	Seconds float64        `json:"seconds"`
 	Server  string         `json:"server"`
 	Set     []chaos.Set    `json:"set"`
-	Packets packets.Count  `json:"packets"` // 0 without --packets
-	Found   []chaosSummary `json:"found"`   // of runs that failed
+	Found   []chaosSummary `json:"found"` // of runs that failed
 
 	mu    sync.Mutex
 	told  *prose // of these
@@ -108,8 +106,6 @@ func (r *chaosReport) add(run *chaosRun) {
 	r.Plans++
 	r.Grants += run.Grants
 	r.Server = max(r.Server, run.Server) // a server that is down in the end says no version
-	r.Packets.Packets += run.Packets.Packets
-	r.Packets.Lost += run.Packets.Lost
 	if len(run.Violations) > 0 && statusOfVerdict(run.Verdict) == exitOK {
 		r.Outside++
 	}
@@ -146,7 +142,6 @@ func (r *chaosReport) text() string {
 	if r.Outside > 0 {
 		b.write(yellow, "", cli.Count(r.Outside, "run")+" failed after a fault that no lock with a lease can survive (expected)")
 	}
-	b.packets(r.Packets)
 	word, color := "sound", green
 	switch {
 	case len(r.Found) > 0:

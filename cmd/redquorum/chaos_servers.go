@@ -44,7 +44,7 @@ func (f *chaosFlags) checkServers() error {
 	case f.length > faults.MaxLength:
 		return cli.Usage("--for is %v; with --servers it must be at most %v", f.length, faults.MaxLength)
 	}
-	return f.notFor("--servers", "server", "upgrade", "stretch", "packets", "jobs", "nodes", "out")
+	return f.notFor("--servers", "server", "upgrade", "stretch", "jobs", "nodes", "out")
 }
 
 // chaosServers is chaos --servers.
@@ -89,7 +89,7 @@ func clean(servers []redisnode.Server, p *faults.Plan, prefix string) error {
 	var all sync.WaitGroup
 	for i, s := range servers {
 		all.Go(func() {
-			client := redis.NewClient(s.Options)
+			client := newClient(s.Options)
 			defer client.Close()
 			_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 				for _, name := range p.Names() {

@@ -39,7 +39,6 @@ func TestChaosUsageErrors(t *testing.T) {
 		{"chaos --scenario=", `there is no scenario ""`},
 		{"chaos --sentinel=false", "a plan is missing"},
 		{"chaos --sentinel --clients 9", "--clients is not for --sentinel"},
-		{"chaos --sentinel --packets", "--packets is not for --sentinel"},
 		{"chaos --scenario S13 --nodes 7", "--nodes is not for a plan that is there already"},
 		{"chaos a.plan --clients 7", "--clients is not for a plan that is there already"},
 		{"chaos --scenario S13 --client rust", "it must be redquorum or plain"},
@@ -54,7 +53,6 @@ func TestChaosUsageErrors(t *testing.T) {
 		{"chaos --servers= --for 1s --seed 3 --html x --history y", "--servers is empty"},
 		{"chaos --servers a --scenario S13", "there is more than one of PLAN"},
 		{"chaos --servers a --servers b --servers c", "--servers is there 3 times: give all nodes in one"},
-		{"chaos --servers a --packets", "--packets is not for --servers"},
 		{"chaos --servers a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p", "--servers lists 16; it must be at most 15"},
 		{"chaos --servers a,b,c --for 10000h", "--for is 10000h0m0s; with --servers it must be at most"},
 		{"chaos --servers a,b,c --clients 99", "--clients is 99"},
@@ -181,47 +179,6 @@ func TestChaosServersIsInterrupted(t *testing.T) {
 		p.says("redquorum chaos: interrupted; its locks are released and its keys deleted")
 		p.exits(-1) // by the signal
 		assert.That(t, !has("redquorum_fence:*"), "%v: fences are left", sig)
-	}
-}
-
-// With --packets the command runs in a network namespace. Output, status and signals pass between the
-// two processes, and nothing is left.
-func TestChaosOnPackets(t *testing.T) {
-	tests.NeedServer(t)
-	tests.NeedSeconds(t)
-	t.Parallel()
-	for name, c := range map[string]struct {
-		text, length, said string
-		interrupted        bool
-		status             int
-	}{
-		"to the end":  {text: "at 100ms loss c*-n* 20% for 700ms", length: "1s", said: "packets were lost between clients and nodes"},
-		"interrupted": {length: "1m", interrupted: true, status: -1}, // a signal ends it
-		"refused":     {text: "lock mistake=half client=plain", length: "1s", said: "cannot be carried out here", status: exitSimFailed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if c.interrupted && signal.Ignored(syscall.SIGINT) {
-				t.Skip("SIGINT is ignored, as under nohup, and the program cannot end by it")
-			}
-			t.Parallel()
-			dir, plan := t.TempDir(), fileOf(t, "redquorum plan 1\nnodes 3\nclients 2\nlength "+c.length+"\nlock guard=off\n"+c.text+"\n")
-			p := start(t, "chaos", "--packets", "--out", dir, plan)
-			if c.interrupted {
-				assert.Eventually(t, "the clients have begun", func() bool {
-					begun, _ := filepath.Glob(filepath.Join(dir, "*", "logs", "c*.jsonl"))
-					return len(begun) > 0 || strings.Contains(p.out.String(), "--packets: ")
-				})
-				p.signal(syscall.SIGTERM)
-			}
-			_ = p.cmd.Wait()
-			if _, why, lacks := strings.Cut(p.out.String(), "--packets: "); lacks {
-				t.Skip(why)
-			}
-			out := p.exits(c.status)
-			assert.That(t, strings.Contains(strings.ReplaceAll(out, "\n", " "), c.said), "%s", out)
-			left, err := os.ReadDir(dir)
-			assert.That(t, err == nil && len(left) == 0, "%v, %v", left, err)
-		})
 	}
 }
 

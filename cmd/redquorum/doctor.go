@@ -24,6 +24,8 @@ import (
 
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/neterr"
+	"github.com/redquorum/redquorum/internal/replicas"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
@@ -179,11 +181,33 @@ func asClient(o redisnode.Server, patience time.Duration) {
 	o.Protocol, o.DisableIdentity = 2, true
 }
 
+// longestAnswer is the length of the longest answer that a verb reads, in bytes. Some have
+// values of other programs.
+const longestAnswer = 64 << 20
+
+// newClient returns a client of go-redis that reads no longer answer, whatever a server
+// announces. All that a verb asks apart from a node goes through one.
+func newClient(o *redis.Options) *redis.Client {
+	its := *o
+	dial := its.Dialer
+	if dial == nil {
+		dial = redis.NewDialer(&its)
+	}
+	its.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return resp.Bounded(conn, longestAnswer), nil
+	}
+	return redis.NewClient(&its)
+}
+
 func examine(ctx context.Context, o redisnode.Server, name string, maxLease time.Duration, noGuard bool) *patient {
 	limit := cmp.Or(o.DialTimeout, redisnode.DefaultDialTimeout)
 	asClient(o, bedside)
 	primary := noteAddress(o.Options)
-	client := redis.NewClient(o.Options)
+	client := newClient(o.Options)
 	defer client.Close()
 	p := &patient{Node: address(o), Replicas: o.Replicas, user: cmp.Or(o.Username, "default")}
 	connecting, cancel := context.WithTimeout(ctx, o.DialTimeout)
@@ -238,7 +262,7 @@ func (p *patient) fails(err error, greeting string, o redisnode.Server) {
 	case errors.As(err, &said):
 		p.add(warning, "not usable: "+p.Error, "",
 			cmp.Or(remedy(err.Error()), "check the user and password, in its URL or --password-file, and the user's rights"))
-	case strings.HasPrefix(err.Error(), "redis: invalid reply"), strings.HasPrefix(err.Error(), "redis: can't parse"):
+	case errors.Is(err, resp.ErrProtocol), strings.HasPrefix(err.Error(), "redis: can't parse"):
 		p.add(warning, "it answers, but not as Redis does: "+p.Error, "it is not usable", "check the port in its URL")
 	case strings.HasPrefix(greeting, "-DENIED"):
 		p.add(warning, "not usable: "+strings.TrimSpace(greeting[1:]), "", remedy(greeting))
@@ -308,7 +332,7 @@ func remedyOfTLS(err error, config *tls.Config) string {
 
 // slow reports whether another connection takes longer than limit, too.
 func slow(ctx context.Context, o *redis.Options, limit time.Duration) bool {
-	client := redis.NewClient(o)
+	client := newClient(o)
 	defer client.Close()
 	began := time.Now()
 	return client.Ping(ctx).Err() == nil && time.Since(began) > limit
@@ -601,7 +625,7 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 		err = refusals{errors.New(strings.Join(refused, "; "))}
 	}
 	if err != nil {
-		means, do := "it cannot grant a lock", cmp.Or(remedyFor(err.Error(), o.Replicas), advice(err, ""))
+		means, do := "it cannot grant a lock", cmp.Or(remedyFor(err.Error(), replicas.Count(o.Replicas)), advice(err, ""))
 		if do == "" {
 			means = "it cannot grant locks whose names begin like this one"
 			do = "give the user the missing right, or use --name with a name that it may use"

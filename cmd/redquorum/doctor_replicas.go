@@ -13,6 +13,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/neterr"
+	"github.com/redquorum/redquorum/internal/replicas"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/quorum"
@@ -26,40 +27,28 @@ type replica struct {
 	Lag    int64  `json:"acknowledged_s"`      // ago
 	Age    *int64 `json:"follows_s,omitempty"` // or for longer, where it is not alone at its address
 	oldest int64  // of those at its address, s
+	away   bool
 }
-
-// silentFor is for how many seconds a replica may acknowledge nothing before programs do not wait for it.
-const silentFor = 3
-
-func (r replica) away() bool { return r.State != "online" || r.Lag >= silentFor }
 
 // replicasOf returns the replicas in INFO replication.
 func replicasOf(fields map[string]string) (all []replica) {
 	at, _ := strconv.ParseInt(fields["master_repl_offset"], 10, 64)
 	for i := 0; ; i++ {
-		text, ok := fields["slave"+strconv.Itoa(i)]
+		key := "slave" + strconv.Itoa(i)
+		text, ok := fields[key]
 		if !ok {
 			return all
 		}
-		of := make(map[string]string)
-		for part := range strings.SplitSeq(text, ",") {
-			name, value, _ := strings.Cut(part, "=")
-			of[name] = value
+		if r, ok := replicas.In(key + ":" + text); ok {
+			behind := max(0, at-max(0, r.Offset))
+			all = append(all, replica{Addr: r.Addr, State: r.State, Behind: behind, Lag: r.Lag, away: !r.Present()})
 		}
-		if of["port"] == "0" {
-			continue // a backup, such as redis-cli --rdb: it cannot be promoted
-		}
-		r := replica{Addr: net.JoinHostPort(of["ip"], of["port"]), State: of["state"]}
-		offset, _ := strconv.ParseInt(of["offset"], 10, 64)
-		r.Behind = max(0, at-offset)
-		r.Lag, _ = strconv.ParseInt(of["lag"], 10, 64)
-		all = append(all, r)
 	}
 }
 
 // replicas looks at those of a primary whose URL says how many it has.
 func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Server, maxLease time.Duration) {
-	need := needed(o.Replicas)
+	need := replicas.Count(o.Replicas).Needed()
 	present := make(map[string]bool)
 	seen := make(map[string]bool)
 	known, noAges := ages(ctx, c)
@@ -74,7 +63,7 @@ func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Ser
 				"set replica-announce-ip and replica-announce-port, if they are two")
 		}
 		seen[r.Addr] = true
-		present[r.Addr] = present[r.Addr] || !r.away()
+		present[r.Addr] = present[r.Addr] || !r.away
 	}
 	here := 0
 	for addr, is := range present {
@@ -96,7 +85,7 @@ func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Ser
 		p.add(warning, fmt.Sprintf("%d of %d replicas follow it; it needs %d", here, o.Replicas, need),
 			fmt.Sprintf("with %d fewer nobody gets or keeps a lock", here-need+1), "bring the others back")
 	}
-	p.confirmation(ctx, c, o.Replicas)
+	p.confirmation(ctx, c, replicas.Count(o.Replicas))
 	switch {
 	case need == o.Replicas: // programs do not look
 	case noAges != nil:
@@ -113,14 +102,11 @@ func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Ser
 	}
 }
 
-// needed is how many of so many replicas are a majority with their primary.
-func needed(replicas int) int { return (replicas + 1) / 2 }
-
 // priority says whether a replica is never promoted. Where it cannot be asked, that is not known.
 func (p *patient) priority(ctx context.Context, o redisnode.Server, addr string) {
 	its := *o.Options
 	its.Network, its.Addr, its.Dialer = "tcp", addr, nil
-	c := redis.NewClient(&its)
+	c := newClient(&its)
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(ctx, bedside/6)
 	defer cancel()
@@ -130,28 +116,29 @@ func (p *patient) priority(ctx context.Context, o redisnode.Server, addr string)
 }
 
 // confirm has the replicas that are needed confirm a write, and returns how many have.
-func confirm(ctx context.Context, c *redis.Client, replicas int) (have int, err error) {
+func confirm(ctx context.Context, c *redis.Client, of replicas.Count) (have int, err error) {
 	conn := c.Conn() // WAIT is about the writes of its connection
 	defer conn.Close()
 	if err = conn.Publish(ctx, node.WaiterPrefix+"replicas", "").Err(); err != nil {
 		return 0, err
 	}
-	n, err := conn.Wait(ctx, needed(replicas), bedside/6).Result()
+	n, err := conn.Wait(ctx, of.Needed(), bedside/6).Result()
 	return int(n), err
 }
 
 // confirmation measures how long replicas take to confirm a write.
-func (p *patient) confirmation(ctx context.Context, c *redis.Client, replicas int) {
+func (p *patient) confirmation(ctx context.Context, c *redis.Client, of replicas.Count) {
 	began := time.Now()
-	have, err := confirm(ctx, c, replicas)
+	have, err := confirm(ctx, c, of)
 	took := time.Since(began).Round(10 * time.Microsecond)
 	switch {
 	case err != nil:
 		p.refuses(err)
-	case have < needed(replicas):
-		p.add(warning, fmt.Sprintf("%d of %d replicas confirmed a write within %v", have, replicas, took), "locks are not granted in time", "see the load of its replicas, and the network to them")
+	case have < of.Needed():
+		p.add(warning, fmt.Sprintf("%d of %d replicas confirmed a write within %v", have, of, took),
+			"locks are not granted in time", "see the load of its replicas, and the network to them")
 	default:
-		p.add(fine, fmt.Sprintf("%d of %d replicas confirmed a write in %v", have, replicas, took), "each lock and each renewal takes so much longer", "")
+		p.add(fine, fmt.Sprintf("%d of %d replicas confirmed a write in %v", have, of, took), "each lock and each renewal takes so much longer", "")
 	}
 }
 
@@ -236,9 +223,9 @@ func (p *patient) young(ages []time.Duration, need int, maxLease time.Duration) 
 }
 
 // remedyFor is what remedy says to do with a server that has so many replicas.
-func remedyFor(text string, replicas int) string {
-	if replicas > 0 && strings.Contains(text, "NOREPLICAS ") {
-		return fmt.Sprintf("bring its replicas back; its min-replicas-to-write may be %d at most", needed(replicas))
+func remedyFor(text string, of replicas.Count) string {
+	if of > 0 && strings.Contains(text, "NOREPLICAS ") {
+		return fmt.Sprintf("bring its replicas back; its min-replicas-to-write may be %d at most", of.Needed())
 	}
 	return remedy(text)
 }

@@ -226,7 +226,7 @@ func noteSilent(r *quorum.Report, errs []error) {
 func scan(ctx context.Context, o redisnode.Server, prefix, pattern string) (names []string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, scanTime, fmt.Errorf("it has more keys than can be read in %v", scanTime))
 	defer cancel()
-	client := redis.NewClient(o.Options)
+	client := newClient(o.Options)
 	defer client.Close()
 	for cursor := uint64(0); ; {
 		var found, keys []string

@@ -25,7 +25,7 @@ import (
 const actAsProgram = "REDQUORUM_TEST_ACTS_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
-	child := len(os.Args) > 2 && (os.Args[2] == "--"+chaosChild || os.Args[2] == "--"+chaosInside)
+	child := len(os.Args) > 2 && os.Args[2] == "--"+chaosChild
 	if os.Getenv(actAsProgram) != "" || child || len(os.Args) > 1 && os.Args[1] == wardenVerb {
 		os.Unsetenv(actAsProgram)
 		main()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +21,6 @@ import (
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
-	"github.com/redquorum/redquorum/sim/elections"
 )
 
 // The exit statuses of sim, besides exitOK and exitUsage.
@@ -225,42 +223,6 @@ func (f *planFlags) adjust(p *faults.Plan) {
 	}
 }
 
-// simFlags say with what a plan is run.
-type simFlags struct {
-	given    string // those that were, each with a space before it
-	options  []sim.Option
-	election bool // the clients elect a leader
-}
-
-func (f *simFlags) register(fs *pflag.FlagSet) {
-	const work = "what clients do: `plan|election`, the plan's random work, or to elect a leader " +
-		"with package election (default plan)"
-	fs.Func("work", work, func(s string) error {
-		switch s {
-		case "plan":
-		case "election":
-			f.election = true
-			f.add("--work election", sim.WithProgram(elections.Program(nil)))
-		default:
-			return errors.New("want plan or election")
-		}
-		return nil
-	})
-}
-
-func (f *simFlags) add(flag string, o sim.Option) {
-	f.given += " " + flag
-	f.options = append(f.options, o)
-}
-
-// check looks at the flags after they were parsed.
-func (f *simFlags) check(plans *planFlags) error {
-	if f.election && (plans.fs.Changed("kinds") || plans.lock.Client == faults.Plain) {
-		return cli.Usage("--kinds and --client plain are not for --work election: its clients have one kind of lock")
-	}
-	return nil
-}
-
 // seedRange reads A-B, or A.
 func seedRange(s string) (from, to uint64, err error) {
 	a, b, two := strings.Cut(s, "-")
@@ -288,15 +250,12 @@ Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken,
 
 example:
   redquorum sim explore --for 10m --jobs 2
-  redquorum sim explore --seeds 1-10000 --work election
   redquorum sim explore --seeds 1-10000 --guard off`
 
 func simExplore(use, short, manual string) *cobra.Command {
 	cmd, fs := newVerb(use, short, manual)
 	var plans planFlags
 	plans.register(fs)
-	var runs simFlags
-	runs.register(fs)
 	seeds := fs.String("seeds", "", "which seeds, such as `1-1000` (default: from the time of day on)")
 	length := fs.Duration("for", 30*time.Second, "for how long, unless --seeds ends it")
 	jobs := fs.Int("jobs", runtime.GOMAXPROCS(0), "`N` runs at the same time")
@@ -305,8 +264,8 @@ func simExplore(use, short, manual string) *cobra.Command {
 	situations := fs.Bool("situations", false, "list the situations, and in how many runs each occurred")
 	dir := fs.String("out", ".", "write failing plans to this `folder`, which is made if need be")
 	return doesSim(cmd, func(ctx context.Context, c *command) error {
-		err := cmp.Or(plans.check(), runs.check(&plans))
-		campaign := sim.Campaign{Profile: plans.profile, Adjust: plans.adjust, Jobs: *jobs, Options: runs.options,
+		err := plans.check()
+		campaign := sim.Campaign{Profile: plans.profile, Adjust: plans.adjust, Jobs: *jobs,
 			From: uint64(time.Now().Unix()) * 1_000_000, To: math.MaxUint64 - 1}
 		if err == nil && *seeds != "" {
 			campaign.From, campaign.To, err = seedRange(*seeds)
@@ -344,7 +303,7 @@ func simExplore(use, short, manual string) *cobra.Command {
 		bar.Clear()
 		var found []string
 		for _, f := range report.Found {
-			path, err := savePlan(ctx, *dir, f, plans.profile, runs)
+			path, err := savePlan(ctx, *dir, f, plans.profile)
 			if err != nil {
 				return err
 			}
@@ -352,7 +311,7 @@ func simExplore(use, short, manual string) *cobra.Command {
 		}
 		err = c.print(*asJSON, newExploreReport(report), func(w io.Writer) string {
 			text := newProse(w)
-			explain(text, report, found, runs)
+			explain(text, report, found)
 			writeReport(text, report, *situations)
 			return text.String()
 		})
@@ -360,7 +319,7 @@ func simExplore(use, short, manual string) *cobra.Command {
 			return err
 		}
 		if len(report.Found) == 0 {
-			if report.Seeds >= enough && len(report.Missed()) > 0 && !plans.any() && !runs.election {
+			if report.Seeds >= enough && len(report.Missed()) > 0 && !plans.any() {
 				return cli.Exit(exitUnsound)
 			}
 			return nil
@@ -378,7 +337,7 @@ const shrinkTime = 10 * time.Second
 
 // savePlan shrinks a plan that fails, for as long as ctx lasts, and writes it to a
 // file. It keeps as many nodes and clients as were asked for.
-func savePlan(ctx context.Context, dir string, f sim.Found, asked faults.Profile, runs simFlags) (string, error) {
+func savePlan(ctx context.Context, dir string, f sim.Found, asked faults.Profile) (string, error) {
 	p, err := faults.Parse(f.Plan)
 	if err != nil {
 		return "", err
@@ -389,11 +348,11 @@ func savePlan(ctx context.Context, dir string, f sim.Found, asked faults.Profile
 		if asked.Nodes != 0 && q.Nodes != p.Nodes || asked.Clients != 0 && q.Clients != p.Clients {
 			return new(sim.Result) // it is not looked at
 		}
-		return sim.Run(q, nil, runs.options...)
+		return sim.Run(q, nil)
 	})
 	path := fmt.Sprintf("%s%credquorum-seed-%d.plan", strings.TrimRight(dir, "/"), os.PathSeparator, f.Seed)
 	what := f.What
-	if v := sim.Run(small, nil, runs.options...).Worst(); v != nil {
+	if v := sim.Run(small, nil).Worst(); v != nil {
 		what = v.What // which may be about other clients and names
 	}
 	comment := fmt.Sprintf("# %s: %s\n# shrunk from seed %d, which had %d events\n", f.Invariant, what, f.Seed, len(p.Events))
@@ -401,7 +360,7 @@ func savePlan(ctx context.Context, dir string, f sim.Found, asked faults.Profile
 }
 
 // explain tells how the first run fails, and names the others. Their plans are in files.
-func explain(told *prose, report *sim.Report, files []string, runs simFlags) {
+func explain(told *prose, report *sim.Report, files []string) {
 	if len(files) == 0 {
 		return
 	}
@@ -413,7 +372,7 @@ func explain(told *prose, report *sim.Report, files []string, runs simFlags) {
 	if err != nil {
 		return
 	}
-	r := sim.Run(p, nil, append(runs.options, sim.WithTrace())...)
+	r := sim.Run(p, nil, sim.WithTrace())
 	v := r.Worst()
 	told.write(red, "  ", fmt.Sprintf("%s VIOLATED by seed %d: %s", v.Invariant, report.Found[0].Seed, sim.Invariants[v.Invariant]))
 	told.WriteByte('\n')
@@ -424,7 +383,7 @@ func explain(told *prose, report *sim.Report, files []string, runs simFlags) {
 		told.WriteByte('\n')
 		told.write("", "  ", "cause: "+cause)
 	}
-	fmt.Fprintf(told, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s%s\n\n", files[0], len(p.Events), files[0], runs.given)
+	fmt.Fprintf(told, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s\n\n", files[0], len(p.Events), files[0])
 	for i, f := range report.Found[1:] {
 		told.write(red, "  ", fmt.Sprintf("%s VIOLATED by seed %d: %s", f.Invariant, f.Seed, f.What))
 		fmt.Fprintf(told, "plan: %s\n\n", files[i+1])

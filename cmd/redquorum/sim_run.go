@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,18 +62,16 @@ func simRun() *cobra.Command {
 	cmd, fs := newVerb("run", "one run, event by event", simRunManual)
 	var plans planFlags
 	plans.register(fs)
-	var runs simFlags
-	runs.register(fs)
 	seed := fs.Uint64("seed", 1, "the seed, a `number`")
 	show := showFlags{}
 	show.register(fs)
 	return doesSim(cmd, endsWithContext(func(_ context.Context, c *command) error {
-		if err := cmp.Or(plans.check(), runs.check(&plans)); err != nil {
+		if err := plans.check(); err != nil {
 			return err
 		}
 		p := faults.Generate(*seed, plans.profile)
 		plans.adjust(p)
-		return c.play(p, show, runs, (*sim.Result).WriteHTML)
+		return c.play(p, show, (*sim.Result).WriteHTML)
 	}))
 }
 
@@ -95,8 +92,6 @@ example:
 func simReplay() *cobra.Command {
 	cmd, fs := newVerb("replay PLAN", "a run of a plan", simReplayManual)
 	cmd.Args, cmd.ValidArgsFunction = cli.One("the plan's file"), cli.Files
-	var runs simFlags
-	runs.register(fs)
 	show := showFlags{}
 	show.register(fs)
 	return doesSim(cmd, endsWithContext(func(_ context.Context, c *command) error {
@@ -104,7 +99,7 @@ func simReplay() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return c.play(p, show, runs, (*sim.Result).WriteHTML)
+		return c.play(p, show, (*sim.Result).WriteHTML)
 	}))
 }
 
@@ -146,7 +141,7 @@ func htmlFlag(fs *pflag.FlagSet, page *string) {
 }
 
 // play runs a plan and shows it; draw writes its page.
-func (c *command) play(p *faults.Plan, show showFlags, runs simFlags, draw func(*sim.Result, io.Writer) error) error {
+func (c *command) play(p *faults.Plan, show showFlags, draw func(*sim.Result, io.Writer) error) error {
 	if err := cli.CanWrite(show.page); err != nil {
 		return err
 	}
@@ -154,7 +149,7 @@ func (c *command) play(p *faults.Plan, show showFlags, runs simFlags, draw func(
 	if show.steps {
 		trace = sim.WithSteps()
 	}
-	r := sim.Run(p, nil, append(runs.options, trace)...)
+	r := sim.Run(p, nil, trace)
 	if err := c.show(r, show); err != nil {
 		return err
 	}
@@ -223,8 +218,6 @@ example:
 func simShrink() *cobra.Command {
 	cmd, fs := newVerb("shrink PLAN", "the smallest plan that fails alike", simShrinkManual)
 	cmd.Args, cmd.ValidArgsFunction = cli.One("the plan's file"), cli.Files
-	var runs simFlags
-	runs.register(fs)
 	to := fs.StringP("output", "o", "", "write the plan to this `file`")
 	var page string
 	htmlFlag(fs, &page)
@@ -238,8 +231,8 @@ func simShrink() *cobra.Command {
 		}
 		ctx, cancel := context.WithTimeout(ctx, shrinkTime)
 		defer cancel()
-		small := sim.Shrink(ctx, p, runs.options...)
-		r := sim.Run(small, nil, append(runs.options, sim.WithTrace())...)
+		small := sim.Shrink(ctx, p)
+		r := sim.Run(small, nil, sim.WithTrace())
 		if v := r.Worst(); v == nil {
 			fmt.Fprintln(c.stderr, "the plan breaks no invariant")
 		} else {

@@ -61,7 +61,7 @@ func simScenario() *cobra.Command {
 			}
 			fmt.Fprintln(c.stdout, text)
 		}
-		return c.play(p, show, simFlags{}, func(r *sim.Result, w io.Writer) error { return s.WriteHTML(w, r) })
+		return c.play(p, show, func(r *sim.Result, w io.Writer) error { return s.WriteHTML(w, r) })
 	}))
 }
 

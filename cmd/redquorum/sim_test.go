@@ -37,9 +37,6 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim run --replicas --kinds fair,joint", "--kinds joint is not for --replicas"},
 		{"sim run --replicas --need 2", "--nodes and --need are not for --replicas"},
 		{"sim explore --replicas --nodes 3", "--nodes and --need are not for --replicas"},
-		{"sim run --work play", "want plan or election"},
-		{"sim explore --work election --kinds fair", "are not for --work election"},
-		{"sim run --client plain --work election", "are not for --work election"},
 		{"sim run 7", `unexpected argument "7"`},
 		{"sim explore --seeds 9-3", "--seeds is \"9-3\"; want a range such as 1-1000"},
 		{"sim explore --jobs 0", "--jobs is 0"},
@@ -154,16 +151,6 @@ func againAfter(out string) (command string) {
 	return command
 }
 
-// So is a run in which the clients do something else. It is shrunk by the same runs.
-func TestSimReplaysAnElection(t *testing.T) {
-	tests.NeedLong(t)
-	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--guard", "off", "--work", "election", "--out", t.TempDir())
-	command := againAfter(out)
-	want(t, exitUnsound, "violated at", strings.Fields(command)...)
-	want(t, exitUnsound, "redquorum plan 1", strings.Fields(strings.Replace(command, "replay", "shrink", 1))...)
-	assert.That(t, strings.HasSuffix(command, " --work election") && strings.Contains(out, "\"leader\""), "%q, after\n%s", command, out)
-}
-
 // A failure to write is no violation, and no sound run either.
 func TestSimCannotWrite(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "not", "there")
@@ -204,7 +191,6 @@ func TestSimSound(t *testing.T) {
 	want(t, exitOK, "sound: ", "sim", "run", "--seed", "3", "--nodes", "3", "--clients", "2", "--length", "1s")
 
 	want(t, exitOK, "| S28 | The release of one attempt", "sim", "matrix", "--markdown")
-	want(t, exitOK, "sound: 20 seeds", "sim", "explore", "--seeds", "1-20", "--work", "election")
 
 	_, stdout, _ := redquorum(t, "sim", "explore", "--seeds", "1-20", "--json")
 	var r exploreReport
@@ -243,7 +229,7 @@ func TestSimIsInterrupted(t *testing.T) {
 		assert.Equal(t, run(ctx, strings.Fields(args), io.Discard, io.Discard), exitInterrupted, args)
 	}
 	found := sim.Explore(t.Context(), sim.Campaign{To: 2000, Adjust: func(p *faults.Plan) { p.Lock.Guard = false }}).Found[0]
-	path := assert.Got(savePlan(ctx, t.TempDir(), found, faults.Profile{}, simFlags{}))(t)
+	path := assert.Got(savePlan(ctx, t.TempDir(), found, faults.Profile{}))(t)
 	text := textOf(t, path)
 	assert.That(t, strings.HasSuffix(text, "\n"+found.Plan), "it goes on to shrink, to\n%s", text)
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/redquorum/redquorum/internal/cli"
+	"github.com/redquorum/redquorum/internal/replicas"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
@@ -128,15 +129,15 @@ func (n *nodeFlags) probe(ctx context.Context, r *quorum.Report) (refused, setti
 			continue
 		}
 		g.Go(func() error {
-			client := redis.NewClient(o.Options)
+			client := newClient(o.Options)
 			defer client.Close()
 			err := client.SetXX(ctx, key, "", time.Second).Err()
 			said := redis.Error(nil)
 			if errors.As(err, &said) && err != redis.Nil && !slices.ContainsFunc([]string{"NOPERM ", "MOVED ", "ASK "}, func(word string) bool { return strings.HasPrefix(err.Error(), word) }) {
 				refused[i] = err.Error()
-			} else if o.Replicas > 0 {
-				if have, err := confirm(ctx, client, o.Replicas); err == nil && have < needed(o.Replicas) {
-					refused[i] = fmt.Sprintf("%d of %d replicas confirm them; it needs %d", have, o.Replicas, needed(o.Replicas))
+			} else if of := replicas.Count(o.Replicas); of > 0 {
+				if have, err := confirm(ctx, client, of); err == nil && have < of.Needed() {
+					refused[i] = fmt.Sprintf("%d of %d replicas confirm them; it needs %d", have, of, of.Needed())
 				}
 			}
 			found[i], _ = settingsOn(ctx, client, n.prefix) // without the right to labels, none

@@ -23,7 +23,7 @@ var link = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 // Each file that a page links to is there.
 func TestLinks(t *testing.T) {
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" && d.Name() != "llms.txt" {
 			return err
 		}
 		text, err := os.ReadFile(path)
@@ -61,6 +61,27 @@ func TestClocksOfTokens(t *testing.T) {
 	assert.That(t, found >= 5, "%d places", found)
 }
 
+// logged are calls of quorum's log, and the texts that its node's failures have there.
+var logged = regexp.MustCompile(`(?:\.(?:log|Log|warn)\((?:slog\.Level\w+, |level, )?|\btext = |known\[i\], )"([^":]*)`)
+
+// docs/operations.md lists the messages that quorum logs.
+func TestLogMessages(t *testing.T) {
+	page := string(assert.Got(os.ReadFile(filepath.Join(root, "docs/operations.md")))(t))
+	found := 0
+	files := assert.Got(filepath.Glob(filepath.Join(root, "quorum/*.go")))(t)
+	files = append(files, assert.Got(filepath.Glob(filepath.Join(root, "quorum/internal/core/*.go")))(t)...)
+	for _, path := range files {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		for _, m := range logged.FindAllSubmatch(assert.Got(os.ReadFile(path))(t), -1) {
+			found++
+			assert.That(t, strings.Contains(page, "`"+string(m[1])), "%s logs %q, which docs/operations.md does not list", path, m[1])
+		}
+	}
+	assert.That(t, found >= 8, "%d messages", found)
+}
+
 var (
 	rowToRead = regexp.MustCompile(`(?m)^\| (.*) \| ([0-9,]+) \| [^|]*\|$`)
 	quoted    = regexp.MustCompile("`([^`]*)`")
@@ -73,7 +94,7 @@ func TestLinesToRead(t *testing.T) {
 	rows := rowToRead.FindAllStringSubmatch(text, -1)
 	assert.Must(t, len(rows) >= 6, "%d rows", len(rows))
 	left, sum := 0, 0
-	for _, of := range []string{"clock/clock.go", "quorum", "node/*.go", "node/internal/courier", "node/redisnode/*.go"} {
+	for _, of := range []string{"clock/clock.go", "quorum", "node/*.go", "node/internal/courier", "internal/resp", "internal/replicas", "node/redisnode/*.go"} {
 		for _, path := range assert.Got(filepath.Glob(filepath.Join(root, of)))(t) {
 			left += code(t, path)
 		}

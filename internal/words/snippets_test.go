@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,6 +36,7 @@ type world struct {
 	exports map[string]string // files that the compiler has written, by the packages' paths
 	types.Importer
 	prologue string
+	named    map[string]bool // the packages that prologue imports
 }
 
 // The Go code of the pages fits the packages that it uses. Other names that it does not declare may be anything.
@@ -44,7 +46,7 @@ func TestSnippets(t *testing.T) {
 	}
 	w := newWorld(t)
 	found := 0
-	for _, page := range append(w.files("docs/*.md"), w.files("README.md")...) {
+	for _, page := range slices.Concat(w.files("docs/*.md"), w.files("*.md"), w.files("llms.txt")) {
 		text := assert.Got(os.ReadFile(page))(t)
 		for _, at := range snippet.FindAllSubmatchIndex(text, -1) {
 			found++
@@ -56,22 +58,21 @@ func TestSnippets(t *testing.T) {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t, token.NewFileSet(), make(map[string]string), nil, "package p\n"}
+	w := &world{t, token.NewFileSet(), make(map[string]string), nil, "package p\n", make(map[string]bool)}
 	w.Importer = importer.ForCompiler(w.set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(w.exports[path]) })
 	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{if or .Standard .Module.Main (eq .ImportPath .Module.Path)}}{{.Name}} {{.ImportPath}} {{.Export}}{{end}}",
-		"./quorum", "./election", "./semaphore", "./node/...", "./examples/...")
+		"database/sql", "./quorum", "./election", "./semaphore", "./node/...", "./examples/...")
 	list.Dir, list.Stderr = root, os.Stderr
 	out := assert.Got(list.Output())(t)
 	for _, mod := range w.files("contrib/*/go.mod") {
 		name := filepath.Base(filepath.Dir(mod))
 		out = fmt.Appendf(out, "%s %s source\n", name, contrib+name)
 	}
-	named := make(map[string]bool)
 	for _, m := range listed.FindAllStringSubmatch(string(out), -1) {
 		name, path := m[1], m[2]
 		w.exports[path] = m[3]
-		if name != "main" && !named[name] && !strings.Contains("/"+path, "/internal/") && !strings.HasPrefix(path, "vendor/") {
-			named[name] = true
+		if name != "main" && !w.named[name] && !strings.Contains("/"+path, "/internal/") && !strings.HasPrefix(path, "vendor/") {
+			w.named[name] = true
 			w.prologue += fmt.Sprintf("import %q\n", path)
 		}
 	}
@@ -100,11 +101,16 @@ func (w *world) Import(path string) (*types.Package, error) {
 	return p, nil
 }
 
-// check reports what is wrong with declarations or statements.
+// check reports what is wrong with declarations or statements. Those that import packages import all that they use.
 func (w *world) check(code string) {
-	file, err := parser.ParseFile(w.set, "", w.prologue+code, 0)
-	if err != nil {
-		file, err = parser.ParseFile(w.set, "", w.prologue+"func _() error {\n"+code+"\npanic(0) }", 0)
+	imports := strings.Contains(code, "\nimport ")
+	prologue := w.prologue
+	if imports {
+		prologue = "package p\n"
+	}
+	file, err := parser.ParseFile(w.set, "", prologue+code, 0)
+	if err != nil && !imports {
+		file, err = parser.ParseFile(w.set, "", prologue+"func _() error {\n"+code+"\npanic(0) }", 0)
 	}
 	if err != nil {
 		w.Error(err)
@@ -113,7 +119,7 @@ func (w *world) check(code string) {
 	config := types.Config{Importer: w, Error: func(err error) {
 		e, _ := errors.AsType[types.Error](err)
 		name, undefined := strings.CutPrefix(e.Msg, "undefined: ")
-		if !e.Soft && (!undefined || strings.Contains(name, ".")) {
+		if (!e.Soft || imports) && (!undefined || strings.Contains(name, ".") || w.named[name]) {
 			w.Error(err)
 		}
 	}}

@@ -63,7 +63,7 @@ func TestPlainWords(t *testing.T) {
 		}
 		var texts []*text
 		switch filepath.Ext(name) {
-		case ".md":
+		case ".md", ".txt":
 			texts, err = page(path)
 		case ".go":
 			texts, err = source(path)

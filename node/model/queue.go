@@ -237,14 +237,15 @@ func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string
 }
 
 // nextToken returns the token with which a lock is handed over: of readers the highest of those that
-// leave, whatever their order is here. It is kept as long as some are left.
+// leave, whatever their order is here. It is kept as long as some are left. One that is further ahead than clocks
+// may differ is somebody else's.
 func (s *Server) nextToken(now Time, k *names, cmd *node.Command) node.Token {
 	token := cmd.HandOver
 	if cmd.Mode == node.Exclusive {
 		return token
 	}
 	next := s.at(now, node.NextKey(k.name))
-	if highest, err := next.token(); err == nil {
+	if highest, err := next.token(); err == nil && highest-token <= node.Token(node.Milliseconds(cmd.Retention)*1000) {
 		token = max(token, highest)
 	}
 	switch {

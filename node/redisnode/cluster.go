@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9/auth"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node/internal/courier"
 )
 
@@ -259,7 +260,7 @@ func (p pubSub) Close() error { return p.redis.Close() }
 func (p pubSub) Receive() (channel, message string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: a message: %v", courier.ErrProtocol, p)
+			err = fmt.Errorf("%w: a message: %v", resp.ErrProtocol, p)
 		}
 	}()
 	msg, err := p.redis.ReceiveTimeout(context.Background(), courier.QuietLimit)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/neterr"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node/internal/courier"
 )
 
@@ -87,7 +88,7 @@ func TestConnectionsOfAClusterAreChecked(t *testing.T) {
 	defer r.Close()
 	conn := assert.Got(r.client.(*redis.ClusterClient).Options().Dialer(t.Context(), "tcp", "a"))(t)
 	read, err := io.ReadAll(conn)
-	assert.That(t, len(read) == 0 && errors.Is(err, courier.ErrProtocol), "%q, %v", read, err)
+	assert.That(t, len(read) == 0 && errors.Is(err, resp.ErrProtocol), "%q, %v", read, err)
 }
 
 // FuzzPubSub has a server say anything to who subscribes through go-redis.

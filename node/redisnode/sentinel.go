@@ -16,6 +16,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/internal/courier"
 )
@@ -194,7 +195,7 @@ func (s *sentinels) ask(ctx context.Context, at string, limit time.Duration) (ad
 	}
 	list, _ := said.([]any)
 	if len(list) != 2 {
-		return "", fmt.Errorf("%w: %w", node.ErrUnreachable, courier.ErrProtocol)
+		return "", fmt.Errorf("%w: %w", node.ErrUnreachable, resp.ErrProtocol)
 	}
 	host, _ := list[0].(string)
 	port, _ := list[1].(string)

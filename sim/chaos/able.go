@@ -71,7 +71,7 @@ func unable(verb faults.Verb) string {
 	switch verb {
 	case faults.Forge:
 		return string(verb) + ": there is nobody else on its servers"
-	case faults.DoDetach, faults.DoResume, faults.DoBreak:
+	case faults.DoDetach, faults.DoHandle, faults.DoResume, faults.DoBreak:
 		return string(verb) + ": its clients do not do that"
 	case faults.Pause, faults.Suspend:
 		if process.Stop == nil {

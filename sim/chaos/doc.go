@@ -44,14 +44,11 @@
 //	              compiled by cc, on Linux
 //	view, clone   a client's list of nodes, and its random numbers
 //
-// With [Config].Relay, cut, delay, loss and halfopen happen to the packets between client and proxy: see
-// package packets. Nothing resets a connection then, and TCP sends again what was lost.
-//
 // The machine does not sleep when a plan suspends a process: a timer of the kernel goes on. For the
 // clients of package quorum that makes no difference, because their clock counts suspended time.
 //
 // [Able] refuses what is not here: the clocks and disks of servers elsewhere, plans with a mistake, and the
-// steps detach, resume and break, and the shares hand and break of the drawn work. [Reduce]
+// steps detach, handle, resume and break, and those shares of the drawn work. [Reduce]
 // leaves these shares out.
 //
 // # Time

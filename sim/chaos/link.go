@@ -10,7 +10,6 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/sim"
-	"github.com/redquorum/redquorum/sim/chaos/packets"
 	"github.com/redquorum/redquorum/sim/live"
 )
 
@@ -29,9 +28,6 @@ const notice = "notice"
 // ends its connection: nothing more gets through in that direction, and the connection is reset
 // when the fault ends. A message that is kept lets later commands pass; their replies wait for
 // its own.
-//
-// With a relay, packets are lost between the client and the proxy, and TCP does about it what it
-// does: the proxy leaves that to them.
 type link struct {
 	delay    faults.Range // of the plan's network
 	commands *live.Commands
@@ -45,8 +41,6 @@ type link struct {
 	answered func(born clock.Instant, cmd *live.Command, words []string)
 	notifies func(born clock.Instant, words []string)
 
-	relay    *packets.Relay // carries out what is about packets; nil if the proxy imitates it
-	wire     *packets.Link  // of the relay
 	listener net.Listener
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -55,24 +49,16 @@ type link struct {
 	mu     sync.Mutex
 	random faults.Random
 	conns  []*conn
-	silent map[*faults.Event]time.Time // when connections became half-open
 	faults.Link[func()]
 }
 
 // open starts the proxy of a plan's link with that number. The link has all else from its maker.
 func (l *link) open(p *faults.Plan, number int) error {
-	where := "127.0.0.1:0"
-	if l.relay != nil {
-		where = packets.Near + ":0"
-	}
-	listener, err := net.Listen("tcp", where)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	l.listener, l.random, l.silent = listener, p.Stream(faults.OfNetwork, number), make(map[*faults.Event]time.Time)
-	if l.relay != nil {
-		l.wire = l.relay.Link(listener.Addr().(*net.TCPAddr).Port, p.Stream(faults.OfNetwork, number+faults.MaxClients*faults.MaxNodes))
-	}
+	l.listener, l.random = listener, p.Stream(faults.OfNetwork, number)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.tasks.Go(func() {
 		for {
@@ -87,12 +73,7 @@ func (l *link) open(p *faults.Plan, number int) error {
 }
 
 // addr is where the client reaches the node.
-func (l *link) addr() string {
-	if l.wire != nil {
-		return l.wire.Addr()
-	}
-	return l.listener.Addr().String()
-}
+func (l *link) addr() string { return l.listener.Addr().String() }
 
 // close ends all connections.
 func (l *link) close() {
@@ -104,9 +85,6 @@ func (l *link) close() {
 	}
 	l.mu.Unlock()
 	l.tasks.Wait()
-	if l.wire != nil {
-		l.wire.Close()
-	}
 }
 
 // strike begins a fault, or ends it.
@@ -124,12 +102,9 @@ func (l *link) strike(e *faults.Event, end bool) {
 			}
 		}
 	case e.Verb == faults.HalfOpen && !end:
-		if l.wire == nil {
-			for _, c := range l.conns {
-				c.half, c.lost = e, [2]bool{true, true}
-			}
+		for _, c := range l.conns {
+			c.half, c.lost = e, [2]bool{true, true}
 		}
-		l.silent[e] = time.Now()
 	}
 	for _, deliver := range l.Strike(e, end) {
 		deliver()
@@ -145,21 +120,6 @@ func (l *link) strike(e *faults.Event, end bool) {
 			}
 		}
 	}
-	if l.wire != nil {
-		l.handOver()
-	}
-}
-
-// handOver leaves what is about packets to the relay. l.mu is held.
-func (l *link) handOver() {
-	var silent time.Time
-	for e, at := range l.silent {
-		if l.Suffers(e) && at.After(silent) {
-			silent = at
-		}
-	}
-	l.wire.Set(l.Trouble, silent)
-	l.Cut, l.Loss, l.Delay = [2]bool{}, [2]faults.Ratio{}, [2]faults.Range{}
 }
 
 // retransmission is after how long TCP sends a lost packet again, at first.

@@ -17,7 +17,6 @@ import (
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/sim"
-	"github.com/redquorum/redquorum/sim/chaos/packets/packetstest"
 	"github.com/redquorum/redquorum/sim/live"
 )
 
@@ -130,32 +129,6 @@ func event(t *testing.T, text string) *faults.Event {
 }
 
 const acquireText, releaseText = "--!df\n-- acquire: x\nreturn 1", "-- release_all: x\nreturn 1"
-
-// On packets a connection survives what the proxy would reset it for: TCP sends again what was lost.
-func TestConnectionSurvivesOnPackets(t *testing.T) {
-	relay := packetstest.Open(t)
-	if relay == nil {
-		return
-	}
-	f := newFake(t)
-	for _, text := range []string{"halfopen c1-n1", "cut c1-n1", "cut c1<n1", "loss c1-n1 100%"} {
-		l := unseen(f.Addr().String)
-		l.relay = relay
-		assert.Succeed(t, l.open(new(faults.Plan), 0))
-		t.Cleanup(l.close)
-		c := dial(t, l)
-		c.send("ping", "before")
-		c.wants("before")
-		fault := event(t, text)
-		l.strike(fault, false)
-		c.send("ping", "meanwhile")
-		c.SetDeadline(time.Now().Add(100 * time.Millisecond))
-		assert.Is(t, assert.ErrorOf(c.from.ReadByte()), os.ErrDeadlineExceeded, text)
-		l.strike(fault, true)
-		c.SetDeadline(time.Now().Add(20 * time.Second))
-		c.wants("meanwhile")
-	}
-}
 
 // A command that is kept is overtaken, and the client gets the replies in its order.
 func TestHeldCommandIsOvertaken(t *testing.T) {

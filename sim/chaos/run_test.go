@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
-	"github.com/redquorum/redquorum/sim/chaos/packets/packetstest"
 )
 
 // asClient makes this test program a client.
@@ -84,42 +82,6 @@ func comesTo(t *testing.T, p *faults.Plan, want sim.Verdict) *chaos.Outcome {
 		default:
 			t.Fatalf("%s, and simulated %s:\n%s\n%v", o.Verdict, want, strings.Join(o.Story(40), "\n"), o.Violations)
 		}
-	}
-}
-
-// On packets TCP's own ends suffer the faults: what is lost is sent again, and connections that are half-open
-// or cut are not reset. The lock stays sound.
-func TestPackets(t *testing.T) {
-	tests.NeedLong(t)
-	tests.NeedServer(t)
-	relay := packetstest.Open(t)
-	if relay == nil {
-		return
-	}
-	plans := []string{"loss c*-n* 20%", "halfopen c*-n1,n2", "cut c1>n1,n2", "delay c*-n* 100ms..200ms"}
-	for _, fault := range plans[:tests.Times(1, len(plans))] {
-		t.Run(fault, func(t *testing.T) { // not in parallel: the namespace counts for all
-			p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nlock guard=off timeout=500ms\nat 500ms " + fault + " for 1500ms\n")
-			assert.Succeed(t, err)
-			var o *chaos.Outcome
-			before := 0
-			for stretch := 1; ; stretch *= 3 { // on a busy machine nothing may be granted in so short a time
-				before = packetstest.SentAgain(t)
-				c := config(t, stretch)
-				c.Relay = relay
-				o = assert.Got(chaos.Run(t.Context(), p, c))(t)
-				if o.Verdict == sim.Sound && o.Grants != 0 && o.Packets.Packets != 0 {
-					break
-				}
-				assert.Must(t, o.Verdict != sim.Unsafe && stretch < 9, "%s: %v; %d grants, %+v", o.Verdict, o.Violations, o.Grants, o.Packets)
-			}
-			if late, again := strings.HasPrefix(fault, "delay"), packetstest.SentAgain(t)-before; late == (o.Packets.Lost > 0) || !late && again == 0 {
-				t.Errorf("%+v, and TCP has sent %d segments again", o.Packets, again)
-			}
-			if slices.ContainsFunc(o.Trace.Entries, func(e sim.Entry) bool { return e.Kind == sim.KindLost }) {
-				t.Error("a proxy has imitated a loss")
-			}
-		})
 	}
 }
 

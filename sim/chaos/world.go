@@ -20,7 +20,6 @@ import (
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/node/redisserver"
 	"github.com/redquorum/redquorum/sim"
-	"github.com/redquorum/redquorum/sim/chaos/packets"
 	"github.com/redquorum/redquorum/sim/live"
 )
 
@@ -44,10 +43,6 @@ type Config struct {
 	// Lock is what those processes have, if it is neither redquorum nor textbook Redlock. Its keys are
 	// strings, its plans those of textbook Redlock, and its Slack is that of this package.
 	Lock *live.Lock
-
-	// Relay carries out cut, delay, loss and halfopen on packets; without it the proxies imitate
-	// them. It may serve several plans at the same time.
-	Relay *packets.Relay
 
 	// Dir is a folder for what the processes write. Run makes it and leaves it there.
 	Dir string
@@ -73,8 +68,6 @@ type Outcome struct {
 	// Late is by how much a fault, the first step of a client, or a tick of this process came after
 	// its time. If that is a quarter of Wake or more, I7 and I8 are not expected to hold.
 	Late time.Duration
-	// Packets counts those between clients and proxies; it is 0 without Config.Relay.
-	Packets packets.Count
 }
 
 // A world is one plan that is carried out.
@@ -150,7 +143,7 @@ func Run(ctx context.Context, p *faults.Plan, config Config) (*Outcome, error) {
 	}
 	judge.Busy = tooBusy(late)
 	r := judge.Result(p, entries)
-	return &Outcome{Result: r, Server: w.version(), Set: sets, Late: late, Packets: w.packets()}, nil
+	return &Outcome{Result: r, Server: w.version(), Set: sets, Late: late}, nil
 }
 
 // tooBusy says why processes that were so late may break I7 and I8, or is "".
@@ -194,7 +187,7 @@ func (w *world) open() (err error) {
 	for i := range w.p.Clients {
 		w.links = append(w.links, nil)
 		for n, h := range w.hostAt {
-			l := &link{delay: w.p.Network.Delay, commands: &w.commands, target: h.addr, serve: h.serve, born: h.born, relay: w.config.Relay}
+			l := &link{delay: w.p.Network.Delay, commands: &w.commands, target: h.addr, serve: h.serve, born: h.born}
 			l.sends = func(cmd *live.Command) { w.record.Sends(w.now(), i, n, cmd) }
 			l.answered = func(born clock.Instant, cmd *live.Command, words []string) {
 				w.record.Answers(w.now(), born.Sub(w.begun()), cmd, words)
@@ -528,20 +521,6 @@ func (w *world) gather() (all []sim.Entry, err error) {
 		}
 	}
 	return all, nil
-}
-
-// packets counts the packets of all links.
-func (w *world) packets() (all packets.Count) {
-	for _, links := range w.links {
-		for _, l := range links {
-			if l.wire != nil {
-				c := l.wire.Count()
-				all.Packets += c.Packets
-				all.Lost += c.Lost
-			}
-		}
-	}
-	return all
 }
 
 // version returns the name and version of the servers.

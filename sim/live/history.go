@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -88,45 +87,6 @@ func WriteHistory(out io.Writer, all []Operation) error {
 		if err := to.Encode(&all[i]); err != nil {
 			return err
 		}
-	}
-	return b.Flush()
-}
-
-// WriteEDN writes operations as a history of Jepsen: a map for each invocation, and one for each completion.
-// The value is a pair of the name and a map of the rest, as jepsen.independent has it. No process has two
-// operations at the same time, and none belongs to two clients.
-func WriteEDN(out io.Writer, all []Operation) error {
-	type moment struct {
-		at      time.Duration
-		kind    string
-		process int
-		*Operation
-	}
-	var moments []moment
-	var free []time.Duration // of each process
-	var client []int
-	for i := range all {
-		o := &all[i]
-		process := 0
-		for process < len(free) && (client[process] != o.Client || free[process] > o.Call) {
-			process++
-		}
-		if process == len(free) {
-			free, client = append(free, 0), append(client, o.Client)
-		}
-		free[process] = o.Return
-		kind := "ok"
-		if o.Refused {
-			kind = "fail"
-		}
-		moments = append(moments, moment{o.Call, "invoke", process, o}, moment{o.Return, kind, process, o})
-	}
-	slices.SortStableFunc(moments, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
-	b := bufio.NewWriter(out)
-	for i, m := range moments {
-		mode := cmp.Or(m.Mode, "exclusive")
-		fmt.Fprintf(b, "{:index %d, :time %d, :process %d, :type :%s, :f :%s, :value [%q {:client %d, :mode :%s, :owner %q, :token %d}]}\n",
-			i, m.at, m.process, m.kind, m.Op, m.Name, m.Client, mode, m.Owner, m.Token)
 	}
 	return b.Flush()
 }

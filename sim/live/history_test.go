@@ -1,7 +1,6 @@
 package live_test
 
 import (
-	"bytes"
 	"crypto/sha1"
 	"encoding/hex"
 	"encoding/json"
@@ -66,32 +65,6 @@ func TestHistory(t *testing.T) {
 		p := assert.Got(faults.Parse("redquorum plan 1\nnodes 1\nclients 2\nat 500ms kill c1\n"))(t)
 		assert.Equal(t, told(live.History(p, c.entries)), c.want, what)
 	}
-}
-
-// In EDN no process has two operations at the same time, and an operation of a client is never one of
-// another's process.
-func TestWriteEDN(t *testing.T) {
-	p := faults.New(1, 2)
-	first := has(20*ms, 0, "x", "", 1, 90*ms)
-	second, third := first, has(60*ms, 1, "z", "read", 3, 95*ms)
-	second.At, second.Name, second.Owner = 50*ms, "y", "other"
-	var b bytes.Buffer
-	assert.Succeed(t, live.WriteEDN(&b, live.History(p, []sim.Entry{first, second, third})))
-	const want = `
-{:index 0, :time 0, :process 0, :type :invoke, :f :acquire, :value ["x" {:client 1, :mode :exclusive, :owner "a", :token 1}]}
-{:index 1, :time 0, :process 1, :type :invoke, :f :acquire, :value ["y" {:client 1, :mode :exclusive, :owner "other", :token 1}]}
-{:index 2, :time 0, :process 2, :type :invoke, :f :acquire, :value ["z" {:client 2, :mode :read, :owner "b", :token 3}]}
-{:index 3, :time 20000000, :process 0, :type :ok, :f :acquire, :value ["x" {:client 1, :mode :exclusive, :owner "a", :token 1}]}
-{:index 4, :time 50000000, :process 1, :type :ok, :f :acquire, :value ["y" {:client 1, :mode :exclusive, :owner "other", :token 1}]}
-{:index 5, :time 60000000, :process 2, :type :ok, :f :acquire, :value ["z" {:client 2, :mode :read, :owner "b", :token 3}]}
-{:index 6, :time 90000000, :process 0, :type :invoke, :f :release, :value ["x" {:client 1, :mode :exclusive, :owner "a", :token 1}]}
-{:index 7, :time 90000000, :process 0, :type :ok, :f :release, :value ["x" {:client 1, :mode :exclusive, :owner "a", :token 1}]}
-{:index 8, :time 90000000, :process 0, :type :invoke, :f :release, :value ["y" {:client 1, :mode :exclusive, :owner "other", :token 1}]}
-{:index 9, :time 90000000, :process 0, :type :ok, :f :release, :value ["y" {:client 1, :mode :exclusive, :owner "other", :token 1}]}
-{:index 10, :time 95000000, :process 2, :type :invoke, :f :release, :value ["z" {:client 2, :mode :read, :owner "b", :token 3}]}
-{:index 11, :time 95000000, :process 2, :type :ok, :f :release, :value ["z" {:client 2, :mode :read, :owner "b", :token 3}]}
-`
-	assert.That(t, "\n"+b.String() == want, "have%s", b.String())
 }
 
 func TestCommandKinds(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // undrawn are the shares of the work that a Player leaves out.
 func undrawn(w *faults.Work) map[string]*faults.Ratio {
-	return map[string]*faults.Ratio{"hand": &w.Hand, "break": &w.Break}
+	return map[string]*faults.Ratio{"hand": &w.Hand, "handle": &w.Handle, "break": &w.Break}
 }
 
 // Undrawn returns the settings of the work that a Player leaves out, by the names that the plan
@@ -81,6 +81,10 @@ func (a actor) Break(name string) { a.outcome("break", name, errors.ErrUnsupport
 func (a actor) Hand(_ *faults.Random, l program.Lock) bool {
 	a.outcome("detach", l.Wants().Names[0], errors.ErrUnsupported)
 	return false
+}
+
+func (a actor) Handle(_ *faults.Random, l program.Lock) {
+	a.outcome("handle", l.Wants().Names[0], errors.ErrUnsupported)
 }
 
 // Leave closes the library. Play goes on with another.

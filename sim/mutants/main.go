@@ -4,13 +4,13 @@
 //	go run ./sim/mutants                 # all, at most 1000 seeds each
 //	go run ./sim/mutants --only M07      # one
 //	go run ./sim/mutants --canary        # the sturdiest few, for each commit
-//	go run ./sim/mutants --markdown      # docs/evidence/mutants.md
+//	go run ./sim/mutants --seeds 3000 --record  # writes kills.txt
 //	go run ./sim/mutants --stack --only M07  # on the production stack, by the tests of sim/pipes
 //	go run ./sim/mutants --spec          # the protections of spec, by the plans of spec/plans
 //
 // A bug is a change of the source that the compiler sees, not the working tree
 // (go build -overlay). It exits with 1 if a bug stays unseen that should not, or
-// is seen no more, or much later, than the page of the last commit says.
+// is seen no more, or much later, than kills.txt of the last commit says.
 package main
 
 import (
@@ -21,6 +21,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -45,11 +46,11 @@ func main() {
 
 // A config is what the command line asks for.
 type config struct {
-	seeds          uint64
-	jobs           int
-	only           string
-	canary, stack  bool
-	spec, markdown bool
+	seeds         uint64
+	jobs          int
+	only          string
+	canary, stack bool
+	spec, record  bool
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error) {
@@ -61,7 +62,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	flags.BoolVar(&c.canary, "canary", false, "a few sturdy mutants and few seeds, for each commit")
 	flags.BoolVar(&c.stack, "stack", false, "let the tests of sim/pipes look for them, on the production stack, and no seeds; spec is 0 if the specification refuses a run")
 	flags.BoolVar(&c.spec, "spec", false, "play spec/plans: each protection of the specification is needed; a missing plan is looked for among the seeds")
-	flags.BoolVar(&c.markdown, "markdown", false, "print the page docs/evidence/mutants.md")
+	flags.BoolVar(&c.record, "record", false, "write "+kills)
 	if err := flags.Parse(args); err != nil {
 		return false, err
 	}
@@ -85,11 +86,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 			return false, err
 		}
 	}
-	table := out
-	if c.markdown {
-		table = os.Stderr // also if the page cannot be written in the end
-	}
-	fmt.Fprintf(table, tableFormat, "", "mutant", "seed", "killed by", "spec", "s")
+	fmt.Fprintf(out, tableFormat, "", "mutant", "seed", "killed by", "spec", "s")
 	sound, err := c.try(ctx, engine, root)
 	if err != nil {
 		return false, err
@@ -97,21 +94,20 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 	if !sound.fine() {
 		return false, fmt.Errorf("the engine as it is breaks %s with seed %d, so mutants prove nothing: %s", sound.Invariant, sound.Seed, sound.What)
 	}
-	outcomes, err := c.all(ctx, root, list, func(o *Outcome) { tableRow(table, o) })
+	outcomes, err := c.all(ctx, root, list, func(o *Outcome) { tableRow(out, o) })
 	if err != nil {
 		return false, err
 	}
 	s := summarize(outcomes)
-	if c.markdown {
-		writePage(out, s, c.seeds)
-	} else {
-		fmt.Fprintf(out, "\n%s\n", s)
+	fmt.Fprintf(out, "\n%s\n", s)
+	if c.record {
+		return s.wrong == nil, s.write(filepath.Join(root, kills))
 	}
 	var worse []string
-	if page, err := lastPage(root); err != nil {
+	if before, err := lastKills(root); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants: nothing to compare with:", err)
 	} else if !c.stack {
-		worse = s.worseThan(page, c.seeds)
+		worse = s.worseThan(before, c.seeds)
 	}
 	for _, text := range worse {
 		fmt.Fprintln(os.Stderr, text)
@@ -122,7 +118,7 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 const canarySeeds = 50
 
 // engine is no mutant.
-var engine = &Mutant{Expect: Equivalent}
+var engine = new(Mutant)
 
 // mutantOf returns a mutant, or nil if there is none with that ID.
 func mutantOf(id string) *Mutant {
@@ -205,8 +201,6 @@ func tableRow(w io.Writer, o *Outcome) {
 	}
 	if !o.fine() {
 		by += "  <-- wrong"
-	} else if !o.Killed {
-		by = string(o.Expect)
 	}
 	fmt.Fprintf(w, tableFormat, o.ID, o.Bug, seed, by, o.refused("-"), fmt.Sprintf("%.1f", o.Seconds))
 }

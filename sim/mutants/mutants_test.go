@@ -29,9 +29,8 @@ func TestEditsFit(t *testing.T) {
 		assert.That(t, !seen[m.ID], "%s is there twice", m.ID)
 		seen[m.ID] = true
 		assert.NoError(t, assert.ErrorOf(m.apply(s)))
-		assert.That(t, (m.Expect == Normal || m.Expect == Pair) == (m.Reason == ""),
-			"%s: a reason is for those that no seed is to see, and each of them has one", m.ID)
-		assert.That(t, (m.Expect == Tests) == (m.Tests != ""), "%s does not say what sees it", m.ID)
+		assert.That(t, (m.Expect == Tests) == (m.Reason != "") && (m.Expect == Tests) == (m.Tests != ""),
+			"%s: what no seed is to see says why, and which test does", m.ID)
 	}
 	for _, id := range canaries {
 		assert.That(t, seen[id], "there is no canary %s", id)
@@ -59,7 +58,7 @@ func TestNamedTestsAreThere(t *testing.T) {
 		dir, run, _ := strings.Cut(strings.TrimPrefix(m.Tests, "./"), " -run ")
 		assert.That(t, m.Expect != Tests || slices.ContainsFunc(tests[dir], regexp.MustCompile(run).MatchString), "%s: no test is run by %q", m.ID, m.Tests)
 	}
-	for _, page := range []string{"mutants.md", "track-record.md"} {
+	for _, page := range []string{"track-record.md"} {
 		text := assert.Got(os.ReadFile(filepath.Join(root, "docs", "evidence", page)))(t)
 		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(string(text), -1) {
 			assert.That(t, slices.Contains(all, name), "%s names %s, which is no test", page, name)
@@ -84,17 +83,9 @@ func TestCanary(t *testing.T) {
 	assert.That(t, o.Killed && o.Refused != nil, "%s survives %d seeds, or the specification allows it: %+v", o.ID, canarySeeds, o)
 }
 
-// A run says which kills of the last page are lost, or come much later.
-func TestComparesWithThePage(t *testing.T) {
-	page := readPage(`| | bug | scenarios | seed | killed by |
-|---|---|---|---|---|
-| M01 | one too few | S54 | 3 | I11 |
-| M02 | undecided |  | 100 | I2 |
-| M03 | as it is |  | 7 | I3 |
-| M04 | rare |  | 2000 | I3 |
-| M05 | never seen | S33 |  | nothing yet |
-| M06 | for a test |  | TestX | no seed comes there |
-`)
+// A run says which kills of the last one are lost, or come much later.
+func TestComparesWithTheLast(t *testing.T) {
+	before := readKills("M01 3 I11 -\nM02 100 I2 0\nM03 7 I3 -\nM04 2000 I3 -\nM06 - TestX -\n")
 	s := &summary{outcomes: []*Outcome{
 		{Mutant: &Mutant{ID: "M01"}},
 		{Mutant: &Mutant{ID: "M02"}, Killed: true, Seed: 2500},
@@ -104,21 +95,21 @@ func TestComparesWithThePage(t *testing.T) {
 		{Mutant: &Mutant{ID: "M06", Expect: Tests}},
 		{Mutant: &Mutant{ID: "M07"}}, // is new
 	}}
-	want := []string{"lost: M01 (seed 3 on the page)", "later: M02 (seed 2500, and 100 on the page)", "lost: M06 (a test on the page)"}
-	got := s.worseThan(page, 1000)
+	want := []string{"lost: M01 (seed 3 before)", "later: M02 (seed 2500, and 100 before)", "lost: M06 (a test before)"}
+	got := s.worseThan(before, 1000)
 	assert.That(t, slices.Equal(got, want), "got %q, want %q", got, want)
 }
 
-// The page of the last commit has most mutants.
-func TestLastPage(t *testing.T) {
-	root := rootOf(t)
-	page, err := lastPage(root)
+// The last commit has the kills of most mutants, and of none that is no more.
+func TestLastKills(t *testing.T) {
+	before, err := lastKills(rootOf(t))
 	if err != nil {
 		t.Skip(err)
 	}
-	if len(page) < len(mutants)/2 || !page[canaries[0]].killed || !page[canaries[0]].seeds {
-		t.Errorf("it has %d of %d mutants, and of %s %+v", len(page), len(mutants), canaries[0], page[canaries[0]])
+	for id := range before {
+		assert.That(t, mutantOf(id) != nil, "there is no mutant %s", id)
 	}
+	assert.That(t, len(before) >= len(mutants)/2 && before[canaries[0]].seeds, "it has %d of %d mutants", len(before), len(mutants))
 }
 
 // The table has each protection of the specification once, its edits fit, and its plans are sound for

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 )
@@ -27,10 +26,7 @@ func summarize(outcomes []*Outcome) *summary {
 		if !o.fine() {
 			s.wrong = append(s.wrong, o.ID)
 		}
-		switch o.Expect {
-		case Equivalent:
-			continue
-		case Tests:
+		if o.Expect == Tests {
 			if o.Killed {
 				s.byTests++
 			}
@@ -69,91 +65,4 @@ func (s *summary) String() string {
 		text += "; not as expected: " + strings.Join(s.wrong, ", ")
 	}
 	return text
-}
-
-// writePage prints docs/evidence/mutants.md.
-func writePage(w io.Writer, s *summary, seeds uint64) {
-	fmt.Fprintf(w, `# Mutants
-
-Bugs show how good the simulator is: one after another is put into the
-engine, and seeds run until one breaks an invariant. This page was written by
-
-    go run ./sim/mutants --seeds %d --markdown > docs/evidence/mutants.md
-
-%s.
-
-A mutant is a change of the source that fits exactly once, or the tool stops. S
-and a number are scenarios that go wrong in the same way. The seed is the first
-that kills; the invariants are those of package sim. Spec is the first seed whose
-run the specification in spec/ does not allow, when no other invariant looks. If
-there is none, the mutant breaks nothing that is in the specification:
-
-%s
-| | bug | scenarios | seed | killed by | spec |
-|---|---|---|---|---|---|
-`, seeds, s, beyond(s.outcomes))
-	for _, o := range s.outcomes {
-		m := o.Mutant
-		if m.Expect != Normal && m.Expect != Pair {
-			continue
-		}
-		seed, by := "", "nothing yet"
-		if o.Killed {
-			seed, by = fmt.Sprint(o.Seed), o.Invariant
-		}
-		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s |\n", m.ID, m.Bug, m.Mimics, seed, by, o.refused(""))
-	}
-	fmt.Fprint(w, `
-Not every bug can be seen by a seed that is drawn: a test of its package kills
-it, or it breaks no promise, or there is no place for it in the engine.
-
-| | bug | scenarios | what sees it | why no seed does |
-|---|---|---|---|---|
-`)
-	for _, m := range mutants {
-		if m.Expect != Normal && m.Expect != Pair {
-			by := map[Expect]string{Tests: "", Equivalent: "nothing"}[m.Expect]
-			for _, o := range s.outcomes {
-				if o.Mutant == m && o.Killed {
-					by = strings.TrimSpace(by + " " + o.Invariant)
-				}
-			}
-			fmt.Fprintf(w, "| %s | %s | %s | %s | %s |\n", m.ID, m.Bug, m.Mimics, by, m.Reason)
-		}
-	}
-}
-
-// classes say, by the invariant that kills a mutant, why the specification may allow it.
-var classes = []struct{ invariant, why string }{
-	{"I1", "what a program does under its lease is not in it"},
-	{"I2", "the lease is protected by fewer nodes, or nodes that may forget it, but nobody gets it meanwhile"},
-	{"I3", "a key is shorter by less than the allowance for clocks, or a lease longer than its MaxHold"},
-	{"I4", "tokens and fences are not in it"},
-	{"I5", "the protected resource is not in it"},
-	{"I6", "keys that stay for longer than needed only keep others waiting"},
-	{"I7", "that waiters are served is not in it"},
-	{"I8", "a holder may learn late that its lease is over, as long as it does not rely on it"},
-	{"I9", "a key that is taken away or shortened protects a lease no more, but nobody gets it meanwhile; names have no prefix in it"},
-	{"I10", "the number of commands and attempts is not in it"},
-	{"I11", "errors are not in it"},
-	{"I12", "a lease may be extended or healed as late as its keys allow"},
-	{"I13", "the order of waiters is not in it"},
-	{"I14", "what several names have in common is not in it"},
-}
-
-// beyond lists how many mutants of each class the specification allows.
-func beyond(outcomes []*Outcome) string {
-	var b strings.Builder
-	for _, c := range classes {
-		n := 0
-		for _, o := range outcomes {
-			if o.Killed && o.Refused == nil && o.Invariant == c.invariant {
-				n++
-			}
-		}
-		if n > 0 {
-			fmt.Fprintf(&b, "* %d killed by %s: %s\n", n, c.invariant, c.why)
-		}
-	}
-	return b.String()
 }

@@ -29,7 +29,7 @@ func Missing(p *faults.Plan) (what []string) {
 			if e.Procs.Clients != 0 && (p.Lock.Client == faults.Plain || !e.MovesClock()) {
 				add(string(e.Verb) + " of clients")
 			}
-		case faults.Clone, faults.DoDetach, faults.DoResume, faults.DoBreak:
+		case faults.Clone, faults.DoDetach, faults.DoHandle, faults.DoResume, faults.DoBreak:
 			add(string(e.Verb))
 		}
 	}

@@ -2,8 +2,10 @@
 // side, under the same plan.
 //
 //	go run ./sim/playground build [FOLDER]
+//	go run ./sim/playground picture [FOLDER]
 //
-// The folder, docs/playground if none is named, works from a file and without a network.
+// The folder, docs/playground if none is named, works from a file and without a network. The second
+// writes two such runs as the picture of README.md, light and dark, to docs/pictures.
 package main
 
 import (
@@ -33,19 +35,26 @@ var script string
 
 func main() {
 	args := os.Args[1:]
-	if len(args) == 0 || len(args) > 2 || args[0] != "build" || strings.HasPrefix(args[len(args)-1], "-") {
-		fmt.Fprintln(os.Stderr, "usage: go run ./sim/playground build [FOLDER]")
+	verbs := map[string]struct {
+		dir, file string
+		write     func(string) error
+	}{
+		"build":   {filepath.Join("docs", "playground"), "index.html", build},
+		"picture": {filepath.Join("docs", "pictures"), "restart-light.svg", pictures},
+	}
+	if len(args) == 0 || len(args) > 2 || verbs[args[0]].write == nil || strings.HasPrefix(args[len(args)-1], "-") {
+		fmt.Fprintln(os.Stderr, "usage: go run ./sim/playground build|picture [FOLDER]")
 		os.Exit(2)
 	}
-	dir := filepath.Join("docs", "playground")
+	verb := verbs[args[0]]
 	if len(args) == 2 {
-		dir = args[1]
+		verb.dir = args[1]
 	}
-	if err := build(dir); err != nil {
+	if err := verb.write(verb.dir); err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		os.Exit(1)
 	}
-	fmt.Println(filepath.Join(dir, "index.html"))
+	fmt.Println(filepath.Join(verb.dir, verb.file))
 }
 
 // build writes the page, with the runs of its first chapter, and the simulator as a second file.

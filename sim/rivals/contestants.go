@@ -35,38 +35,17 @@ type contestant struct {
 	key     func(name string) string // on a server
 	// promises are what its documentation says, by invariant; nil: it is held to all.
 	promises []promise
-	known    []knownLimit
-	found    []string // what no plan shows each time
-	better   []string // what it does better
+	story    string // what goes wrong, and what it does better
+	shown    string // the scenario whose run the page shows
 }
-
-// A knownLimit is what a documentation, or the page that it refers to, says of scenarios.
-type knownLimit struct {
-	scenarios string
-	says      string
-}
-
-const restarts = "The [Redis page](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#performance-crash-recovery-and-fsync) " +
-	"warns of this: a node that may have lost a lock must write each command to disk, or stay away for as long as the longest lease after a restart. "
 
 const (
-	patience        = "DialTimeout, ReadTimeout and WriteTimeout the plan's timeout, and ContextTimeoutEnabled"
+	patience        = "all its timeouts the plan's"
 	rueidisFeatures = "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#features-backed-by-the-redis-client-side-caching"
+	redisPage       = "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/"
+	warning         = "The Redis page warns of [restarts](" + redisPage + "#performance-crash-recovery-and-fsync) " +
+		"and of [failovers](" + redisPage + "#why-failover-based-implementations-are-not-enough). "
 )
-
-const failovers = "The [Redis page](https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#why-failover-based-implementations-are-not-enough) " +
-	"warns of this: a replica may lack the lock when it takes over. "
-
-var redlockLimits = []knownLimit{
-	{"S13 S14 S16 S17 S53 S64", restarts + "redsync leaves that to the operator."},
-	{"S19 S61", failovers + "So it asks for independent masters, and redsync for no less."},
-	{"S55", "The Redis page asks for independent masters. redsync does not check that."},
-}
-
-var oneServerLimits = []knownLimit{
-	{"S13 S14 S16 S17 S53 S55", restarts + "With one server it holds as well."},
-	{"S19 S61", failovers + "That is its reason against a lock on one server with a replica."},
-}
 
 // A promise is what a documentation says.
 type promise struct {
@@ -112,57 +91,59 @@ func (c *contestant) lock(p *faults.Plan) *live.Lock {
 func plainKey(name string) string { return name }
 
 var contestants = []*contestant{
-	{name: "redquorum", setup: "redisnode over go-redis, with the plan's settings of the lock", open: live.OpenRedquorum, key: plainKey},
+	{name: "redquorum", setup: "redisnode over go-redis", open: live.OpenRedquorum, key: plainKey},
 	{name: "redsync", version: "v4.18.1", folder: "github.com/go-redsync/redsync/v4",
-		setup: "a pool of go-redis v9.23.0 for each node, as in its README; " + patience + ", so that a command ends when redsync gives up on a node, after a twentieth " +
-			"of the lease; WithExpiry(lease); WithRetryDelayFunc with pauses like the default ones, drawn from the plan's seed; all else default", open: openRedsync, key: plainKey,
+		setup: "a pool of go-redis v9.23.0 for each node, as in its README; " + patience +
+			"; WithExpiry(lease); else the defaults, with pauses drawn from the plan's seed", open: openRedsync, key: plainKey,
 		promises: []promise{
 			{[]string{"I1"}, "After this is successful, no one else can obtain the same lock (the same mutex name) until we unlock it.",
-				"It is held to this only until the end of the validity that Until returns.", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md#usage"},
+				"That is, until the end that Until returns.", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md#usage"},
 			{[]string{"I7"}, "Redsync provides a Redis-based distributed mutual exclusion lock implementation for Go as described in [this post]",
-				"(the post is the Redis page on distributed locks, which says that the lock cannot deadlock, and works while a majority of nodes does).", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md"},
-			{[]string{"I9"}, "", "The Redis page says that a release removes the key only if it has the holder's own random value.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
-			{nil, "This code implements an algorithm which is currently a proposal, it was not formally analyzed.", "", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md#disclaimer"},
+				"The post is the Redis page: no deadlock, and it works while a majority of nodes does.", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md"},
+			{[]string{"I9"}, "", "The Redis page: a release removes only the holder's own key.", redisPage + "#correct-implementation-with-a-single-instance"},
 		},
-		known: redlockLimits,
-		better: []string{
-			"it keeps one string on a server for each held lock, and nothing when the lock is free. redquorum leaves a fence for a day.",
-			"it works with other Redlock implementations, in any language, and over several Redis drivers.",
-			"it asks nothing of a server but SET and a script, so an ACL for it is short.",
-		}},
+		story: "Two clients hold one lock when a majority forgets it, after a restart, a failover, or with one server listed twice. " + warning +
+			"So it asks for independent masters that write each command to disk, or stay away for the longest lease after a restart. redsync leaves that to the operator. " +
+			"A Lock that waits has one value for all its attempts, so the late release of one attempt can remove what the next has got (late-release).\n\n" +
+			"Better than redquorum: a free lock leaves nothing on a server, where redquorum leaves a fence for a day. " +
+			"It works with other Redlock implementations, in any language, and needs only SET and a script.",
+		shown: "S13"},
 	{name: "rueidislock", version: "v1.0.79", folder: "github.com/redis/rueidis/rueidislock", alone: true, renews: true,
-		setup: "one node, KeyMajority 1 and NoLoopTracking as in its README; KeyValidity the lease; RetryDelay with pauses like the default ones, drawn from the plan's seed; all else default",
+		setup: "one node, KeyMajority 1 and NoLoopTracking as in its README; KeyValidity the lease; else the defaults, with pauses drawn from the plan's seed",
 		open:  openRueidis, key: func(name string) string { return "rueidislock:0:" + name },
 		promises: []promise{
-			{[]string{"I1"}, "The returned `ctx` will be canceled automatically and immediately once the `KeyMajority` is not held anymore, for example: Redis are down. Acquired keys have been deleted by other programs or administrators.", "", rueidisFeatures},
-			{[]string{"I7"}, "The waiting `Locker.WithContext` will try acquiring the lock again automatically and immediately once it has been released by someone or by another program.", "", rueidisFeatures},
-			{nil, "If the invocation is not successful, it will wait for client-side caching notifications to retry again.", "", "https://github.com/redis/rueidis/blob/v1.0.79/rueidislock/README.md#how-it-works"},
+			{[]string{"I1"}, "The returned `ctx` will be canceled automatically and immediately once the `KeyMajority` is not held anymore", "", rueidisFeatures},
+			{[]string{"I7"}, "The waiting `Locker.WithContext` will try acquiring the lock again automatically and immediately once it has been released by someone", "", rueidisFeatures},
 		},
-		known: append(slices.Clip(oneServerLimits), knownLimit{"S64 S65", "A waiter whose attempt has failed waits for a notification, as its README says, and has no timer. If the attempt failed because the server did not answer in time, nobody holds the lock and no notification comes."}),
-		found: []string{"now and then a waiter gets no notification, in a run like S36 about once in some hundreds to thousands of runs. No plan repeats it, because it depends on the order of two goroutines: " +
-			"that of a failed attempt may look at the number of failures before it is counted, takes the attempt for the holder, and removes the gate at which the waiter waits (`try` in lock.go)."},
-		better: []string{
-			"the server itself notifies the holder, by client side caching, when its key is deleted or changed. redquorum learns of it at the next renewal.",
-			"it shares one connection with the rest of the program.",
-		}},
+		story: "After a failed attempt a waiter waits for a notification, without a timer. If the server did not answer in time, " +
+			"nobody holds the lock and no notification comes. A race of two goroutines does the same, once in hundreds to thousands of runs like S36: " +
+			"that of a failed attempt removes the gate at which the waiter waits (`try` in lock.go). " +
+			"A holder whose server is away asks again after pauses that double, and learns late that its key is gone. " +
+			"Keys end at times of day (SET PXAT). So on a server a minute ahead no key lasts (seed1), and on one an hour behind the key of a dead client stays an hour longer (seed5). " +
+			"FallbackSETPX helps the first command, but not renewals.\n\n" +
+			"Better than redquorum: the server itself notifies the holder when its key is deleted or changed, where redquorum learns of it at the next renewal. " +
+			"It shares one connection with the rest of the program.",
+		shown: "S64"},
 	{name: "bsm/redislock", version: "v0.9.4", folder: "github.com/bsm/redislock", alone: true,
-		setup: "one node; go-redis with " + patience + "; LinearBackoff(100 ms) to wait. After Obtain the client asks for TTL once, and relies on the lock until then",
+		setup: "one node; go-redis with " + patience + "; LinearBackoff(100 ms) to wait. After Obtain the client asks for TTL once, and relies on that",
 		open:  openBSM, key: plainKey,
 		promises: []promise{
 			{[]string{"I1"}, `else if ttl > 0 { fmt.Println("Yay, I still have my lock!") }`,
-				"This is in its example, after a call of TTL, and the documentation says no more. A program that asks again before each use finds out sooner.", "https://github.com/bsm/redislock/blob/v0.9.4/README.md#examples"},
+				"This is in its example, after a call of TTL. A program that asks before each use finds out sooner.", "https://github.com/bsm/redislock/blob/v0.9.4/README.md#examples"},
 			{[]string{"I7"}, "TTL returns the remaining time-to-live. Returns 0 if the lock has expired.", "So a lock that nobody releases ends.", "https://pkg.go.dev/github.com/bsm/redislock@v0.9.4#Lock.TTL"},
 		},
-		known:  oneServerLimits,
-		better: []string{"it is one file of 300 lines, works with any client of go-redis, and can keep a text with the lock (Metadata)."}},
+		story: "Two clients hold one lock when its only server forgets it, after a restart or a failover. The Redis page warns of both.\n\n" +
+			"Better than redquorum: it is one file of 300 lines, works with any client of go-redis, and can keep a text with the lock (Metadata).",
+		shown: "S53"},
 	{name: "SET NX", alone: true, setup: "one node; go-redis with " + patience + "; SET key random NX PX lease, a script that deletes only one's own, tries every 100 ms",
 		open: openSetNX, key: plainKey,
 		promises: []promise{
-			{[]string{"I1"}, "", "The Redis page says that the key is set only if it does not exist, and only its owner removes it before it expires.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
-			{[]string{"I7"}, "", "It says that the key expires by itself.", "https://redis.io/docs/latest/develop/use/patterns/distributed-locks/#correct-implementation-with-a-single-instance"},
+			{[]string{"I1"}, "", "The Redis page: a key is set only if there is none, and only its owner removes it.", redisPage + "#correct-implementation-with-a-single-instance"},
+			{[]string{"I7"}, "", "The key expires by itself.", redisPage + "#correct-implementation-with-a-single-instance"},
 		},
-		known:  oneServerLimits,
-		better: []string{"it needs no library, and every language has it."}},
+		story: "Two clients hold one lock when its only server forgets it, as above. It asks nothing after its acquire, so failovers break it by the plans as they are.\n\n" +
+			"Better than redquorum: it needs no library, and every language has it.",
+		shown: "S61"},
 }
 
 // contestantOf returns one by its name, or nil.

@@ -37,44 +37,52 @@ func table(in bubble) (rows [][]*outcome) {
 func page(rows [][]*outcome) string {
 	var b strings.Builder
 	b.WriteString(head)
+	writeCounts(&b, rows)
 	writeTable(&b, rows)
-	b.WriteString("\n## What each lock promises, and how it was set up\n")
-	for _, c := range contestants {
-		c.writePromises(&b)
-	}
-	b.WriteString("\n## What went wrong\n\nEach story is of the plan as it is. The command of each shows it; with `--html FILE` it also draws the run.\n" +
-		"Run it in `sim/rivals`. With `real` in the place of `run`, the same plan is carried out on real servers, with processes as clients: add the flags that the story names.\n\n" +
-		"In the pictures a client waits (`-`) or holds the lock (`=`, and `#` while another does, too). A node has the key of client 1 or 2,\n" +
-		"or none (`.`), or is down (`x`). `!` is where a fault begins.\n")
 	writeConfirmed(&b, rows)
-	for _, row := range rows {
-		for _, o := range row {
-			if o.lock.name != ours && o.wrong() {
-				o.write(&b)
-			}
-		}
+	for i, c := range contestants {
+		c.write(&b, rows, i)
 	}
-	writeKept(&b)
 	writeMissing(&b, rows)
 	return b.String()
 }
 
-func writeTable(b *strings.Builder, rows [][]*outcome) {
-	b.WriteString("\n| | scenario | redquorum, simulated |")
-	for _, c := range contestants {
-		fmt.Fprintf(b, " %s |", c.title())
-	}
-	b.WriteString("\n|-|-|-|" + strings.Repeat("-|", len(contestants)) + "\n")
-	for _, row := range rows {
-		s := row[0].scenario
-		simulated := sim.Run(s.Plan(sim.Variants[len(sim.Variants)-1]), nil)
-		fmt.Fprintf(b, "| %s | %s | %s |", s.ID, s.Title, bold(cellOf(simulated)))
-		for _, o := range row {
-			text := bold(o.cell())
-			if n := o.lock.byHand("shifts")[s.ID]; n != "" && o.cell() == "ok" {
-				text = "ok; **" + n + "**"
+// writeCounts says how many scenarios came to what.
+func writeCounts(b *strings.Builder, rows [][]*outcome) {
+	words := []string{"ok", "ok; with other times not", "broken", "stuck", "outside", "-"}
+	fmt.Fprintf(b, "\n| of %d scenarios | %s |\n|-|%s\n", len(rows), strings.Join(words, " | "), strings.Repeat("-:|", len(words)))
+	for i, c := range contestants {
+		count := make(map[string]int)
+		for _, row := range rows {
+			word, times, _ := strings.Cut(row[i].cell(), ";")
+			if times != "" {
+				word = words[1]
 			}
-			fmt.Fprintf(b, " %s |", text)
+			count[word]++
+		}
+		fmt.Fprintf(b, "| %s |", c.title())
+		for _, word := range words {
+			fmt.Fprintf(b, " %d |", count[word])
+		}
+		b.WriteString("\n")
+	}
+}
+
+// writeTable has the scenarios in which a lock goes wrong.
+func writeTable(b *strings.Builder, rows [][]*outcome) {
+	b.WriteString("\nThese are the scenarios in which a lock goes wrong. In the others all that could be tried are ok.\n")
+	b.WriteString("\n| | scenario |")
+	for _, c := range contestants {
+		fmt.Fprintf(b, " %s |", c.name)
+	}
+	b.WriteString("\n|-|-|" + strings.Repeat("-|", len(contestants)) + "\n")
+	for _, row := range rows {
+		if !slices.ContainsFunc(row, func(o *outcome) bool { return o.cell() != "ok" && o.cell() != "-" }) {
+			continue
+		}
+		fmt.Fprintf(b, "| %s | %s |", row[0].scenario.ID, row[0].scenario.Title)
+		for _, o := range row {
+			fmt.Fprintf(b, " %s |", bold(o.cell()))
 		}
 		b.WriteString("\n")
 	}
@@ -83,8 +91,12 @@ func writeTable(b *strings.Builder, rows [][]*outcome) {
 // deadMutants died of "go run ./sim/mutants --stack --only ID", which is run by hand.
 const deadMutants = "M01, M02, M03, M11, M12, M18, M19, M32, M33, M36, M49, M50, M61, M62, M63, M75, M85, M86, M93, M101"
 
-func bold(word string) string {
-	if word == "broken" || word == "stuck" {
+func bold(cell string) string {
+	word, times, _ := strings.Cut(cell, "; ")
+	switch {
+	case times != "":
+		return word + "; **" + times + "**"
+	case word == "broken" || word == "stuck":
 		return "**" + word + "**"
 	}
 	return word
@@ -105,8 +117,9 @@ func (c *contestant) byHand(what string) map[string]string {
 	return all
 }
 
-func (c *contestant) writePromises(b *strings.Builder) {
-	fmt.Fprintf(b, "\n### %s\n\nSetup: %s.\n\n", c.title(), c.setup)
+// write says what a lock promises, how it was set up, and what goes wrong. It is number i of a row.
+func (c *contestant) write(b *strings.Builder, rows [][]*outcome, i int) {
+	fmt.Fprintf(b, "\n## %s\n\nSetup: %s.\n\n", c.title(), c.setup)
 	for _, p := range c.promises {
 		quote := p.quote
 		if quote != "" {
@@ -114,32 +127,28 @@ func (c *contestant) writePromises(b *strings.Builder) {
 		}
 		line := strings.Join(strings.Fields(quote+" "+p.says), " ") + fmt.Sprintf(" [(source)](%s)", p.where)
 		if len(p.invariants) > 0 {
-			line += fmt.Sprintf(" Held to %s.", strings.Join(p.invariants, ", "))
+			line += fmt.Sprintf(" (%s)", strings.Join(p.invariants, ", "))
 		}
 		fmt.Fprintf(b, "* %s\n", line)
 	}
 	if c.promises == nil {
-		b.WriteString("* It is held to all invariants that can be seen from outside: I1, I2, I4 to I9 and I12 to I14.\n" +
-			"* The tests of this module fail when these [mutants](mutants.md) are put into the engine: " + deadMutants + ".\n")
+		b.WriteString("* It is held to all invariants that can be seen from outside: I1, I2, I4 to I9 and I12 to I14.\n")
+		fmt.Fprintf(b, "* The tests of this module fail when any of %d [mutants](mutants.md) is put into the engine.\n", 1+strings.Count(deadMutants, ","))
+		return
 	}
-	for _, found := range c.found {
-		fmt.Fprintf(b, "* Seen, too: %s\n", found)
+	fmt.Fprintf(b, "\n%s\n", c.story)
+	for _, row := range rows {
+		if o := row[i]; o.scenario.ID == c.shown {
+			fmt.Fprintf(b, "\n`go run . run %s %q`:\n\n```text\n%s\n```\n", c.shown, c.name, strings.Join(o.result.Story(10), "\n"))
+		}
 	}
-	for _, better := range c.better {
-		fmt.Fprintf(b, "* Better than redquorum: %s\n", better)
+	b.WriteString("\nPlans that were found:")
+	for _, k := range keptPlans() {
+		if k.lock == c {
+			fmt.Fprintf(b, " [%s](../../sim/rivals/%s)", strings.TrimSuffix(path.Base(k.path), ".plan"), k.path)
+		}
 	}
-}
-
-// onReal says what a scenario or a kept plan came to on real servers.
-func (c *contestant) onReal(id string) string {
-	switch text := c.byHand("real")[id]; {
-	case text == "":
-		return "**not tried**"
-	case strings.HasPrefix(text, "happens"):
-		return "it " + text
-	default:
-		return "**not confirmed**, it " + text
-	}
+	b.WriteString(".\n")
 }
 
 // writeConfirmed says which failures real servers have not shown.
@@ -161,32 +170,21 @@ func writeConfirmed(b *strings.Builder, rows [][]*outcome) {
 	for _, k := range keptPlans() {
 		add(k.lock, path.Base(k.path))
 	}
-	fmt.Fprintf(b, "\nReal servers have shown %d of the %d failures below, too", all-len(open), all)
+	fmt.Fprintf(b, "\nReal servers have shown %d of the %d failures on this page, too: [`testdata/real`](../../sim/rivals/testdata/real)\n"+
+		"has the flags of `go run . real`", all-len(open), all)
 	if len(open) > 0 {
 		fmt.Fprintf(b, ". **Not confirmed**: %s", strings.Join(open, ", "))
 	}
-	b.WriteString(".\n")
-}
-
-// write tells how a scenario went wrong.
-func (o *outcome) write(b *strings.Builder) {
-	fmt.Fprintf(b, "\n### %s, %s: %s\n\n", o.scenario.ID, o.scenario.Title, o.lock.name)
-	for _, known := range o.lock.known {
-		if slices.Contains(strings.Split(known.scenarios, " "), o.scenario.ID) {
-			fmt.Fprintf(b, "%s\n\n", known.says)
-		}
-	}
-	fmt.Fprintf(b, "On real servers: %s.\n\n", o.lock.onReal(o.scenario.ID))
-	fmt.Fprintf(b, "`go run . run %s %q`\n\n```text\n%s\n\n%s\n```\n", o.scenario.ID, o.lock.name, draw(o.result), strings.Join(o.result.Story(10), "\n"))
+	b.WriteString(". `go run . run` shows a run, and draws it with `--html FILE`.\n" +
+		"Plans were found by other times, or drawn, and made small. Each says what it breaks, and why.\n")
 }
 
 // A keptPlan is one that broke a lock, and was not timed to it by hand.
 type keptPlan struct {
-	lock       *contestant
-	path       string
-	from, came string
-	why        string // by hand
-	plan       *faults.Plan
+	lock *contestant
+	path string
+	came string
+	plan *faults.Plan
 }
 
 // keptPlans are all in testdata.
@@ -205,30 +203,17 @@ func keptPlans() (all []keptPlan) {
 			if err != nil {
 				panic(fmt.Errorf("%s: %w", path, err))
 			}
-			lines := strings.SplitN(string(text), "\n", 4)
-			_, from, _ := strings.Cut(lines[0], ", from ")
-			k := keptPlan{lock: c, path: filepath.ToSlash(path), from: from, came: strings.TrimPrefix(lines[1], "# "), plan: p}
-			k.why, _ = strings.CutPrefix(lines[2], "# ")
-			if k.why == lines[2] {
-				k.why = ""
-			}
+			lines := strings.SplitN(string(text), "\n", 3)
+			k := keptPlan{lock: c, path: filepath.ToSlash(path), came: strings.TrimPrefix(lines[1], "# "), plan: p}
 			all = append(all, k)
 		}
 	}
 	return all
 }
 
-func writeKept(b *strings.Builder) {
-	b.WriteString("\n## Plans that were found\n\nThese break a lock, too: plans with other times, and plans that were drawn. They were made small. Those with longer times leave\nreal servers time to show the same, and one was written by hand from another.\n\n" +
-		"| lock | from | what | why | on real servers | command |\n|-|-|-|-|-|-|\n")
-	for _, k := range keptPlans() {
-		fmt.Fprintf(b, "| %s | %s | %s | %s | %s | `go run . run %s %q` |\n", k.lock.name, k.from, k.came, k.why,
-			k.lock.onReal(path.Base(k.path)), k.path, k.lock.name)
-	}
-}
-
 func writeMissing(b *strings.Builder, rows [][]*outcome) {
-	b.WriteString("\n## What could not be tried\n\nNo process can be stopped, and all locks but redquorum read the one clock of the machine. A lock may lack something, too.\n\n| what | scenarios |\n|-|-|\n")
+	b.WriteString("\n## Not tried\n\nNo process can be stopped, and all locks but redquorum read the one clock of the machine. A lock may lack\n" +
+		"something, too.\n\n")
 	by := make(map[string][]string)
 	var order []string
 	for _, row := range rows {
@@ -248,6 +233,6 @@ func writeMissing(b *strings.Builder, rows [][]*outcome) {
 		}
 	}
 	for _, key := range order {
-		fmt.Fprintf(b, "| %s | %s |\n", key, strings.Join(by[key], ", "))
+		fmt.Fprintf(b, "* %s: %s\n", key, strings.Join(by[key], ", "))
 	}
 }

@@ -133,22 +133,20 @@ func wrong(r *sim.Result) bool { return r.Verdict == sim.Unsafe || r.Verdict == 
 
 func (o *outcome) wrong() bool { return o.result != nil && wrong(o.result) }
 
-// cell says in a word what it came to.
+// cell says in a word what it came to, and how often it goes wrong with other times.
 func (o *outcome) cell() string {
 	if len(o.lacks) > 0 {
 		return "-"
 	}
-	return cellOf(o.result)
-}
-
-func cellOf(r *sim.Result) string {
-	switch r.Verdict {
-	case sim.Unsafe:
+	switch n := o.lock.byHand("shifts")[o.scenario.ID]; {
+	case o.result.Verdict == sim.Unsafe:
 		return "broken"
-	case sim.Sound:
+	case o.result.Verdict == sim.Sound && n != "":
+		return "ok; " + n
+	case o.result.Verdict == sim.Sound:
 		return "ok"
 	}
-	return string(r.Verdict)
+	return string(o.result.Verdict)
 }
 
 func (o *outcome) String() string {

@@ -16,9 +16,9 @@ import (
 // A call is one command on its way: from Submit through the queue and a
 // connection to its reply. Calls are recycled, so a command costs no allocation.
 //
-// A call in the queue or in flight has reply and answered guarded by the server's mu.
-// Otherwise it belongs to the goroutine that took it out of the queue, until it is in flight,
-// and later to the one that takes it out of flight.
+// A call in the queue or in flight has reply and answered guarded by the queue's mu.
+// Otherwise it belongs to the goroutine that took it out of the queue, until it is in
+// flight, and later to the one that takes it out of flight.
 type call struct {
 	row       *row // nil if kind is asksRole or awaitsReplicas
 	kind      node.Kind
@@ -27,7 +27,7 @@ type call struct {
 	from      string       // of a Rename
 	wait      node.Wait
 	handover  node.Token
-	round     *replication // if kind is awaitsReplicas
+	round     func(*words) // if kind is awaitsReplicas: appends its commands
 	deadline  clock.Instant
 	sent      clock.Instant
 	reply     func(node.Reply)
@@ -97,6 +97,41 @@ func (c *call) fill(r *row, cmd node.Command, reply func(node.Reply)) {
 	c.retention = max(1, node.Milliseconds(cmd.Retention)) // Redis takes no life of 0
 }
 
+// groups reports whether c can be in a group. Names like those of fences or queues are
+// excluded: they may be keys of another lock of the group.
+func (c *call) groups() bool {
+	return (c.kind == node.Acquire || c.kind == node.Release) && c.mode == node.Exclusive && !c.wait.Queued() &&
+		len(c.claims) == 1 && !c.apart && len(c.claims[0].Name) <= eachName &&
+		!strings.HasPrefix(c.claims[0].Name, "redquorum_")
+}
+
+// alike reports whether one script can execute both calls, which can each be in a group.
+func (c *call) alike(other *call) bool {
+	return c.kind == other.kind && c.ttl == other.ttl && c.retention == other.retention
+}
+
+// An unanswered is a reply to be called when no lock is held.
+type unanswered struct {
+	reply func(node.Reply)
+	with  node.Reply
+}
+
+// answer appends c's one reply to list, unless c was answered before. The queue's mu
+// is held.
+func (c *call) answer(list []unanswered, with node.Reply) []unanswered {
+	if c.answered {
+		return list
+	}
+	c.answered = true
+	return append(list, unanswered{c.reply, with})
+}
+
+func tell(list []unanswered) {
+	for _, u := range list {
+		u.reply(u.with)
+	}
+}
+
 // size is how many calls go out as one Redis command, from c on.
 func (c *call) size() int { return max(1, c.together) }
 
@@ -112,8 +147,8 @@ func (c *call) yields(names map[string]struct{}) bool {
 }
 
 // goesAgain reports whether c, which was answered with err, is sent once more: it was not
-// executed, or can be executed twice. apart says that it was refused together with others,
-// moved that it was refused by a server that does not have its name.
+// executed, or can be executed twice. apart says that it was refused together with
+// others, moved that it was refused by a server that does not have its name.
 func (c *call) goesAgain(err error, apart, moved bool) bool {
 	switch {
 	case c.answered:
@@ -148,9 +183,10 @@ func (c *call) outcome(val any, err error, life *node.Life) (r node.Reply, break
 	default:
 		return node.Reply{Err: networkError(err)}, true
 	}
-	// A name may lead to another server now, and go-redis leaves such a connection too. A server that no
-	// longer tells its role may be a replica.
-	return r, isMoved(err) || errors.Is(r.Err, node.ErrReadOnly) || c.kind == asksRole && errors.Is(r.Err, node.ErrAuth)
+	// A name may lead to another server now, and go-redis leaves such a connection too. A
+	// server that no longer tells its role may be a replica.
+	return r, isMoved(err) || errors.Is(r.Err, node.ErrReadOnly) ||
+		c.kind == asksRole && errors.Is(r.Err, node.ErrAuth)
 }
 
 func (c *call) decode(val any) node.Reply {

@@ -1,6 +1,7 @@
 package courier
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,10 +19,14 @@ import (
 )
 
 func gatherer(c clock.Clock) *server {
-	return &server{clock: c, limit: 1000, armed: clock.Never, timer: time.NewTimer(time.Hour), least: 2, names: make(map[string]struct{})}
+	s := assemble(new(direct), &background{clock: c, ctx: context.Background()}, Options{Queue: 1000})
+	s.queue.groups.least = 2
+	s.queue.timer = time.NewTimer(time.Hour) // the test has expire called itself
+	return s
 }
 
-// submits has a server that is not connected take commands, and returns the list to which their answers come.
+// submits has a server that is not connected take commands, and returns the list to which
+// their answers come.
 func submits(t *testing.T, s *server, cmds ...node.Command) *[]node.Reply {
 	t.Helper()
 	answers := new([]node.Reply)
@@ -29,7 +34,7 @@ func submits(t *testing.T, s *server, cmds ...node.Command) *[]node.Reply {
 		if cmd.Deadline == 0 {
 			cmd.Deadline = s.clock.Now().Add(time.Second)
 		}
-		err := s.enqueue(cmd, func(r node.Reply) { *answers = append(*answers, r) })
+		err := s.queue.enqueue(cmd, func(r node.Reply) { *answers = append(*answers, r) })
 		assert.Succeed(t, err)
 	}
 	return answers
@@ -62,7 +67,7 @@ func TestRenewalsGoFirst(t *testing.T) {
 			submits(t, s, cmd)
 		}
 		var got []string
-		for _, c := range s.queue.calls() {
+		for _, c := range s.queue.waiting.calls() {
 			got = append(got, map[node.Kind]string{node.Acquire: "a", node.Release: "r", node.Extend: "e"}[c.kind]+c.claims[0].Name)
 		}
 		assert.Equal(t, strings.Join(got, " "), tt.want, tt.in)
@@ -112,7 +117,7 @@ func TestGather(t *testing.T) {
 			submits(t, s, cmd)
 		}
 		got := ""
-		for rest := s.take(nil); len(rest) > 0; rest = rest[rest[0].size():] {
+		for rest := s.queue.take(nil); len(rest) > 0; rest = rest[rest[0].size():] {
 			var group []string
 			for _, call := range rest[:rest[0].size()] {
 				group = append(group, call.claims[0].Owner+call.claims[0].Name)
@@ -149,36 +154,36 @@ func TestApart(t *testing.T) {
 		c := &standing{now: clock.Instant(time.Hour)}
 		s := gatherer(c)
 		answers := submits(t, s, three("me", 1)...)
-		batch := s.take(nil)
+		batch := s.queue.take(nil)
 		assert.Must(t, batch[0].together == 3, "%d are together", batch[0].together)
-		s.settle([]result{tt.whole}, nil)
-		if s.flight.len() != 0 || s.queue.len() != tt.again || len(*answers) != 3-tt.again {
-			t.Errorf("%v: %d in flight, %d queued, %d answered", tt.whole, s.flight.len(), s.queue.len(), len(*answers))
+		s.queue.settle([]result{tt.whole}, nil)
+		if s.queue.flight.len() != 0 || s.queue.waiting.len() != tt.again || len(*answers) != 3-tt.again {
+			t.Errorf("%v: %d in flight, %d queued, %d answered", tt.whole, s.queue.flight.len(), s.queue.waiting.len(), len(*answers))
 		}
 		if !slices.ContainsFunc(*answers, func(r node.Reply) bool { return errors.Is(r.Err, tt.err) }) && tt.again == 0 {
 			t.Errorf("%v: %+v", tt.whole, *answers)
 		}
-		paused := s.apart > c.now
+		paused := s.queue.groups.apart > c.now
 		assert.That(t, paused == tt.pause, "%v: groups are made again: %t", tt.whole, !paused)
 		if tt.again == 0 || lacksScript(tt.whole.err) {
 			continue
 		}
-		for _, call := range s.take(nil) {
+		for _, call := range s.queue.take(nil) {
 			assert.That(t, call.together == 0, "%v: %d together again", tt.whole, call.together)
 		}
-		s.giveBack(3)
-		s.fail(io.EOF)
+		s.queue.giveBack(3)
+		s.queue.refuse(io.EOF)
 		for _, r := range *answers {
 			assert.That(t, !r.Unsent, "%v: was sent, and is said to be unsent", tt.whole)
 		}
-		s.restore(nil, nil)
+		s.queue.accept(func() {}, nil)
 		for _, want := range map[bool][]int{true: {0, 3}, false: {3, 3}}[tt.pause] {
 			submits(t, s, three("you", 2)...)
-			if batch := s.take(nil); batch[0].together != want {
+			if batch := s.queue.take(nil); batch[0].together != want {
 				t.Errorf("%v: %v later %d are together, want %d", tt.whole, time.Duration(c.now)-time.Hour, batch[0].together, want)
 			}
 			c.now = c.now.Add(apartFor)
-			s.heard = c.now
+			s.queue.heard = c.now
 		}
 	}
 }
@@ -203,29 +208,29 @@ func TestPartsOfAnExtendThatWereSent(t *testing.T) {
 		cmd := node.Command{Kind: node.Extend, TTL: time.Second, Deadline: clock.Never,
 			Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}, {Name: "b", Owner: "me", Token: 1}}}
 		var got node.Reply
-		s.submitEach(cmd, func(r node.Reply) { got = r })
+		submitEach(s.Submit, cmd, func(r node.Reply) { got = r })
 		for range sent {
-			s.flight.push(s.queue.pop())
+			s.queue.flight.push(s.queue.waiting.pop())
 		}
-		s.abandon(node.ErrUnreachable)
-		s.fail(node.ErrUnreachable)
+		s.queue.abandon(node.ErrUnreachable)
+		s.queue.refuse(node.ErrUnreachable)
 		assert.That(t, errors.Is(got.Err, node.ErrUnreachable) && got.Unsent == (sent == 0), "%d of 2 parts were sent: %+v", sent, got)
 	}
 }
 
-// The answers to the parts of an Extend may come in different lives. It counts as in the youngest: a server that has restarted since
-// may have left the cluster.
+// The answers to the parts of an Extend may come in different lives. It counts as in the
+// youngest: a server that has restarted since may have left the cluster.
 func TestPartsOfAnExtendHaveTheYoungestLife(t *testing.T) {
 	old, young := &node.Life{ID: "old", Born: 1}, &node.Life{ID: "young", Born: 2}
 	for _, lives := range [][]*node.Life{{old, young}, {young, old}, {nil, old}, {old, nil}} {
 		s := gatherer(&standing{now: clock.Instant(time.Hour)})
 		var got node.Reply
-		s.submitEach(node.Command{Kind: node.Extend, TTL: time.Second, Deadline: clock.Never,
+		submitEach(s.Submit, node.Command{Kind: node.Extend, TTL: time.Second, Deadline: clock.Never,
 			Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}, {Name: "b", Owner: "me", Token: 1}}}, func(r node.Reply) { got = r })
-		s.take(nil)
+		s.queue.take(nil)
 		want := young
 		for _, life := range lives {
-			assert.That(t, s.settle([]result{{val: "1"}}, life), "the link is of no more use")
+			assert.That(t, s.queue.settle([]result{{val: "1"}}, life), "the link is of no more use")
 			if life == nil {
 				want = nil
 			}
@@ -244,7 +249,7 @@ func inspects(t *testing.T, s *server, names ...string) {
 
 func queued(s *server) string {
 	var names []string
-	for _, c := range s.queue.calls() {
+	for _, c := range s.queue.waiting.calls() {
 		names = append(names, c.claims[0].Name)
 	}
 	return strings.Join(names, " ")
@@ -256,12 +261,12 @@ func TestWhatIsAnsweredIsNotSentAgain(t *testing.T) {
 	c := &standing{now: clock.Instant(time.Hour)}
 	s := gatherer(c)
 	inspects(t, s, "a", "b", "c")
-	s.take(nil)
-	s.link = &stream{} // not to be given up: its silence may last
+	s.queue.take(nil)
+	s.queue.abort = func() {} // not to be given up: its silence may last
 	c.now = c.now.Add(time.Second)
-	s.heard = c.now
-	s.expire()
-	s.giveBack(3)
+	s.queue.heard = c.now
+	s.queue.expire()
+	s.queue.giveBack(3)
 	assert.Equal(t, queued(s), "b c", "queued again")
 }
 
@@ -274,12 +279,12 @@ func TestWhatIsSentAgainKeepsItsOrder(t *testing.T) {
 		"one by one": {{lacks}, {lacks}, {lacks}},
 	} {
 		s := gatherer(&standing{now: clock.Instant(time.Hour)})
-		s.least = 0
+		s.queue.groups.least = 0
 		inspects(t, s, "a", "b", "c")
-		s.take(nil)
+		s.queue.take(nil)
 		inspects(t, s, "d")
 		for _, results := range answers {
-			assert.Must(t, s.settle(results, nil), "the link is of no more use")
+			assert.Must(t, s.queue.settle(results, nil), "the link is of no more use")
 		}
 		assert.Equal(t, queued(s), "a b c d", what)
 	}
@@ -298,8 +303,8 @@ local redis = setmetatable({call = function(command, ...)
 end}, {__index = real})
 `
 
-// A lock is neither handed over nor lost half way when what it takes its life from is about
-// to expire, or never does.
+// A lock is neither handed over nor lost half way when what it takes its life from is
+// about to expire, or never does.
 func TestScriptsAtTheVeryEnd(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: tests.Server(t).Addr(), DisableIdentity: true})
 	defer client.Close()

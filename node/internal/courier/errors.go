@@ -12,12 +12,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/internal/neterr"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 )
 
 // codes are the first words of a server's errors, and what they mean for a lock. When a
-// script fails on READONLY, OOM or MISCONF it has changed nothing: its first write is refused
-// like all later ones, or it changes nothing and Redis refuses none after it.
+// script fails on READONLY, OOM or MISCONF it has changed nothing: its first write is
+// refused like all later ones, or it changes nothing and Redis refuses none after it.
 var codes = []struct {
 	word string
 	err  error
@@ -54,37 +55,43 @@ var phrases = []struct {
 // fromServer reports whether the server sent err. An error that only contains a refusal
 // is somebody else's: that of a Dialer, for instance, which has asked another server.
 func fromServer(err error) bool {
-	_, ok := err.(refusal)
-	return ok
+	switch err.(type) {
+	case resp.Error, refusal:
+		return true
+	}
+	return false
 }
 
-// inScript is what servers add to what a command inside a script raised: Redis 7 and newer
-// after it, Valkey 9.1 without the script's hash, Redis 6 before it, and only a part of that
-// if the script goes on. The place in the script is of no use to a user.
+// inScript is what servers add to what a command inside a script raised: Redis 7 and
+// newer after it, Valkey 9.1 without the script's hash, Redis 6 before it, and only a
+// part of that if the script goes on. The place in the script is of no use to a user.
 var inScript = regexp.MustCompile(
 	` script: ([0-9a-f]+|([0-9a-f]+, )?on @user_script:\d+\.)$|` +
 		`^(ERR Error running script \(call to \w+\): )?(@user_script: ?\d+: )+-?|\s+$`)
 
 // noNumber is Lua's error if a script has read a fence that is no number.
-var noNumber = regexp.MustCompile(`compare (nil with number|number with nil)|arithmetic on a nil value|between nil and number|number expected, got nil`)
+var noNumber = regexp.MustCompile(
+	`compare (nil with number|number with nil)|arithmetic on a nil value|between nil and number|number expected, got nil`)
 
 var errDemoted = fmt.Errorf("%w: it was a replica a moment ago", node.ErrUnreachable)
 
-// ErrNotAsked is a Client's answer to a command for a server that it was not asked about by Ask.
+// ErrNotAsked is a Client's answer to a command for a server that it was not asked about
+// by Ask.
 var ErrNotAsked error = refusal{error: errors.New("MOVED to a master that has not answered INFO yet")}
 
-// redirected reports whether a member of a cluster answered that another has the name, or may
-// have it. Then it has executed nothing.
+// redirected reports whether a member of a cluster answered that another has the name, or
+// may have it. Then it has executed nothing.
 func redirected(err error) bool {
 	return isMoved(err) || fromServer(err) && strings.HasPrefix(err.Error(), "ASK ")
 }
 
 func isMoved(err error) bool { return fromServer(err) && strings.HasPrefix(err.Error(), "MOVED ") }
 
-var errNoToken = fmt.Errorf("%w: its fence, at redquorum_fence:{NAME} or redquorum_readers:{NAME}, is not a token", node.ErrWrongType)
+var errNoToken = fmt.Errorf("%w: its fence, at redquorum_fence:{NAME} or redquorum_readers:{NAME}, "+
+	"is not a token", node.ErrWrongType)
 
-// A refusal is an error that the server sent over this connection. Only code that reads
-// the connection makes one.
+// A refusal is an error that the server sent over this connection, as a resp.Error is.
+// Only code that reads the connection makes one.
 type refusal struct {
 	error
 	means error // nil: nobody has looked yet
@@ -115,7 +122,8 @@ func serverError(err error) error {
 		return errNoToken
 	}
 	if strings.HasPrefix(text, "CROSSSLOT") {
-		return fmt.Errorf("%w: %s: on a cluster the names of one lock, and a name with a brace, need one whole hash tag, such as {a}b", node.ErrUnsupported, printable(text))
+		return fmt.Errorf("%w: %s: on a cluster the names of one lock, and a name with a brace, "+
+			"need one whole hash tag, such as {a}b", node.ErrUnsupported, printable(text))
 	}
 	return fmt.Errorf("%w: %s", meaning(text), printable(text))
 }
@@ -138,7 +146,8 @@ func printable(text string) string {
 	return text
 }
 
-// A shown is an error with another text, as its own is too long, not printable, or has addresses.
+// A shown is an error with another text, as its own is too long, not printable, or has
+// addresses.
 type shown struct {
 	error
 	text string
@@ -194,8 +203,8 @@ func unreachable(err error) error {
 
 func because(why, err error) error { return fmt.Errorf("%w: %w", why, show(err)) }
 
-// ofCertificate reports whether err is that of a certificate that does not verify: by package
-// tls, or by a function of the caller's that returns what package x509 says.
+// ofCertificate reports whether err is that of a certificate that does not verify: by
+// package tls, or by a function of the caller's that returns what package x509 says.
 func ofCertificate(err error) bool {
 	var (
 		verify    *tls.CertificateVerificationError
@@ -206,9 +215,9 @@ func ofCertificate(err error) bool {
 	return errors.As(err, &verify) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
 }
 
-// handshakeError is why a node is down: what connectError says, but a server that refuses the handshake is
-// configured otherwise than the program expects, unless it says that this passes. renews says that the next
-// connection may have other credentials.
+// handshakeError is why a node is down: what connectError says, but a server that refuses
+// the handshake is configured otherwise than the program expects, unless it says that
+// this passes. renews says that the next connection may have other credentials.
 func handshakeError(err error, renews bool) error {
 	means := connectError(err)
 	switch {
@@ -226,14 +235,15 @@ func handshakeError(err error, renews bool) error {
 	return means
 }
 
-// passes are servers' refusals of a handshake that no code says to be passing: those of a cluster.
+// passes are servers' refusals of a handshake that no code says to be passing: those of a
+// cluster.
 var passes = regexp.MustCompile(`^(CLUSTERDOWN|TRYAGAIN|MOVED|ASK) `)
 
 // aboutClient are the alerts of TLS about the client's certificate.
 var aboutClient = regexp.MustCompile(`remote error: tls: .*(certificate|access denied)`)
 
-// ofTLS reports whether err says that the two ends do not agree on TLS: an alert of the server's, or what
-// package tls has against its first messages.
+// ofTLS reports whether err says that the two ends do not agree on TLS: an alert of the
+// server's, or what package tls has against its first messages.
 func ofTLS(err error) bool {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
 		text := op.Err.Error()
@@ -243,8 +253,8 @@ func ofTLS(err error) bool {
 	return plain || strings.HasPrefix(err.Error(), "tls: ") && !ofCertificate(err)
 }
 
-// connectError is why a node is down: the server's error, if it sent one. It is nil if err
-// is.
+// connectError is why a node is down: the server's error, if it sent one. It is nil if
+// err is.
 func connectError(err error) error {
 	if err == nil {
 		return nil

@@ -16,11 +16,12 @@ import (
 	"testing/synctest"
 
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 )
 
-// inWords is how servers say a text: as it is, or as what a command of a script has raised, with which the script
-// ends or goes on.
+// inWords is how servers say a text: as it is, or as what a command of a script has
+// raised, with which the script ends or goes on.
 func inWords(text string) []string {
 	const sha = "0123456789abcdef0123456789abcdef01234567"
 	all := []string{text, text + " script: " + sha + ", on @user_script:15.", text + " script: on @user_script:15."} // the last is Valkey 9
@@ -87,8 +88,8 @@ type asGoRedis string
 func (e asGoRedis) Error() string { return string(e) }
 func (asGoRedis) RedisError()     {}
 
-// Whatever refuses a handshake is permanent, but for what passes by itself, and where the next connection may
-// have other credentials.
+// Whatever refuses a handshake is permanent, but for what passes by itself, and where the
+// next connection may have other credentials.
 func TestARefusedHandshake(t *testing.T) {
 	server := func(text string) error { return refusal{error: errors.New(text)} }
 	alert := func(text string) error { return &net.OpError{Op: "remote error", Err: errors.New("tls: " + text)} }
@@ -135,7 +136,7 @@ func TestARefusedHandshake(t *testing.T) {
 
 // A reset drops what the server has said before it: it is asked again for that.
 func TestAResetIsListenedTo(t *testing.T) {
-	for said, want := range map[string]error{"-DENIED by a proxy\r\n": node.ErrAuth, "+hello\r\n": ErrProtocol, "": nil} {
+	for said, want := range map[string]error{"-DENIED by a proxy\r\n": node.ErrAuth, "+hello\r\n": resp.ErrProtocol, "": nil} {
 		synctest.Test(t, func(t *testing.T) {
 			var s wireServer
 			dials := 0

@@ -7,9 +7,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/lives"
+	"github.com/redquorum/redquorum/internal/replicas"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -20,15 +24,16 @@ var introduction = [][]string{
 	{"client", "list", "type", "replica"},
 }
 
-// introduced makes one text of the answers to an introduction. INFO has to be permitted; the
-// rest may be unknown to the server or forbidden. Without INFO it is no Redis, and says nothing.
+// introduced makes one text of the answers to an introduction. INFO has to be permitted;
+// the rest may be unknown to the server or forbidden. Without INFO it is no Redis, and
+// says nothing.
 func introduced(answers []result) (text string, err error) {
 	for i, a := range answers {
 		part, ok := a.val.(string)
 		text += part
 		switch means := connectError(a.err); {
 		case !ok && means == nil:
-			return "", ErrProtocol
+			return "", resp.ErrProtocol
 		case i < 2 && errors.Is(means, node.ErrAuth):
 			return "", refusal{a.err, fmt.Errorf("%w (the restart guard needs INFO)", means)}
 		case i == 0 && errors.Is(means, node.ErrUnsupported):
@@ -40,33 +45,46 @@ func introduced(answers []result) (text string, err error) {
 	return text, nil
 }
 
-// handshake takes what servers say of themselves, and learns which servers a new link has and since
-// when they live. No command is sent before that is known.
-func (s *server) handshake(texts []string) (*node.Life, error) {
+// A lifespan is since when the servers of a node live, as they say, and whether that
+// counts.
+type lifespan struct {
+	*background
+	life atomic.Pointer[node.Life] // as of the last handshake; nil if unknown, or no longer trusted
+
+	// Used only by the goroutine that handles replies.
+	lives     lives.Tracker
+	demoted   bool   // a server has answered as a replica, since the handshake
+	moved     string // the ID of the life that has answered MOVED
+	uncounted bool   // it was logged that the server has replicas that are not counted
+}
+
+// handshake takes what servers say of themselves, and learns which servers a new link has
+// and since when they live. No command is sent before that is known.
+func (l *lifespan) handshake(texts []string) (*node.Life, error) {
 	if slices.ContainsFunc(texts, ofReplica) {
-		s.distrust()
-		s.moved = ""
+		l.distrust()
+		l.moved = ""
 		return nil, node.ErrReadOnly
 	}
-	if slices.ContainsFunc(texts, s.sharesNames) {
+	if slices.ContainsFunc(texts, l.sharesNames) {
 		return nil, errMember
 	}
 	servers := uptimes(texts)
 	for _, one := range servers {
 		if !isRunID(one.ID) {
-			return nil, networkError(fmt.Errorf("%w: run_id:%.40q", ErrProtocol, one.ID))
+			return nil, networkError(fmt.Errorf("%w: run_id:%.40q", resp.ErrProtocol, one.ID))
 		}
 	}
-	before := s.lives.Life()
-	life := s.lives.Handshake(servers, s.clock.Now())
-	s.life.Store(life)
-	s.demoted = false
+	before := l.lives.Life()
+	life := l.lives.Handshake(servers, l.clock.Now())
+	l.life.Store(life)
+	l.demoted = false
 	switch {
 	case life == nil:
-		s.note(slog.LevelWarn, "server reports no run_id or uptime; its restarts cannot be detected")
+		l.note(slog.LevelWarn, "server reports no run_id or uptime; its restarts cannot be detected")
 	case before != nil && *before != *life:
-		s.note(slog.LevelWarn, "server restarted, was a replica for a while, or was replaced",
-			"age", s.clock.Now().Sub(life.Born).Round(time.Millisecond))
+		l.note(slog.LevelWarn, "server restarted, was a replica for a while, or was replaced",
+			"age", l.clock.Now().Sub(life.Born).Round(time.Millisecond))
 	}
 	return life, nil
 }
@@ -77,18 +95,53 @@ var errMember = fmt.Errorf("%w: MOVED: it is a member of a cluster, and has only
 // sharesNames reports whether a server in cluster mode has only some of the names:
 // CLUSTER INFO counts other masters or, where the user may not ask, the server has
 // answered MOVED since it was no replica.
-func (s *server) sharesNames(text string) bool {
+func (l *lifespan) sharesNames(text string) bool {
 	if size := field(text, "cluster_size"); size != "" {
 		return size != "0" && size != "1"
 	}
-	return s.moved != "" && s.moved == field(text, "run_id")
+	return l.moved != "" && l.moved == field(text, "run_id")
 }
 
+// redirects notes that a server in this life has answered MOVED. A replica in cluster
+// mode says so, too.
+func (l *lifespan) redirects(life *node.Life) {
+	if life != nil {
+		l.moved = life.ID
+	}
+}
+
+// trusted returns a reply, or an error if it does not count. Once a server has answered
+// as a replica, none does until the next handshake: it may be a master again, in a new
+// life.
+func (l *lifespan) trusted(r node.Reply) node.Reply {
+	if errors.Is(r.Err, node.ErrReadOnly) {
+		l.distrust()
+	} else if l.demoted && r.Err == nil {
+		r = node.Reply{Err: errDemoted}
+	}
+	return r
+}
+
+// distrust notes that a server has answered as a replica.
+func (l *lifespan) distrust() {
+	l.lives.Invalidate()
+	l.life.Store(nil)
+	l.demoted = true
+}
+
+// answered notes that servers have answered.
+func (l *lifespan) answered(now clock.Instant) { l.lives.Answered(now) }
+
+// current is the life as of the last handshake, nil if it is not known or no longer
+// counts.
+func (l *lifespan) current() *node.Life { return l.life.Load() }
+
 // noteReplicas logs once that a server has replicas although none are counted.
-func (s *server) noteReplicas(text string) {
-	if hasReplicas(text) && !s.uncounted {
-		s.uncounted = true
-		s.note(slog.LevelWarn, "server has replicas, and none are counted: if one is promoted, two may hold one lock; see Options.Replicas, or ?replicas= in a URL")
+func (l *lifespan) noteReplicas(text string) {
+	if !l.uncounted && replicas.Read(text, 0).Listed > 0 {
+		l.uncounted = true
+		l.note(slog.LevelWarn, "server has replicas, and none are counted: if one is promoted, two may hold one lock; "+
+			"see Options.Replicas, or ?replicas= in a URL")
 	}
 }
 
@@ -105,7 +158,8 @@ func uptimes(texts []string) (all []lives.Uptime) {
 	return all
 }
 
-// ofReplica reports whether an INFO text says that its server is no master, also if it takes writes.
+// ofReplica reports whether an INFO text says that its server is no master, also if it
+// takes writes.
 func ofReplica(info string) bool {
 	for line := range strings.Lines(info) {
 		if role, ok := strings.CutPrefix(line, "role:"); ok {
@@ -163,8 +217,8 @@ func connectedFor(line string) time.Duration {
 	return 0
 }
 
-// age reads a number of seconds. It is less than 0 if text is none. A server whose clock was set back says
-// less than 0: it may be no older than that.
+// age reads a number of seconds. It is less than 0 if text is none. A server whose clock
+// was set back says less than 0: it may be no older than that.
 func age(text string) time.Duration {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

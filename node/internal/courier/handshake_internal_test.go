@@ -17,6 +17,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/lives"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -155,9 +156,9 @@ type standing struct {
 
 func (c *standing) Now() clock.Instant { return c.now }
 
-// A command is sent only when the server has accepted the user, the database and the name, and has
-// said who it is, however long that takes. Another user must not execute it, nor in another
-// database, and its reply needs a life.
+// A command is sent only when the server has accepted the user, the database and the
+// name, and has said who it is, however long that takes. Another user must not execute
+// it, nor in another database, and its reply needs a life.
 func TestNothingIsSentBeforeTheGreeting(t *testing.T) {
 	greeting := []string{"auth", "select", "client", "info", "info", "client"}
 	for refused, want := range map[string]error{
@@ -201,16 +202,17 @@ func TestNothingIsSentBeforeTheGreeting(t *testing.T) {
 	}
 }
 
-// A greeting succeeds if each of its commands does, and if nothing else comes than was asked for.
+// A greeting succeeds if each of its commands does, and if nothing else comes than was
+// asked for.
 func TestExchange(t *testing.T) {
 	greeting, first := [][]string{{"auth", "default", "secret"}}, [][]string{{"info"}}
 	for said, want := range map[string]error{
 		"+OK\r\n$1\r\na\r\n":        nil,
 		"+OK\r\n-LOADING\r\n":       nil, // what that means is for others
-		"+OK\r\n$1\r\na\r\n:1\r\n":  ErrProtocol,
-		"+OK\r\n$1\r\na\r\n:1":      ErrProtocol,
-		":1\r\n$1\r\na\r\n":         ErrProtocol,
-		"$1\r\na\r\n+OK\r\n":        ErrProtocol,
+		"+OK\r\n$1\r\na\r\n:1\r\n":  resp.ErrProtocol,
+		"+OK\r\n$1\r\na\r\n:1":      resp.ErrProtocol,
+		":1\r\n$1\r\na\r\n":         resp.ErrProtocol,
+		"$1\r\na\r\n+OK\r\n":        resp.ErrProtocol,
 		"-WRONGPASS\r\n$1\r\na\r\n": node.ErrAuth,
 		"-WRONGPASS\r\n":            node.ErrAuth,
 		"+OK\r\n-LOADING":           io.EOF,
@@ -222,8 +224,8 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// A server that refuses the connection itself says so first, and ends it. Else what a server has refused is no reason why
-// the rest does not come: it may be slow, or die.
+// A server that refuses the connection itself says so first, and ends it. Else what a
+// server has refused is no reason why the rest does not come: it may be slow, or die.
 func TestRefusalOfAConnection(t *testing.T) {
 	for said, want := range map[string][2]error{ // if it ends the connection, and if it is silent
 		"-DENIED by protected mode\r\n":                              {node.ErrAuth, os.ErrDeadlineExceeded},
@@ -254,9 +256,9 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 	} {
 		c := &standing{now: clock.Instant(time.Hour)}
 		s := gatherer(c)
-		s.least, s.watch.life = 0, "a"
+		s.queue.groups.least, s.watch.life = 0, "a"
 		meet := func() *node.Life {
-			life := assert.Got(s.handshake([]string{"run_id:a\r\nuptime_in_seconds:60\r\n"}))(t)
+			life := assert.Got(s.lifespan.handshake([]string{"run_id:a\r\nuptime_in_seconds:60\r\n"}))(t)
 			return life
 		}
 		handsOver := func() bool {
@@ -265,10 +267,10 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 		}
 		life := meet()
 		answers := submits(t, s, plain(node.Acquire, "me", 1), plain(node.Acquire, "me", 1))
-		s.take(nil)
+		s.queue.take(nil)
 		good := true
 		for _, results := range tt.results {
-			good = s.settle(results, life) && good
+			good = s.queue.settle(results, life) && good
 		}
 		assert.That(t, !good, "%s: the link is still good", tt.what)
 		if last := (*answers)[1]; last.Err != tt.after || tt.after == nil && last.Status != node.Granted {
@@ -294,7 +296,7 @@ func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
 	}
 	assert.That(t, told() == nil, "it counts before it is known whose the server is")
 	for _, id := range []string{"old", "new"} {
-		life := assert.Got(s.handshake([]string{infoText(id, 60)}))(t)
+		life := assert.Got(s.lifespan.handshake([]string{infoText(id, 60)}))(t)
 		assert.That(t, told() == nil, "it counts before it is known who says so")
 		s.watch.life = "old"
 		want := map[string]*node.Life{"old": life}[id]
@@ -322,15 +324,15 @@ func TestImpossibleTurns(t *testing.T) {
 	}
 }
 
-// A run_id goes with commands and in messages: it is refused where it is none. An INFO with
-// none is that of a server that does not tell.
+// A run_id goes with commands and in messages: it is refused where it is none. An INFO
+// with none is that of a server that does not tell.
 func TestImpossibleLives(t *testing.T) {
 	for _, id := range []string{strings.Repeat("x", 65), "a b", "a\x1b[31m", "ä"} {
 		s := gatherer(&standing{})
-		life, err := s.handshake([]string{infoText(id, 60)})
-		assert.That(t, life == nil && errors.Is(err, ErrProtocol), "%q: %v, %v", id, life, err)
+		life, err := s.lifespan.handshake([]string{infoText(id, 60)})
+		assert.That(t, life == nil && errors.Is(err, resp.ErrProtocol), "%q: %v, %v", id, life, err)
 	}
 	s := gatherer(&standing{})
-	life, err := s.handshake([]string{infoText("a", math.MaxInt64)})
+	life, err := s.lifespan.handshake([]string{infoText("a", math.MaxInt64)})
 	assert.That(t, err == nil && life.Born <= 0, "an uptime of 300 billion years: %+v, %v", life, err)
 }

@@ -11,38 +11,16 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/resp"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 )
-
-// bombs are replies that announce, or are, more than any reply of a Redis server.
-var bombs = []string{
-	"*2147483647\r\n:1\r\n", "*9223372036854775807\r\n", "*-5\r\n", "$2147483647\r\nx", "$-2\r\n", "%2147483647\r\n+a\r\n",
-	"~2147483647\r\n", ">2147483647\r\n", "=2147483647\r\n", "!2147483647\r\n", "|0\r\n|0\r\n", "(99999999999999999999\r\n",
-	":99999999999999999999\r\n", "*262144\r\n*262144\r\n:1\r\n", strings.Repeat("*1\r\n", 100), "-" + strings.Repeat("E", maxLine) + "\r\n",
-	"+" + strings.Repeat("x", 2*maxLine), "\r\n", "*3\r\n$9\r\nsubscribe\r\n$-1\r\n:1\r\n", "*1\r\n*-1\r\n", "*0\r\n",
-	"*3\r\n$7\r\nmessage\r\n*1\r\n:1\r\n$1\r\na\r\n", "*3\r\n:0\r\n:100\r\n:9223372036854775807\r\n",
-}
-
-// Replies that no server sends are refused at the first line, whatever may follow.
-func TestBombsAreRefused(t *testing.T) {
-	for _, text := range append(bombs[:17:17], "HTTP/1.1 400 Bad Request\r\n", ":\r\n", ":1\n", ":1x\r\n", "\r\n", "\n") {
-		var p parser
-		if got, n, err := p.parse([]byte(text)); !errors.Is(err, ErrProtocol) || cap(p.lists) > 0 {
-			t.Errorf("%.40q: %v, %d bytes, %v, room for %d", text, got, n, err, cap(p.lists))
-		}
-	}
-	for _, text := range []string{"-" + strings.Repeat("E", maxLine-3) + "\r\n", fmt.Sprintf("$%d\r\n%s\r\n", maxReply, make([]byte, maxReply))} {
-		_, n, err := new(parser).parse([]byte(text))
-		assert.That(t, n == len(text) && err == nil, "%.40q: %d bytes of %d, %v", text, n, len(text), err)
-	}
-}
 
 // A tape is a connection to a server that has said all that it ever says.
 type tape struct {
@@ -56,39 +34,6 @@ func (t tape) Write(b []byte) (int, error) { return len(b), nil }
 func playing(said io.Reader) net.Conn {
 	conn, _ := net.Pipe()
 	return tape{said, conn}
-}
-
-// go-redis reads whole replies, and of those that come before one that is none.
-func TestCheckedConnection(t *testing.T) {
-	const good = "+OK\r\n*2\r\n$3\r\nabc\r\n:1\r\n"
-	for _, slowly := range []bool{false, true} {
-		for _, tt := range []struct {
-			said, read string
-			err        error
-		}{
-			{good, good, io.EOF},
-			{good + "*2\r\n:1\r\n", good, io.EOF},
-			{good + "$100\r\n" + strings.Repeat("x", 99), good, io.EOF},
-			{"*1000000000\r\n" + good, "", ErrProtocol},
-			{"$1048576\r\n" + strings.Repeat("x", 1<<20), "", errTooLong},
-			{"*2\r\n$1000000\r\n" + strings.Repeat("x", 1000000) + "\r\n$1000000\r\n" + strings.Repeat("x", 1000000), "", errTooLong},
-		} {
-			read, err := readChecked([]byte(tt.said), slowly)
-			if err == nil {
-				err = io.EOF
-			}
-			assert.That(t, string(read) == tt.read && errors.Is(err, tt.err), "of %.40q came %.40q, %v; want %.40q, %v", tt.said, read, err, tt.read, tt.err)
-		}
-	}
-}
-
-// readChecked reads what a server says, perhaps in pieces, as go-redis reads it.
-func readChecked(said []byte, slowly bool) ([]byte, error) {
-	r := io.Reader(bytes.NewReader(said))
-	if slowly {
-		r = iotest.OneByteReader(r)
-	}
-	return io.ReadAll(newChecked(playing(r)))
 }
 
 // A reply that a script cannot give is no answer.
@@ -146,14 +91,15 @@ func TestLongNames(t *testing.T) {
 	for size, want := range map[int]error{node.MaxName: nil, node.MaxName + 1: node.ErrUnsupported} {
 		cmd := node.Command{Kind: node.Acquire, TTL: time.Second, Deadline: clock.Never,
 			Claims: []node.Claim{{Name: "a", Owner: "me"}, {Name: strings.Repeat("n", size), Owner: "me"}}}
-		err := s.enqueue(cmd, func(node.Reply) {})
+		err := s.queue.enqueue(cmd, func(node.Reply) {})
 		assert.That(t, errors.Is(err, want), "a name of %d bytes: %v, want %v", size, err, want)
 	}
 }
 
-// Of what a server says only the beginning goes into an error, and nothing that a terminal obeys.
+// Of what a server says only the beginning goes into an error, and nothing that a
+// terminal obeys.
 func TestErrorTextIsShown(t *testing.T) {
-	long := "WRONGTYPE " + strings.Repeat("ä", maxLine)
+	long := "WRONGTYPE " + strings.Repeat("ä", 5000)
 	for _, said := range []string{long, "ERR \x1b[31mred", "ERR \x1b]0;title\x07", "CROSSSLOT \x1b[31m", "ERR \xff", "ERR a\u202eb", "ERR a\rb"} {
 		for _, err := range []error{serverError(errors.New(said)), connectError(errors.New(said)), networkError(errors.New(said))} {
 			text := err.Error()
@@ -165,7 +111,8 @@ func TestErrorTextIsShown(t *testing.T) {
 	assert.That(t, err.Error() == "unreachable: no answer in time", "%v", err)
 }
 
-// isShown reports whether text is short, a byte that was quoted having four, and printable.
+// isShown reports whether text is short, a byte that was quoted having four, and
+// printable.
 func isShown(text string) bool {
 	return len(text) < 4*maxText+100 && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) })
 }
@@ -175,13 +122,13 @@ func TestInfoIsText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := wireServer{answer: func(command string, _ []string) string { return map[string]string{"info": ":1\r\n"}[command] }}
 		r := acquires(s.node(t, target(s.dial, ""), 0))
-		assert.That(t, errors.Is(r.Err, ErrProtocol), "%+v", r)
+		assert.That(t, errors.Is(r.Err, resp.ErrProtocol), "%+v", r)
 	})
 }
 
 // FuzzOutcome goes from what a server says to what the lock hears.
 func FuzzOutcome(f *testing.F) {
-	for _, text := range append(bombs,
+	for _, text := range append(tests.Bombs(),
 		":1\r\n", "*3\r\n:0\r\n:100\r\n:5\r\n", "*6\r\n:0\r\n:100\r\n:5\r\n:1\r\n:2\r\n:7\r\n", "*2\r\n:2\r\n:5\r\n", "$1\r\n1\r\n",
 		"*7\r\n$4\r\nhash\r\n:1\r\n:2\r\n:3\r\n*2\r\n$1\r\nw\r\n:1\r\n*3\r\n$1\r\nw\r\n:1\r\n:2\r\n*2\r\n$1\r\na\r\n$1\r\n1\r\n",
 		"-NOSCRIPT No matching script.\r\n", "-READONLY no\r\n", "-ERR \x1b[31m\r\n", "*3\r\n:1\r\n-ERR\r\n*2\r\n:2\r\n:1\r\n",
@@ -189,8 +136,8 @@ func FuzzOutcome(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
-		var p parser
-		val, n, err := p.parse(said)
+		var p resp.Parser
+		val, n, err := p.Parse(said)
 		assert.Must(t, err == nil || isShown(networkError(err).Error()), "%q is shown", err)
 		if n == 0 {
 			return
@@ -217,24 +164,6 @@ func checkOutcome(t *testing.T, kind node.Kind, got result) {
 	}
 }
 
-// FuzzChecked has a connection say anything, in pieces: what is read of it is what was said,
-// and one that is not checked would say the same replies.
-func FuzzChecked(f *testing.F) {
-	for i, text := range bombs {
-		f.Add([]byte("+OK\r\n"+text), byte(i))
-	}
-	f.Fuzz(func(t *testing.T, said []byte, _ byte) {
-		fast, _ := readChecked(said, false)
-		slow, err := readChecked(said, true)
-		assert.Must(t, bytes.HasPrefix(said, slow) && (err != nil || bytes.Equal(slow, fast)), "%q is read of %q, or slowly %q", fast, said, slow)
-		for rest := slow; len(rest) > 0; {
-			_, n, err := new(parser).parse(rest)
-			assert.Must(t, n != 0, "%q is not whole: %v", rest, err)
-			rest = rest[n:]
-		}
-	})
-}
-
 // played returns a route to a server that says no more than this, to whomever connects.
 func played(said []byte, password string) *direct {
 	return newDirect(target(func(context.Context) (net.Conn, error) { return playing(bytes.NewReader(said)), nil }, password))
@@ -242,7 +171,7 @@ func played(said []byte, password string) *direct {
 
 // FuzzHello has a server say anything as a connection begins.
 func FuzzHello(f *testing.F) {
-	for _, text := range bombs {
+	for _, text := range tests.Bombs() {
 		f.Add([]byte(text), true)
 		f.Add([]byte("+OK\r\n"+text), true)
 		f.Add([]byte("+OK\r\n+OK\r\n+OK\r\n"+text), true)
@@ -267,7 +196,7 @@ func FuzzHello(f *testing.F) {
 
 // Whatever somebody says who is asked one thing, it costs no more than a reply may have.
 func TestAskIsBounded(t *testing.T) {
-	for _, text := range append(bombs, "$-1\r\n$-1\r\n", strings.Repeat(":1\r\n", 1000)) {
+	for _, text := range append(tests.Bombs(), "$-1\r\n$-1\r\n", strings.Repeat(":1\r\n", 1000)) {
 		to := target(func(context.Context) (net.Conn, error) { return playing(strings.NewReader(text)), nil }, "")
 		reply, err := Ask(t.Context(), to, "sentinel")
 		_, list := reply.([]any) // some are lists that only a node has no use for
@@ -281,19 +210,16 @@ func FuzzSubscription(f *testing.F) {
 	message := func(channel, text string) string {
 		return fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(channel), channel, len(text), text)
 	}
-	for _, text := range append(bombs, usual("subscribe", []string{"", node.WaiterChannel("p")}), usual("ping", nil),
+	for _, text := range append(tests.Bombs(), usual("subscribe", []string{"", node.WaiterChannel("p")}), usual("ping", nil),
 		message(node.WaiterChannel("p"), "grant me 5 life proof name"), message(node.WaiterChannel("p"), "turn me name"), message(node.WaiterChannel("p"), ""),
 		"*4\r\n$8\r\npmessage\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n", "-NOPERM channel\r\n", "*3\r\n$7\r\nmessage\r\n:1\r\n:1\r\n", "*1\r\n$7\r\nmessage\r\n") {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {
-		s := gatherer(&standing{})
-		s.watch.init(s)
-		s.watch.started = true // but by nobody
-		s.ctx = t.Context()
 		d := played(said, "")
 		defer d.close()
-		s.route = d
+		s := assemble(d, &background{clock: &standing{}, ctx: t.Context()}, Options{})
+		s.watch.started = true // but by nobody
 		defer s.Listen("p", func(turn node.Turn) {
 			began := turn == node.Turn{}
 			asked := turn.Name != "" && turn.Waiter != "" && turn.Owner == ""
@@ -314,7 +240,7 @@ func FuzzInfo(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		const now = clock.Instant(time.Hour)
 		s := gatherer(&standing{now: now})
-		life, err := s.handshake([]string{text})
+		life, err := s.lifespan.handshake([]string{text})
 		assert.Must(t, err == nil || life == nil && isShown(err.Error()), "%v, %q", life, err)
 		if life != nil && (life.Born > now || life.ID == "" || len(life.ID) > 64 || !isShown(life.ID)) {
 			t.Fatalf("%+v", life)

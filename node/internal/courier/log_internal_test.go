@@ -42,8 +42,9 @@ func soon(t *testing.T, what string, f func()) time.Duration {
 	return time.Since(began)
 }
 
-// Nothing of a node waits for its log: neither callers, nor watchers, nor the next connection, and Close not for long.
-// This runs in real time: virtual time stands still while anything waits for a mutex.
+// Nothing of a node waits for its log: neither callers, nor watchers, nor the next
+// connection, and Close not for long. This runs in real time: virtual time stands still
+// while anything waits for a mutex.
 func TestNothingWaitsForTheLog(t *testing.T) {
 	for _, line := range []string{"node is down", "pub/sub channel not permitted"} {
 		t.Run(line, func(t *testing.T) {
@@ -90,7 +91,8 @@ func TestNothingWaitsForTheLog(t *testing.T) {
 	}
 }
 
-// A slow connection takes a while to close, as one does that says goodbye by TLS to a server that hangs.
+// A slow connection takes a while to close, as one does that says goodbye by TLS to a
+// server that hangs.
 type slow struct {
 	net.Conn
 	until chan bool
@@ -114,7 +116,7 @@ func TestAnswersDoNotWaitForTheEndOfAConnection(t *testing.T) {
 		answer = asks(n, time.Hour, plain(node.Acquire, "you", 2))
 		close(answered)
 	}()
-	for n.(*server).inFlight() == 0 {
+	for n.(*server).queue.inFlight() == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	go func() { n.Close(); close(closed) }()

@@ -13,7 +13,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A napping clock is that of a machine that sleeps at times, which the timers of the runtime do not notice.
+// A napping clock is that of a machine that sleeps at times, which the timers of the
+// runtime do not notice.
 type napping struct {
 	clock.Clock
 	slept atomic.Int64
@@ -57,7 +58,8 @@ func (l *loneClient) Send(commands [][]string, _ time.Duration) (replies []any) 
 	return replies
 }
 
-// Nor does a client tell that it has made a new connection, to a server that has restarted meanwhile.
+// Nor does a client tell that it has made a new connection, to a server that has
+// restarted meanwhile.
 func TestLivesAreAskedForAfterSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, c := new(loneClient), &napping{Clock: clock.Runtime()}

@@ -16,6 +16,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/backlog"
+	"github.com/redquorum/redquorum/internal/replicas"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -42,7 +43,8 @@ type primary struct {
 	waits     []string
 }
 
-// primaryOf runs f with a node of a primary that has so many replicas, which it lists, each for a minute.
+// primaryOf runs f with a node of a primary that has so many replicas, which it lists,
+// each for a minute.
 func primaryOf(t *testing.T, replicas int, f func(t *testing.T, p *primary)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +165,8 @@ func (p *primary) age(r node.Reply) time.Duration { return p.n.(*server).clock.N
 
 var yeses = map[node.Kind]node.Status{node.Acquire: node.Granted, node.Extend: node.Done, node.Downgrade: node.Done}
 
-// all asks for each kind of yes, and expects that it counts, or that it fails with such an error.
+// all asks for each kind of yes, and expects that it counts, or that it fails with such
+// an error.
 func (p *primary) all(t *testing.T, what string, want error) (replies map[node.Kind]node.Reply) {
 	t.Helper()
 	replies = map[node.Kind]node.Reply{}
@@ -177,8 +180,8 @@ func (p *primary) all(t *testing.T, what string, want error) (replies map[node.K
 	return replies
 }
 
-// A yes counts if a majority of primary and replicas has it, whichever these are, and what only some have
-// does not.
+// A yes counts if a majority of primary and replicas has it, whichever these are, and
+// what only some have does not.
 func TestAYesNeedsAMajority(t *testing.T) {
 	for replicas, needed := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2, 5: 3} {
 		for have := range replicas + 1 {
@@ -196,8 +199,9 @@ func TestAYesNeedsAMajority(t *testing.T) {
 	}
 }
 
-// A yes does not count, though enough replicas have acknowledged, if the server was demoted and promoted
-// since the handshake: the replicas may have followed another meanwhile.
+// A yes does not count, though enough replicas have acknowledged, if the server was
+// demoted and promoted since the handshake: the replicas may have followed another
+// meanwhile.
 func TestAPromotionMeanwhile(t *testing.T) {
 	for _, replicas := range []int{1, 2} {
 		primaryOf(t, replicas, func(t *testing.T, p *primary) {
@@ -261,7 +265,8 @@ func TestMoreReplicasThanSaid(t *testing.T) {
 	})
 }
 
-// A backup follows as a replica does, for as long as it takes. It has no port, so it cannot be promoted, and does not count.
+// A backup follows as a replica does, for as long as it takes. It has no port, so it
+// cannot be promoted, and does not count.
 func TestABackupIsNoReplica(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
 		p.all(t, "two", nil)
@@ -281,7 +286,8 @@ func TestABackupIsNoReplica(t *testing.T) {
 	})
 }
 
-// A program that does not count replicas is warned once of a server that has some. A backup is none.
+// A program that does not count replicas is warned once of a server that has some. A
+// backup is none.
 func TestReplicasThatAreNotCountedAreLogged(t *testing.T) {
 	for port, warnings := range map[int]int{6379: 1, 0: 0} {
 		synctest.Test(t, func(t *testing.T) {
@@ -289,7 +295,7 @@ func TestReplicasThatAreNotCountedAreLogged(t *testing.T) {
 			s := gatherer(clock.Runtime())
 			s.lines = backlog.Lines(s.clock, slog.New(slog.NewTextHandler(&log, nil)))
 			for range 3 {
-				s.noteReplicas(fmt.Sprintf("role:master\r\nslave0:ip=10.0.0.1,port=%d,state=online\r\n", port))
+				s.lifespan.noteReplicas(fmt.Sprintf("role:master\r\nslave0:ip=10.0.0.1,port=%d,state=online\r\n", port))
 			}
 			s.lines.Finish(s.clock.Now().Add(logFor))
 			assert.Equal(t, strings.Count(log.String(), "two may hold one lock"), warnings, "warnings")
@@ -297,8 +303,8 @@ func TestReplicasThatAreNotCountedAreLogged(t *testing.T) {
 	}
 }
 
-// A replica that came a moment ago may have confirmed another lock to another server. So a yes is as
-// young as the youngest that it needs, unless it needs all.
+// A replica that came a moment ago may have confirmed another lock to another server. So
+// a yes is as young as the youngest that it needs, unless it needs all.
 func TestAYesIsAsYoungAsWhoConfirmsIt(t *testing.T) {
 	for replicas, want := range map[int]time.Duration{1: time.Minute, 2: 5 * time.Second} {
 		primaryOf(t, replicas, func(t *testing.T, p *primary) {
@@ -335,8 +341,9 @@ func TestAYesIsAsYoungAsWhoConfirmsIt(t *testing.T) {
 	}
 }
 
-// A replica that comes again makes no yes young that an old one has: neither while it is given a copy, nor if it is quicker
-// than the old one, nor if it is silent and it is known which of them that is.
+// A replica that comes again makes no yes young that an old one has: neither while it is
+// given a copy, nor if it is quicker than the old one, nor if it is silent and it is
+// known which of them that is.
 func TestAReplicaComesAgain(t *testing.T) {
 	for _, again := range []follower{{copies: true}, {}, {stays: true}} {
 		primaryOf(t, 2, func(t *testing.T, p *primary) {
@@ -372,7 +379,7 @@ func TestConnectionsAreToldApart(t *testing.T) {
 		{"a b b", "2 3 4", map[string]string{"2": "b", "3": "a", "4": "b"}},
 		{"a b", "5 6", map[string]string{}},
 	} {
-		found := round{addrs: strings.Fields(step.addrs), connections: map[string]connection{}}
+		found := round{Said: replicas.Said{Addrs: strings.Fields(step.addrs)}, connections: map[string]connection{}}
 		for _, id := range strings.Fields(step.ids) {
 			found.connections[id] = connection{}
 		}
@@ -381,8 +388,8 @@ func TestConnectionsAreToldApart(t *testing.T) {
 	}
 }
 
-// While an old replica could make a grant count, rounds wait for it, but not again and again for one that
-// is silent. Otherwise they wait for as many as are needed.
+// While an old replica could make a grant count, rounds wait for it, but not again and
+// again for one that is silent. Otherwise they wait for as many as are needed.
 func TestWhomARoundWaitsFor(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
 		waits := func() (list []string) {
@@ -448,8 +455,9 @@ func TestTooFewReplicasAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A primary that was deposed may answer for long what needs no replica, such as that a lock is held. It is asked for its
-// replicas every second while it answers, and left without them.
+// A primary that was deposed may answer for long what needs no replica, such as that a
+// lock is held. It is asked for its replicas every second while it answers, and left
+// without them.
 func TestADeposedPrimaryIsLeft(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
 		p.granted(t)
@@ -467,7 +475,8 @@ func TestADeposedPrimaryIsLeft(t *testing.T) {
 	})
 }
 
-// A round waits on a connection of its own. A release needs no replica, and does not wait for it.
+// A round waits on a connection of its own. A release needs no replica, and does not wait
+// for it.
 func TestSilentReplicasHoldUpNothingElse(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
 		p.granted(t)
@@ -506,7 +515,8 @@ func TestAHandOverNeedsReplicas(t *testing.T) {
 	})
 }
 
-// A round proves nothing of what the server does after it has told its offset, whichever connection it uses.
+// A round proves nothing of what the server does after it has told its offset, whichever
+// connection it uses.
 func TestARoundCoversOnlyWhatWasBefore(t *testing.T) {
 	for _, lone := range []bool{false, true} {
 		primaryOf(t, 2, func(t *testing.T, p *primary) {
@@ -532,7 +542,7 @@ func TestARoundCoversOnlyWhatWasBefore(t *testing.T) {
 			assert.That(t, r.Err != nil, "lone %v, a yes: %v", lone, r.Status)
 			turn := <-turns
 			assert.That(t, turn.Life == nil, "lone %v, a hand-over: %+v", lone, turn)
-			assert.That(t, !lone || !p.n.(*server).replication.quick, "the round went over the replication's own connection")
+			assert.That(t, !lone || !p.n.(*server).queue.holder.(*replication).quick, "the round went over the replication's own connection")
 		})
 	}
 }
@@ -558,7 +568,8 @@ func TestTheSecondConnectionLeadsToTheSameServer(t *testing.T) {
 	})
 }
 
-// Each reply to a round counts as one, whatever it says: the next one is that to another command.
+// Each reply to a round counts as one, whatever it says: the next one is that to another
+// command.
 func TestEveryReplyToARoundIsCounted(t *testing.T) {
 	no := refusal{error: errors.New("NOPERM")}
 	var said round

@@ -19,6 +19,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/resp"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -87,7 +88,7 @@ func (f *wireServer) serve(conn net.Conn) {
 	}()
 	defer func() { close(answers); <-gone; conn.Close() }()
 	var unread []byte
-	var p parser
+	var p resp.Parser
 	queued := false // in MULTI
 	buf := make([]byte, 64<<10)
 	for {
@@ -100,7 +101,7 @@ func (f *wireServer) serve(conn net.Conn) {
 		f.heard[reads]++
 		f.mu.Unlock()
 		for {
-			_, n, _ := p.parse(unread)
+			_, n, _ := p.Parse(unread)
 			if n == 0 {
 				break
 			}
@@ -159,8 +160,8 @@ func usual(command string, words []string) string {
 	return "-ERR unknown command\r\n"
 }
 
-// target is a server that dial leads to, with a database and a name for connections if there is a
-// password.
+// target is a server that dial leads to, with a database and a name for connections if
+// there is a password.
 func target(dial func(context.Context) (net.Conn, error), password string) Target {
 	t := Target{Dial: dial, Timeout: time.Second}
 	t.Credentials = func(context.Context) (string, string, error) { return "", password, nil }
@@ -170,7 +171,8 @@ func target(dial func(context.Context) (net.Conn, error), password string) Targe
 	return t
 }
 
-// node returns a node that dials a server, and perhaps so many replicas of it. It connects before anybody asks it.
+// node returns a node that dials a server, and perhaps so many replicas of it. It
+// connects before anybody asks it.
 func (f *wireServer) node(t *testing.T, to Target, replicas int) node.Node {
 	f.heard = make(map[string]int)
 	n := ToServer(to, Options{Clock: clock.Runtime(), Replicas: replicas})
@@ -178,7 +180,8 @@ func (f *wireServer) node(t *testing.T, to Target, replicas int) node.Node {
 	return n
 }
 
-// rest runs f with a node of a server that can be looked at, once over connections without deadlines.
+// rest runs f with a node of a server that can be looked at, once over connections
+// without deadlines.
 func rest(t *testing.T, f func(t *testing.T, s *wireServer, n node.Node)) {
 	for _, undated := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -237,7 +240,8 @@ func TestManyInFlight(t *testing.T) {
 	})
 }
 
-// A node that was just made needs two round trips to its first answer: for the introduction, and for the command.
+// A node that was just made needs two round trips to its first answer: for the
+// introduction, and for the command.
 func TestFirstReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := wireServer{latency: 10 * time.Millisecond}
@@ -318,8 +322,9 @@ func TestARefusedChannelIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// A connection that is silent for a while keeps its place: TCP may be about to send again what
-// the network has lost. Its commands are answered at their own deadlines all the same.
+// A connection that is silent for a while keeps its place: TCP may be about to send again
+// what the network has lost. Its commands are answered at their own deadlines all the
+// same.
 func TestASilentConnectionIsKeptForAWhile(t *testing.T) {
 	for silent, conns := range map[time.Duration]int{
 		minSilence - 100*time.Millisecond: 1,
@@ -340,8 +345,8 @@ func TestASilentConnectionIsKeptForAWhile(t *testing.T) {
 	}
 }
 
-// A server that says nonsense and reads no more is left, also by a command that is stuck on
-// its way to it, and goes to the next connection instead.
+// A server that says nonsense and reads no more is left, also by a command that is stuck
+// on its way to it, and goes to the next connection instead.
 func TestAStuckWriteEndsWithItsConnection(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		if s.undated {
@@ -359,8 +364,9 @@ func TestAStuckWriteEndsWithItsConnection(t *testing.T) {
 	})
 }
 
-// A server that hangs executes later what was written to it, also when the connection was closed meanwhile. So
-// each acquire that is written is followed by its release, over the same connection.
+// A server that hangs executes later what was written to it, also when the connection was
+// closed meanwhile. So each acquire that is written is followed by its release, over the
+// same connection.
 func TestNoAcquireIsWrittenWithoutItsRelease(t *testing.T) {
 	for _, timeout := range []time.Duration{20 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second, 4 * time.Second} {
 		rest(t, func(t *testing.T, s *wireServer, n node.Node) {
@@ -414,8 +420,8 @@ func TestAStallThatEnds(t *testing.T) {
 	})
 }
 
-// A node that is gone is dialed ever more seldom while nobody asks it, also if somebody waits for a notice. The
-// next command gets an attempt of its own.
+// A node that is gone is dialed ever more seldom while nobody asks it, also if somebody
+// waits for a notice. The next command gets an attempt of its own.
 func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
 	for _, watched := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -457,7 +463,8 @@ func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
 	}
 }
 
-// While a node is down, channels that nobody watches any more are forgotten, and those that are watched are not.
+// While a node is down, channels that nobody watches any more are forgotten, and those
+// that are watched are not.
 func TestNoChannelStaysWhileANodeIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s wireServer
@@ -470,7 +477,7 @@ func TestNoChannelStaysWhileANodeIsGone(t *testing.T) {
 			return s.dial(ctx)
 		}, ""), 0)
 		channels := func() int {
-			w := &n.(*server).watch
+			w := n.(*server).watch
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return len(w.topics)
@@ -494,7 +501,8 @@ func TestNoChannelStaysWhileANodeIsGone(t *testing.T) {
 	})
 }
 
-// A server may have become a replica that takes writes: it says so when it is asked, and nowhere else.
+// A server may have become a replica that takes writes: it says so when it is asked, and
+// nowhere else.
 func TestAReplicaThatTakesWritesHasNoVote(t *testing.T) {
 	role := func(s *wireServer, role string) {
 		s.answers(func(command string, words []string) string {
@@ -524,15 +532,15 @@ func TestAReplicaThatTakesWritesHasNoVote(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			assert.That(t, time.Since(began) <= maxPause, "it is a master for %v", time.Since(began))
-			if born := n.(*server).lives.Life().Born; n.(*server).clock.Now().Sub(born) > time.Since(began) {
+			if born := n.(*server).lifespan.lives.Life().Born; n.(*server).clock.Now().Sub(born) > time.Since(began) {
 				t.Errorf("its life goes back to before it was a replica")
 			}
 		})
 	}
 }
 
-// A server that took over while its connection was open may lack the newest locks. It is as young as the last
-// answer of the server before it.
+// A server that took over while its connection was open may lack the newest locks. It is
+// as young as the last answer of the server before it.
 func TestEachAnswerIsTheLastWordOfALife(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		granted(t, n)
@@ -571,7 +579,7 @@ func TestAFullQueueTakesRenewalsAndReleases(t *testing.T) {
 			n.Submit(cmd, func(r node.Reply) { open.Add(-1); refused.Store(errors.Is(r.Err, node.ErrOverloaded)) })
 			return refused.Load()
 		}
-		for range n.(*server).limit {
+		for range n.(*server).queue.limit {
 			assert.Must(t, !submit(node.Inspect), "it is not full yet")
 		}
 		for kind, refused := range map[node.Kind]bool{node.Acquire: true, node.Inspect: true, node.Break: true,
@@ -583,7 +591,8 @@ func TestAFullQueueTakesRenewalsAndReleases(t *testing.T) {
 	})
 }
 
-// A stale connection is one whose Close does not end what waits: that of an SSH client whose network is dead.
+// A stale connection is one whose Close does not end what waits: that of an SSH client
+// whose network is dead.
 type stale struct {
 	tunnel
 	closed *atomic.Int32
@@ -591,14 +600,16 @@ type stale struct {
 
 func (s stale) Close() error { s.closed.Add(1); return nil }
 
-// dead returns a connection that nobody reads or writes at the other end, and its true Close.
+// dead returns a connection that nobody reads or writes at the other end, and its true
+// Close.
 func dead() (conn stale, end func()) {
 	near, _ := net.Pipe()
 	return stale{tunnel{near}, new(atomic.Int32)}, func() { near.Close() }
 }
 
-// Deadlines are those of a net.Conn, also of a connection that has none: one that is set while something waits
-// counts, and when it is gone the connection works on. No goroutine stays: the bubble would not end.
+// Deadlines are those of a net.Conn, also of a connection that has none: one that is set
+// while something waits counts, and when it is gone the connection works on. No goroutine
+// stays: the bubble would not end.
 func TestDeadlinesOfATunnel(t *testing.T) {
 	buf := make([]byte, 10)
 	for what, tt := range map[string]struct {
@@ -658,8 +669,8 @@ func TestATunnelToACluster(t *testing.T) {
 	assert.That(t, err == nil && string(text) == "+OK\r\n", "%q, %v", text, err)
 }
 
-// The end of a connection comes through as it is, with all that was said before: a server that has ended it may
-// have said why.
+// The end of a connection comes through as it is, with all that was said before: a server
+// that has ended it may have said why.
 func TestTheEndOfATunnel(t *testing.T) {
 	reset := errors.New("connection reset by peer")
 	for _, why := range []error{nil, reset} {
@@ -686,8 +697,8 @@ type mute struct{ net.Conn }
 
 func (mute) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-// A server that says nothing at first, or no more, is left in time, also through a tunnel whose Close ends nothing. So
-// a dialer that makes a new tunnel gets to do so.
+// A server that says nothing at first, or no more, is left in time, also through a tunnel
+// whose Close ends nothing. So a dialer that makes a new tunnel gets to do so.
 func TestASilentTunnelIsLeft(t *testing.T) {
 	for _, silent := range []string{"handshake", "commands"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -11,8 +11,11 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A row says how commands of one sort go to a server: by which script, with which keys and
-// arguments. The head of the script names them in the same order.
+// This file is how a call becomes a Redis command: rows, the words of these, and scripts.
+// Some are methods of call and words.
+
+// A row says how commands of one sort go to a server: by which script, with which keys
+// and arguments. The head of the script names them in the same order.
 type row struct {
 	kind   node.Kind
 	modes  []node.Mode      // none: any, the command does not use it
@@ -212,8 +215,8 @@ func (c *call) write(w *words, what word, of *node.Claim) {
 	}
 }
 
-// append appends the Redis command of c to w. The script goes as text to a server that may
-// not know it, otherwise as its SHA.
+// append appends the Redis command of c to w. The script goes as text to a server that
+// may not know it, otherwise as its SHA.
 //
 // life is the ID of the server's, if it is known.
 func (c *call) append(w *words, asText bool, life string) {
@@ -222,7 +225,7 @@ func (c *call) append(w *words, asText bool, life string) {
 		w.command("info", "replication")
 		return
 	case awaitsReplicas:
-		c.round.appendRound(w, c.round.need, loneWait)
+		c.round(w)
 		return
 	}
 	args := len(c.row.args) + len(c.claims)*len(c.row.each)
@@ -251,8 +254,8 @@ func (c *call) writeEach(w *words, what []word) {
 	}
 }
 
-// handsOver reports whether a release may hand its locks over. It needs the server's life:
-// without it the new holder could not tell whether the server has a vote.
+// handsOver reports whether a release may hand its locks over. It needs the server's
+// life: without it the new holder could not tell whether the server has a vote.
 func (c *call) handsOver(life string) bool { return c.handover != 0 && life != "" }
 
 // run begins a command that runs a script, whose keys and arguments follow.
@@ -290,8 +293,8 @@ var (
 //go:embed scripts/*.lua
 var sources embed.FS
 
-// undeclared tells Dragonfly that a script uses keys that are not among its KEYS: those of
-// readers' holds and of others' places. It has to be the first line.
+// undeclared tells Dragonfly that a script uses keys that are not among its KEYS: those
+// of readers' holds and of others' places. It has to be the first line.
 const undeclared = "--!df flags=allow-undeclared-keys\n"
 
 // constants is what scripts share with Go code.

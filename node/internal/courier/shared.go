@@ -11,26 +11,27 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A Client leads to servers over connections of its own, such as a client for a cluster. A reply is
-// an int64, a string, nil, a list of these as []any, or an error.
+// A Client leads to servers over connections of its own, such as a client for a cluster.
+// A reply is an int64, a string, nil, a list of these as []any, or an error.
 type Client interface {
 	// Ask sends the same commands to each server, and returns what each replies.
 	Ask(ctx context.Context, commands [][]string) (replies [][]any, err error)
 
-	// Send sends each command to the server that has its first key, which is the fourth word, but
-	// only to servers that have answered the last Ask. It waits for the replies for d at most.
+	// Send sends each command to the server that has its first key, which is the fourth
+	// word, but only to servers that have answered the last Ask. It waits for the replies
+	// for d at most.
 	Send(commands [][]string, d time.Duration) (replies []any)
 
 	Subscribe(channels []string) Subscription
 	Close()
 }
 
-// lifeKnownFor is how long a shared link goes without asking for lives again: a Client makes
-// new connections without notice.
+// lifeKnownFor is how long a shared link goes without asking for lives again: a Client
+// makes new connections without notice.
 const lifeKnownFor = time.Second
 
-// shared is the route through a Client, and its own link, which sends what is queued as one pipeline
-// after the other.
+// shared is the route through a Client, and its own link, which sends what is queued as
+// one pipeline after the other.
 type shared struct {
 	Client
 	timeout time.Duration // for Ask
@@ -40,12 +41,15 @@ type shared struct {
 }
 
 func (r *shared) oneServer() bool { return false }
-func (r *shared) renews() bool    { return r.others }
-func (r *shared) close()          { r.Close() }
+
+func (r *shared) renews() bool { return r.others }
+
+func (r *shared) close() { r.Close() }
 
 // As a link it has nothing to end: each Send has a bound.
 func (r *shared) abort() {}
-func (r *shared) drop()  {}
+
+func (r *shared) drop() {}
 
 func (r *shared) open(ctx context.Context) (link, []string, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
@@ -74,13 +78,13 @@ func (r *shared) subscribe(_ context.Context, channels []string) (sub Subscripti
 	return r.Subscribe(channels), "", nil
 }
 
-func (r *shared) carry(s *server, life *node.Life) error {
+func (r *shared) carry(q *queue, _ func() bool, life *node.Life) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var batch []*call
 	var results []result
 	for {
-		switch work, over := s.await(ticker.C, nil); {
+		switch work, over := q.await(ticker.C, nil); {
 		case over:
 			return nil
 		case !work:
@@ -88,18 +92,18 @@ func (r *shared) carry(s *server, life *node.Life) error {
 		case r.clock.Now().Sub(r.opened) >= lifeKnownFor:
 			return nil
 		}
-		if batch = s.take(batch); len(batch) == 0 {
+		if batch = q.take(batch); len(batch) == 0 {
 			continue
 		}
-		results = r.send(s, batch, results[:0])
+		results = r.send(q, batch, results[:0])
 		clear(batch)
-		if !s.settle(results, life) {
+		if !q.settle(results, life) {
 			return nil
 		}
 	}
 }
 
-func (r *shared) send(s *server, batch []*call, results []result) []result {
+func (r *shared) send(q *queue, batch []*call, results []result) []result {
 	var commands [][]string
 	latest := batch[0].deadline
 	for _, c := range batch {
@@ -108,7 +112,7 @@ func (r *shared) send(s *server, batch []*call, results []result) []result {
 		commands = append(commands, w.list())
 		latest = max(latest, c.deadline)
 	}
-	for _, reply := range r.Send(commands, min(latest.Sub(s.clock.Now()), maxSilence)) {
+	for _, reply := range r.Send(commands, min(latest.Sub(q.clock.Now()), maxSilence)) {
 		results = append(results, understand(reply))
 	}
 	return results
@@ -117,7 +121,7 @@ func (r *shared) send(s *server, batch []*call, results []result) []result {
 // submitEach sends an Extend of many claims as one command for each: a script
 // cannot touch keys on different servers. A claim without an answer makes the
 // whole one Unknown. The life is the youngest of the answers', or none if one has none.
-func (s *server) submitEach(cmd node.Command, reply func(node.Reply)) {
+func submitEach(submit func(node.Command, func(node.Reply)), cmd node.Command, reply func(node.Reply)) {
 	var mu sync.Mutex
 	open := len(cmd.Claims)
 	all := node.Reply{Status: node.Done, Kept: make([]bool, open)}
@@ -125,7 +129,7 @@ func (s *server) submitEach(cmd node.Command, reply func(node.Reply)) {
 	for i := range cmd.Claims {
 		one := cmd
 		one.Claims = cmd.Claims[i : i+1]
-		s.Submit(one, func(r node.Reply) {
+		submit(one, func(r node.Reply) {
 			mu.Lock()
 			unsent = unsent && r.Unsent
 			if r.Err != nil && all.Err == nil {

@@ -3,6 +3,7 @@ package courier
 import (
 	"io"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -10,23 +11,25 @@ import (
 )
 
 const (
-	// restAfter is for how long a connection may be idle before the server is asked for its role. That keeps
-	// middle boxes from forgetting the connection, and notices if they did.
+	// tick is how often an idle connection is checked.
+	tick = time.Second
+
+	// restAfter is for how long a connection may be idle before the server is asked for
+	// its role. That keeps middle boxes from forgetting the connection, and notices if
+	// they did.
 	restAfter = 15 * time.Second
 
-	// roleEvery is how often a server is asked while commands go to it: the first command of a batch follows
-	// the question. A replica that takes writes refuses no command.
+	// roleEvery is how often a server is asked while commands go to it: the first command
+	// of a batch follows the question. A replica that takes writes refuses no command.
 	roleEvery = 100 * time.Millisecond
 )
 
-// readAtOnce is how much is read at once, unless a reply is longer.
-const readAtOnce = 16 << 10
-
-// A stream is the link of a direct route: one pipelined connection, written by the courier
-// and read by a goroutine of its own. Replies come in the order of the commands. It is never
-// used again after an error.
+// A stream is the link of a direct route: one pipelined connection, written by the keeper
+// and read by a goroutine of its own. Replies come in the order of the commands. It is
+// never used again after an error.
 type stream struct {
 	*wire
+	route  *direct
 	begins []int            // where in out each call begins
 	given  map[*script]bool // that the server has, once all is sent
 
@@ -39,38 +42,38 @@ func (t *stream) abort() { t.SetReadDeadline(time.Unix(1, 0)) }
 func (t *stream) drop() { t.Close() }
 
 // leave ends the sending. Calls in flight may still be answered.
-func (t *stream) leave(s *server) {
+func (t *stream) leave(q *queue) {
 	t.leaving.Store(true)
-	if s.inFlight() == 0 {
+	if q.inFlight() == 0 {
 		t.abort()
 	}
 }
 
 // carry is the writer.
-func (t *stream) carry(s *server, life *node.Life) (err error) {
+func (t *stream) carry(q *queue, unused func() bool, life *node.Life) (err error) {
 	ended := make(chan struct{})
 	go func() {
-		err = t.readAll(s, life)
+		err = t.readAll(q, life)
 		t.Close() // ends a Write
 		close(ended)
 	}()
-	t.write(s, life, ended)
+	t.write(q, unused, life, ended)
 	<-ended
 	return err
 }
 
 // write sends what is queued until the stream ends.
-func (t *stream) write(s *server, life *node.Life, ended <-chan struct{}) {
+func (t *stream) write(q *queue, unused func() bool, life *node.Life, ended <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	var batch []*call
-	asked := s.clock.Now() // it counts the time for which the machine was suspended
+	asked := q.clock.Now() // it counts the time for which the machine was suspended
 	for {
-		switch work, over := s.await(ticker.C, ended); {
+		switch work, over := q.await(ticker.C, ended); {
 		case over:
 			t.abort()
 			return
-		case !work && s.clock.Now().Sub(asked) < restAfter && s.watch.idle():
+		case !work && q.clock.Now().Sub(asked) < restAfter && unused():
 			continue
 		}
 		if t.leaving.Load() {
@@ -79,18 +82,18 @@ func (t *stream) write(s *server, life *node.Life, ended <-chan struct{}) {
 		// Let other goroutines queue the commands that they are about to submit: with 64
 		// callers that saves half of the system calls.
 		runtime.Gosched()
-		if now := s.clock.Now(); now.Sub(asked) >= roleEvery {
+		if now := q.clock.Now(); now.Sub(asked) >= roleEvery {
 			asked = now
-			s.askRole(t.route.Timeout)
+			q.askRole(t.route.Timeout)
 		}
-		if batch = s.take(batch); len(batch) == 0 {
+		if batch = q.take(batch); len(batch) == 0 {
 			continue
 		}
 		t.encode(batch, life)
 		clear(batch) // they may be settled and used again as soon as they are sent
 		if n, err := t.Write(t.out); err != nil {
-			s.giveBack(t.unsent(n))
-			t.leave(s)
+			q.giveBack(t.unsent(n))
+			t.leave(q)
 			return
 		}
 	}
@@ -116,6 +119,46 @@ func (t *stream) encode(batch []*call, life *node.Life) {
 	}
 }
 
+// appendEach appends the Redis command of a group to out, as append does for one call.
+func (t *stream) appendEach(calls []*call, life string) {
+	w, n, one := &t.out, len(calls), calls[0]
+	script, keys, args := acquireEachScript, 2*n, 2+2*n
+	if one.kind == node.Release {
+		script, keys, args = releaseEachScript, 3*n, 2+4*n
+	}
+	w.run(script, t.lacks(script) || slices.ContainsFunc(calls, func(c *call) bool { return c.asText }), keys, args)
+	for _, c := range calls {
+		w.text(c.claims[0].Name)
+	}
+	for _, c := range calls {
+		c.write(w, fenceKey, &c.claims[0])
+	}
+	if one.kind == node.Acquire {
+		w.number(one.ttl)
+		w.number(one.retention)
+		for _, c := range calls {
+			w.text(c.claims[0].Owner)
+			w.number(int64(c.claims[0].Token))
+		}
+		return
+	}
+	for _, c := range calls {
+		c.write(w, queueKey, &c.claims[0])
+	}
+	w.number(one.retention)
+	w.text(life)
+	for _, c := range calls {
+		next := c.handover
+		if !c.handsOver(life) {
+			next = 0
+		}
+		w.text(c.claims[0].Owner)
+		w.number(int64(c.claims[0].Token))
+		c.write(w, channelArg, &c.claims[0])
+		w.number(int64(next))
+	}
+}
+
 // lacks reports whether the server was not given a script yet. It gets it now.
 func (t *stream) lacks(one *script) bool {
 	lacks := !t.given[one]
@@ -134,14 +177,14 @@ func (t *stream) unsent(n int) (calls int) {
 }
 
 // readAll settles what comes back until the stream ends, and says why it does.
-func (t *stream) readAll(s *server, life *node.Life) error {
+func (t *stream) readAll(q *queue, life *node.Life) error {
 	for {
 		results, err := t.read()
-		if len(results) > 0 && !s.settle(results, life) {
-			t.leave(s)
+		if len(results) > 0 && !q.settle(results, life) {
+			t.leave(q)
 		}
 		clear(results)
-		if err == nil && t.leaving.Load() && s.inFlight() == 0 {
+		if err == nil && t.leaving.Load() && q.inFlight() == 0 {
 			err = io.EOF
 		}
 		if err == nil {
@@ -151,18 +194,4 @@ func (t *stream) readAll(s *server, life *node.Life) error {
 			return networkError(err)
 		}
 	}
-}
-
-// results appends what the replies in b say that are whole. They have so many bytes.
-func (p *parser) results(b []byte, results []result) (_ []result, used int, err error) {
-	p.reset()
-	for used < len(b) {
-		reply, n, err := p.parse(b[used:])
-		if n == 0 {
-			return results, used, err
-		}
-		used += n
-		results = append(results, understand(reply))
-	}
-	return results, used, nil
 }

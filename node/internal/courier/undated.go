@@ -6,11 +6,14 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/redquorum/redquorum/internal/resp"
 )
 
-// An undated connection has no deadlines, as those of an SSH tunnel. Its user has one end of a pipe, which does, and
-// two goroutines carry everything between the other end and the connection. So a Read or Write ends in time also if
-// that of the connection does not, and not even its Close ends it: an SSH client whose network is dead.
+// An undated connection has no deadlines, as those of an SSH tunnel. Its user has one end
+// of a pipe, which does, and two goroutines carry everything between the other end and
+// the connection. So a Read or Write ends in time also if that of the connection does
+// not, and not even its Close ends it: an SSH client whose network is dead.
 type undated struct {
 	net.Conn // the end of the pipe
 	far      net.Conn
@@ -31,6 +34,9 @@ func dated(conn net.Conn) net.Conn {
 	go u.receive()
 	return u
 }
+
+// Checked returns conn for go-redis, with deadlines: see resp.Bounded.
+func Checked(conn net.Conn) net.Conn { return resp.Bounded(dated(conn), resp.MaxReply) }
 
 func (u *undated) send() {
 	_, _ = io.Copy(u.behind, u.far)
@@ -53,7 +59,8 @@ func (u *undated) Write(b []byte) (int, error) {
 	return n, u.reason(err)
 }
 
-// reason is why a Read or a Write has failed: an error of the pipe's, or the connection's that has ended it.
+// reason is why a Read or a Write has failed: an error of the pipe's, or the connection's
+// that has ended it.
 func (u *undated) reason(err error) error {
 	if err != io.EOF && err != io.ErrClosedPipe {
 		return err

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -29,17 +28,17 @@ const (
 
 	// refusedFor is for how long a channel that was not permitted is not tried again.
 	refusedFor = 30 * time.Second
-
-	// turnWait is how long a hand-over may wait for replicas.
-	turnWait = 500 * time.Millisecond
 )
 
 // A watcher keeps one subscription connection for all names of a node. Two
 // goroutines serve it, from the first Watch on: the steward, which connects,
 // subscribes and unsubscribes, and the reader, which listens.
 type watcher struct {
-	server *server
-	kick   chan struct{} // there is something new to subscribe to
+	*background
+	route    route
+	lifespan *lifespan
+	linked   func() bool   // the node has a link: one that is down need not be dialed twice
+	kick     chan struct{} // there is something new to subscribe to
 
 	mu      sync.Mutex
 	topics  map[string]*topic // by channel
@@ -69,8 +68,8 @@ type watch struct {
 	stopped bool
 }
 
-// call wakes unless stop came first. It holds the watch's lock meanwhile, so that stop cannot
-// return between the check and the call.
+// call wakes unless stop came first. It holds the watch's lock meanwhile, so that stop
+// cannot return between the check and the call.
 func (w *watch) call(message string) { w.do(func() { w.wake(message) }) }
 
 func (w *watch) do(f func()) {
@@ -87,90 +86,24 @@ func (w *watch) stop() {
 	w.stopped = true
 }
 
-func (w *watcher) init(s *server) {
-	w.server = s
-	w.kick = make(chan struct{}, 1)
-	w.topics = map[string]*topic{}
+func newWatcher(r route, of *lifespan, linked func() bool) *watcher {
+	return &watcher{background: of.background, route: r, lifespan: of, linked: linked,
+		kick: make(chan struct{}, 1), topics: map[string]*topic{}}
 }
 
-// Watch implements node.Node. wake must not call its own stop.
-func (s *server) Watch(name string, mode node.Mode, wake func()) (stop func()) {
-	one := &watch{wake: func(string) { wake() }}
-	if mode != node.Exclusive {
-		return s.watch.add(node.ReadWriteChannel(name), one)
-	}
-	return s.watch.add(node.Channel(name), one)
-}
-
-// Listen implements node.Node. hear must not call its own stop.
-func (s *server) Listen(process string, hear func(node.Turn)) (stop func()) {
-	one := new(watch)
-	one.wake = func(message string) {
-		switch turn, ok := s.turn(message); {
-		case !ok:
-		case turn.Life != nil && s.replicas > 0:
-			s.holdTurn(turn, func(life *node.Life) { turn.Life = life; hear(turn) }, one)
-		default:
-			hear(turn)
-		}
-	}
-	return s.watch.add(node.WaiterChannel(process), one)
-}
-
-// holdTurn tells to of a hand-over once enough replicas have it, or without a Life if that is not known.
-func (s *server) holdTurn(turn node.Turn, hear func(*node.Life), to *watch) {
-	s.mu.Lock()
-	r := s.replication
-	holds := r != nil && !s.closed && r.life.ID == turn.Life.ID
-	if holds {
-		r.hold(held{turn: true, deadline: s.clock.Now().Add(turnWait), with: node.Reply{Status: node.Granted},
-			reply: func(r node.Reply) { to.do(func() { hear(r.Life) }) }})
-	}
-	s.mu.Unlock()
-	if !holds {
-		hear(nil)
-	}
-}
-
-// turn reads a message to a process. A hand-over has a Life only if its run_id is the one that
-// INFO has reported, also over the connection that it comes from: a replica passes on what its primary
-// publishes, and that takes a hand-over back which none of its own connections has heard of.
-// Anybody may have sent it: its proof is for the waiter to check.
-func (s *server) turn(message string) (t node.Turn, ok bool) {
-	what, rest, _ := strings.Cut(message, " ")
-	switch what {
-	case "":
-		return t, true
-	case "turn":
-		waiter, name, _ := strings.Cut(rest, " ")
-		return node.Turn{Name: name, Waiter: waiter}, name != "" && waiter != ""
-	}
-	parts := strings.SplitN(rest, " ", 5)
-	if what != "grant" || len(parts) < 5 || parts[4] == "" {
-		return t, false
-	}
-	token, err := strconv.ParseInt(parts[1], 10, 64)
-	if err != nil || token < 1 || token > int64(node.MaxToken) || parts[0] == "" {
-		return t, false
-	}
-	t = node.Turn{Name: parts[4], Owner: parts[0], Token: node.Token(token), Server: parts[2], Proof: parts[3]}
-	if life := s.life.Load(); life != nil && life.ID == t.Server && !s.watch.elsewhere(life) {
-		t.Life = life
-	}
-	return t, true
-}
-
-// elsewhere reports whether another server is listened to than that of this life, or may be.
+// elsewhere reports whether another server is listened to than that of this life, or may
+// be.
 func (w *watcher) elsewhere(life *node.Life) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.life != life.ID
 }
 
-// moved reports whether the node leads to another server than the one that is listened to.
+// moved reports whether the node leads to another server than the one that is listened
+// to.
 func (w *watcher) moved() bool {
-	life := w.server.life.Load()
-	return life != nil && w.server.route.oneServer() && w.elsewhere(life)
+	life := w.lifespan.current()
+	return life != nil && w.route.oneServer() && w.elsewhere(life)
 }
 
 func (w *watcher) add(channel string, one *watch) (stop func()) {
@@ -181,7 +114,7 @@ func (w *watcher) add(channel string, one *watch) (stop func()) {
 	}
 	if !w.started {
 		w.started = true
-		w.server.tasks.Add(1)
+		w.tasks.Add(1)
 		go w.steward()
 	}
 	t := w.topics[channel]
@@ -202,8 +135,8 @@ func (w *watcher) add(channel string, one *watch) (stop func()) {
 	}
 }
 
-// remove ends a watch. A channel without any lingers only if the server was asked for it: while a node is
-// down, nothing else would drop it.
+// remove ends a watch. A channel without any lingers only if the server was asked for it:
+// while a node is down, nothing else would drop it.
 func (w *watcher) remove(channel string, t *topic, one *watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -214,14 +147,6 @@ func (w *watcher) remove(channel string, t *topic, one *watch) {
 	t.left = time.Now()
 	if !t.asked && w.topics[channel] == t {
 		delete(w.topics, channel)
-	}
-}
-
-// poke puts something into a channel with room for one, if it is empty.
-func poke(kick chan<- struct{}) {
-	select {
-	case kick <- struct{}{}:
-	default:
 	}
 }
 
@@ -236,36 +161,28 @@ func (w *watcher) close() {
 
 // steward keeps a session going while there are watches.
 func (w *watcher) steward() {
-	s := w.server
-	defer s.tasks.Done()
+	defer w.tasks.Done()
 	pause := minPause
-	for s.ctx.Err() == nil {
-		if w.idle() || !s.linked() {
+	for w.ctx.Err() == nil {
+		if w.idle() || !w.linked() {
 			select {
 			case <-w.kick:
-			case <-s.ctx.Done():
+			case <-w.ctx.Done():
 			}
 			continue
 		}
 		began := time.Now()
 		err := w.session()
 		w.lost()
-		if err != nil && s.ctx.Err() == nil {
-			s.note(slog.LevelDebug, "subscription connection ended", "err", show(err))
+		if err != nil && w.ctx.Err() == nil {
+			w.note(slog.LevelDebug, "subscription connection ended", "error", show(err))
 		}
 		if time.Since(began) > lasting {
 			pause = minPause
 		}
-		s.sleep(pause)
+		w.sleep(pause)
 		pause = min(2*pause, maxPause)
 	}
-}
-
-// linked reports whether there is a link: a node that is down need not be dialed twice.
-func (s *server) linked() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.link != nil
 }
 
 func (w *watcher) idle() bool {
@@ -301,7 +218,7 @@ func (w *watcher) session() error {
 		w.asked = append(w.asked, first...)
 	}
 	w.mu.Unlock()
-	sub, life, err := w.server.route.subscribe(w.server.ctx, first)
+	sub, life, err := w.route.subscribe(w.ctx, first)
 	if err != nil {
 		return err
 	}
@@ -317,7 +234,8 @@ func (w *watcher) session() error {
 	return errors.Join(err, <-broken)
 }
 
-// keep adjusts the subscriptions and sends PINGs until the connection breaks, or the node leads to another server.
+// keep adjusts the subscriptions and sends PINGs until the connection breaks, or the node
+// leads to another server.
 func (w *watcher) keep(sub Subscription, broken chan error) error {
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
@@ -327,7 +245,7 @@ func (w *watcher) keep(sub Subscription, broken chan error) error {
 		case err := <-broken:
 			broken <- err
 			return nil
-		case <-w.server.ctx.Done():
+		case <-w.ctx.Done():
 			return nil
 		case <-w.kick:
 		case <-sweep.C:
@@ -347,7 +265,8 @@ func (w *watcher) keep(sub Subscription, broken chan error) error {
 	}
 }
 
-// adjust subscribes to new channels and unsubscribes from those without a watch for a while.
+// adjust subscribes to new channels and unsubscribes from those without a watch for a
+// while.
 func (w *watcher) adjust(sub Subscription) error {
 	add, drop := w.changes()
 	if len(drop) > 0 {
@@ -430,7 +349,8 @@ func (w *watcher) refused(err error) bool {
 	}
 	w.mu.Unlock()
 	if first {
-		w.server.note(slog.LevelWarn, "pub/sub channel not permitted by ACL; falling back to polling", "channel", channel, "err", serverError(err))
+		w.note(slog.LevelWarn, "pub/sub channel not permitted by ACL; falling back to polling",
+			"channel", channel, "error", serverError(err))
 	}
 	return true
 }

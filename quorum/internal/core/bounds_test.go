@@ -169,6 +169,11 @@ func TestLimiterLearns(t *testing.T) {
 		{"nor if the nodes are far away", func(l trial) { l.rounds(40, 10*queue) }, maxAttempts},
 		{"a queue leaves some", func(l trial) { l.rounds(12, quick); l.rounds(40, queue) }, firstAttempts},
 		{"a long one fewer", func(l trial) { l.rounds(12, quick); l.rounds(40, 4*queue) }, leastAttempts},
+		{"until it is short", func(l trial) {
+			l.rounds(12, quick)
+			l.rounds(40, 4*queue)
+			l.rounds(20, quick+standing*2/3)
+		}, firstAttempts},
 		{"where the nodes are further than they were it is the least for a moment", func(l trial) {
 			l.rounds(12, quick)
 			for i := 0; l.engine.attempts.probing == 0 && i < 300; i++ {
@@ -225,6 +230,49 @@ func TestOrderOutside(t *testing.T) {
 		l.ready = nil
 		l.engine.attempts.leave(l.now.Add(knownFor))
 		assert.That(t, l.ready[0] == first, "later the first is not the next")
+	}
+}
+
+// An attempt begins only if its caller has the time that it needs.
+func TestAttemptsBeginInTime(t *testing.T) {
+	const quick, queue = 10 * time.Millisecond, 20 * time.Millisecond
+	const needs, long = quick + 2*queue, time.Hour
+	for _, row := range []struct {
+		says          string
+		underWay      int
+		first, second time.Duration // that the callers of two have left
+		enters        bool          // the first, if there is room
+		next          string        // who begins if there is none, and another ends
+	}{
+		{"the first begins", 4, needs, long, true, "first"},
+		{"if it has the time; otherwise the last does", 4, needs - 1, needs, false, "second"},
+		{"none may have it", 4, needs - 1, needs - 1, false, ""},
+		{"but some are to be under way", leastAttempts, needs - 1, long, false, "first"},
+		{"however little time they have", leastAttempts - 1, 1, 1, true, "first"},
+	} {
+		l := trial{bare(t), t}
+		m := &l.engine.attempts
+		m.quickest, m.usual = quick, quick+queue
+		caller := func(left time.Duration) *waiter {
+			w := l.waiter()
+			w.leaves = l.now.Add(left)
+			return w
+		}
+		m.underWay = row.underWay
+		assert.Equal(t, m.enter(&caller(row.first).entry, l.now), row.enters, row.says)
+		m.outside, m.bound, m.underWay = line[*entry]{}, leastAttempts, max(row.underWay, leastAttempts)
+		both := map[string]*waiter{"first": caller(row.first), "second": caller(row.second)}
+		m.enter(&both["first"].entry, l.now)
+		m.enter(&both["second"].entry, l.now)
+		m.bound = float64(m.underWay)
+		m.leave(l.now)
+		next := ""
+		for name, w := range both {
+			if w.let {
+				next = name
+			}
+		}
+		assert.Equal(t, next, row.next, row.says)
 	}
 }
 

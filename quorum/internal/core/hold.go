@@ -32,6 +32,7 @@ type Hold struct {
 	maxHold time.Duration
 	keep    time.Duration // how long the name must stay taken, from since on; 0: no longer than it is held
 	fixed   bool
+	Former  bool            // it was resumed, and until then a former process may hold it, too
 	since   clock.Instant   // when the acquiring round started
 	parent  context.Context // of the acquiring call, for its values
 	spot    slot

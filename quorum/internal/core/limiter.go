@@ -50,7 +50,8 @@ const (
 //
 // The bound follows how much longer than the quickest attempts take, as in TCP Vegas and
 // LEDBAT. It rises if it is used: with no queue it doubles in each round trip, with a
-// short one it grows slowly. It is halved when a queue stands. As in CoDel the quickest
+// short one it grows slowly. It is halved when a queue stands, and where few attempts are
+// left it doubles when none does. As in CoDel the quickest
 // attempt of a while says that, since networks and schedulers delay single ones. As in
 // BBR the bound is the least for a moment where no attempt has been quick for long, to
 // see how long one takes without a queue. The programs that make the queue do so at about
@@ -66,6 +67,7 @@ type limiter struct {
 	lowered clock.Instant
 	probing float64 // the bound before it became the least for a moment; 0: it has not
 
+	usual    time.Duration // what an attempt takes, smoothed as TCP's round trips are
 	quickest time.Duration // 0: unknown
 	met      clock.Instant // when an attempt was about as quick
 	least    time.Duration // the quickest since then; 0: there is none
@@ -75,8 +77,9 @@ type limiter struct {
 // An entry is a waiter that is to make an attempt: what the limiter knows of it.
 type entry struct {
 	*wakeable
-	outside spot[*entry] // among those that wait to make one
-	let     bool         // the limiter lets it make its attempt
+	outside spot[*entry]  // among those that wait to make one
+	leaves  clock.Instant // when the caller's context ends at the latest, or Never
+	let     bool          // the limiter lets it make its attempt
 }
 
 func (m *limiter) most() int { return int(max(m.bound, leastAttempts)) }
@@ -89,6 +92,7 @@ func (m *limiter) learn(start, now clock.Instant, answered bool) {
 		return // nodes that are down are quick
 	}
 	m.quickest = cmp.Or(m.quickest, took)
+	m.usual += (took - m.usual) / 8
 	if 2*m.underWay >= m.most() {
 		m.used = now
 		m.rise(took)
@@ -138,6 +142,8 @@ func (m *limiter) judge(least time.Duration, now clock.Instant) {
 	}
 	if lower < m.bound {
 		m.bound, m.lowered = lower, now
+	} else if slow <= standing && m.bound < firstAttempts {
+		m.bound = min(2*m.bound, firstAttempts) // as where nothing is known
 	}
 }
 
@@ -147,12 +153,20 @@ func (m *limiter) patience(timeout time.Duration) time.Duration {
 	return max(timeout/4, timeout-m.quickest-2*standing)
 }
 
+// inTime reports whether the caller of w will still be there when an attempt ends that
+// begins now. If not it would cost the nodes an acquire and a release for nothing. The
+// queue may have become twice as long. There are always the least attempts, to learn from.
+func (m *limiter) inTime(w *entry, now clock.Instant) bool {
+	needs := m.quickest + 2*max(0, m.usual-m.quickest)
+	return m.underWay < leastAttempts || w.leaves.Sub(now) >= needs
+}
+
 // enter reports whether w may make its attempt. If not it waits outside.
 func (m *limiter) enter(w *entry, now clock.Instant) bool {
 	if now.Sub(m.used) >= knownFor {
 		m.bound, m.probing = firstAttempts, 0
 	}
-	if m.underWay < m.most() {
+	if m.underWay < m.most() && m.inTime(w, now) {
 		m.underWay++
 		return true
 	}
@@ -177,12 +191,17 @@ func (m *limiter) ends(start, now clock.Instant, answered bool) {
 // leave makes room for another attempt, and lets the first of those outside begin. If
 // callers give up there it mostly lets the last one: that has the most time left, and the
 // first may be about to give up. Each eighth time it is the first, which may wait without
-// end.
+// end. If there is too little time for one, the other begins.
 func (m *limiter) leave(now clock.Instant) {
 	for m.underWay--; m.underWay < m.most() && m.outside.first != nil; m.underWay++ {
-		next := m.outside.last
+		next, other := m.outside.last, m.outside.first
 		if m.let++; m.gaveUp == 0 || now.Sub(m.gaveUp) >= knownFor || m.let%firstComesIn == 0 {
-			next = m.outside.first
+			next, other = other, next
+		}
+		if !m.inTime(next.w, now) {
+			if next = other; !m.inTime(next.w, now) {
+				return
+			}
 		}
 		m.outside.remove(next)
 		next.w.let = true

@@ -99,6 +99,10 @@ func (e *engine) waiter(ctx context.Context, s *Want) *waiter {
 	if s.Wait >= 0 {
 		w.deadline = e.now.Add(s.Wait)
 	}
+	w.leaves = clock.Never
+	if end, ok := ctx.Deadline(); ok {
+		w.leaves = e.now.Add(end.Sub(e.wall()))
+	}
 	w.names = s.Names
 	w.calledFirstFor = append(w.calledFirstFor[:0], make([]vote.NodeSet, len(s.Names))...)
 	if s.Fair {

@@ -89,6 +89,8 @@ type Client interface {
 	Inspect(name string)
 	// Hand lets another client go on with a lock. It returns false if this one has to.
 	Hand(r *faults.Random, l Lock) bool
+	// Handle lets another client go on with a lock, as this one does as well.
+	Handle(r *faults.Random, l Lock)
 	// Leave ends the process, and starts another. It returns false if that cannot be had now.
 	Leave() bool
 }
@@ -208,6 +210,11 @@ func (k *Worker) use(l Lock) {
 		if k.Hand(r, l) {
 			return
 		}
+	}
+	if r.Happens(work.Handle) {
+		k.Rest(l.Context(), begun.Add(time.Duration(r.Below(int(hold)+1))))
+		k.Handle(r, l)
+		ok = false // it leaves the writing to others
 	}
 	k.Rest(l.Context(), until)
 	if ok && l.Valid() {

@@ -91,11 +91,13 @@ for i = 1, #KEYS, 4 do
     local token = removed == 1 and ARGV[8 + n]
     if token and shared then
       -- Of readers the highest token of those that leave is used, whatever their order is here. It
-      -- is kept as long as some are left.
+      -- is kept as long as some are left. Tokens are microseconds: one that is further ahead than
+      -- clocks may differ, which fences outlive, is somebody else's.
       local key = NEXT .. string.sub(queue, #QUEUE + 1)
-      local highest = redis.pcall('GET', key)
-      if type(highest) == 'string' and (tonumber(highest) or 0) > tonumber(token) then
-        token = highest
+      local said = redis.pcall('GET', key)
+      local highest = type(said) == 'string' and tonumber(string.match(said, '^%d+$') or 0) or 0
+      if highest > tonumber(token) and highest <= tonumber(token) + 1000 * ARGV[3] then
+        token = string.format('%.0f', highest)
       end
       if gone then
         redis.call('DEL', key)

@@ -1,29 +1,33 @@
-// Package elections is a program for the simulator: its clients elect a leader, with package
-// election as it is.
-//
-//	sim.Run(plan, elections.Program(nil))
-//
-// The clients campaign, lead, resign, stop slowly, and look who leads. The plan kills them, pauses
-// them and cuts them off, and takes nodes from them. The checker of the simulator sees each lease,
-// so I1 says that no two lead, and I15 that a client leads when its Election says so. The program
-// panics, and so breaks the run, if Run does not do what it promises.
-package elections
+package election_test
+
+// This file is a program for the simulator: its clients elect a leader, with the package as it is. They
+// campaign, lead, resign, stop slowly, and look who leads. The plan kills them, pauses them and cuts
+// them off, and takes nodes from them. The checker of the simulator sees each lease, so I1 says that no
+// two lead, and I15 that a client leads when its Election says so. The program panics, and so breaks
+// the run, if Run does not do what it promises.
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strconv"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/redquorum/redquorum/election"
+	"github.com/redquorum/redquorum/faults"
+	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 	"github.com/redquorum/redquorum/sim"
 )
 
-// Seen counts in how many terms, of all runs, something happened.
-type Seen struct {
+// counts says in how many terms, of all runs, something happened.
+type counts struct {
 	Terms    atomic.Int64
 	Lost     atomic.Int64 // the lease was lost, and the client campaigned again
 	Resigned atomic.Int64 // the leader was done, or failed
@@ -32,21 +36,21 @@ type Seen struct {
 	Known    atomic.Int64 // the leader found itself known as such
 }
 
-// Program returns the program. It counts in seen, which may be nil.
-func Program(seen *Seen) func(*sim.Client) error {
+// campaigning returns the program. It counts in seen, which may be nil.
+func campaigning(seen *counts) func(*sim.Client) error {
 	if seen == nil {
-		seen = new(Seen)
+		seen = new(counts)
 	}
 	return func(c *sim.Client) error {
 		if c.Locker() != nil { // nil: a textbook client
-			(&candidate{c: c, seen: seen}).campaigns()
+			(&campaigner{c: c, seen: seen}).campaigns()
 		}
 		return nil
 	}
 }
 
-// name is that of the election, and of the register that the leader writes.
-const name = "leader"
+// leaderName is that of the election, and of the register that the leader writes.
+const leaderName = "leader"
 
 // longest is more than any lease that a plan is likely to have.
 const longest = 2 * time.Second
@@ -54,10 +58,10 @@ const longest = 2 * time.Second
 // errFailed is what a leader returns that fails.
 var errFailed = errors.New("the leader failed")
 
-// A candidate is a client's part.
-type candidate struct {
+// A campaigner is a client's part.
+type campaigner struct {
 	c       *sim.Client
-	seen    *Seen
+	seen    *counts
 	e       *election.Election
 	ctx     context.Context // of the present Run
 	lease   *quorum.Lease   // of the present term, or nil
@@ -66,7 +70,7 @@ type candidate struct {
 }
 
 // campaigns takes part in the election until the faults are over.
-func (k *candidate) campaigns() {
+func (k *campaigner) campaigns() {
 	c := k.c
 	for c.Context().Err() == nil {
 		options := election.Options{Clock: c, Every: 50*time.Millisecond + k.some(500*time.Millisecond)}
@@ -76,7 +80,7 @@ func (k *candidate) campaigns() {
 		if c.Below(4) == 0 {
 			options.Lock = []quorum.Option{quorum.WithMaxHold(time.Millisecond + k.some(longest))}
 		}
-		k.e, k.returns = election.New(c.Locker(), name, options), nil
+		k.e, k.returns = election.New(c.Locker(), leaderName, options), nil
 		ctx, cancel := c.Context(), context.CancelFunc(func() {})
 		if c.Below(2) == 0 {
 			ctx, cancel = c.WithTimeout(ctx, k.some(2*longest))
@@ -98,10 +102,10 @@ func (k *candidate) campaigns() {
 	}
 }
 
-func (k *candidate) some(d time.Duration) time.Duration { return time.Duration(k.c.Below(int(d))) }
+func (k *campaigner) some(d time.Duration) time.Duration { return time.Duration(k.c.Below(int(d))) }
 
 // learns is OnLeader.
-func (k *candidate) learns(l election.Leader) {
+func (k *campaigner) learns(l election.Leader) {
 	if l != (election.Leader{}) && (k.lease == nil || k.lease.Owner() != l.Owner) {
 		k.seen.Learned.Add(1)
 	}
@@ -111,7 +115,7 @@ func (k *candidate) learns(l election.Leader) {
 }
 
 // leads is what the leader does.
-func (k *candidate) leads(ctx context.Context, lease *quorum.Lease) error {
+func (k *campaigner) leads(ctx context.Context, lease *quorum.Lease) error {
 	c := k.c
 	c.Holds(lease)
 	switch {
@@ -141,13 +145,13 @@ func (k *candidate) leads(ctx context.Context, lease *quorum.Lease) error {
 
 // works writes as the leader, and looks whether it is known as such. A node that became a replica may name
 // an earlier one.
-func (k *candidate) works(ctx context.Context) {
+func (k *campaigner) works(ctx context.Context) {
 	c, lease := k.c, k.lease
 	if lease.Context().Err() != nil && ctx.Err() == nil {
 		panic("election: the leader's context outlasts its lease")
 	}
 	if k.e.IsLeader(ctx) == nil {
-		c.Write(name, 0, int(lease.Token()))
+		c.Write(leaderName, 0, int(lease.Token()))
 	}
 	if c.Below(4) > 0 || k.e.IsLeader(ctx) != nil {
 		return
@@ -158,7 +162,7 @@ func (k *candidate) works(ctx context.Context) {
 }
 
 // stops takes its time to stop. The lease lasts as long, unless it was lost.
-func (k *candidate) stops(ctx context.Context) error {
+func (k *campaigner) stops(ctx context.Context) error {
 	c, lease := k.c, k.lease
 	slow := k.some(100 * time.Millisecond)
 	if c.Below(8) == 0 {
@@ -166,7 +170,7 @@ func (k *candidate) stops(ctx context.Context) error {
 	}
 	c.Sleep(slow)
 	if k.e.IsLeader(ctx) == nil {
-		c.Write(name, 0, int(lease.Token()))
+		c.Write(leaderName, 0, int(lease.Token()))
 		if slow > longest {
 			k.seen.Slow.Add(1)
 		}
@@ -178,4 +182,28 @@ func (k *candidate) stops(ctx context.Context) error {
 		k.seen.Lost.Add(1)
 	}
 	return ctx.Err()
+}
+
+// Never two lead, whatever happens to them and to the nodes.
+func TestElectionsDrawnFromSeeds(t *testing.T) {
+	seeds := uint64(tests.Times(60, 300))
+	if n, err := strconv.ParseUint(os.Getenv("SEEDS"), 10, 64); err == nil && n > 0 {
+		seeds = n
+	}
+	var seen counts
+	r := sim.Explore(t.Context(), sim.Campaign{From: 1, To: seeds, Jobs: 2, Bugs: 3, Options: []sim.Option{sim.WithProgram(campaigning(&seen))}})
+	for _, f := range r.Found {
+		t.Errorf("seed %d: %s: %s\n%s", f.Seed, f.Invariant, f.What, f.Plan)
+	}
+	counts := []int64{seen.Terms.Load(), seen.Lost.Load(), seen.Resigned.Load(), seen.Slow.Load(), seen.Learned.Load(), seen.Known.Load()}
+	t.Logf("%d seeds in %v, %d outside; terms, lost, resigned, slow to stop, learned, known: %d", r.Seeds, r.Wall, r.Outside, counts)
+	assert.That(t, !tests.Long() || !slices.Contains(counts, 0), "not everything happened that is to be tested")
+}
+
+// The same plan gives the same run.
+func TestElectionsAreDeterministic(t *testing.T) {
+	for seed := range uint64(tests.Times(5, 20)) {
+		err := sim.Verify(faults.Generate(seed, faults.Profile{Outside: true}), sim.WithProgram(campaigning(nil)))
+		assert.That(t, err == nil, "seed %d: %v", seed, err)
+	}
 }

@@ -1,4 +1,4 @@
-package courier
+package resp
 
 import (
 	"bytes"
@@ -6,31 +6,31 @@ import (
 	"syscall"
 )
 
-// A checked connection is for go-redis, which allocates as much as a server announces. So it
-// gets whole replies only, and none that is too long.
-type checked struct {
+// A bounded connection is for go-redis, which allocates as much as a server announces. So
+// it gets whole replies only, and none that is too long.
+type bounded struct {
 	net.Conn
-	replies parser
+	replies Parser
 	came    bytes.Buffer // what go-redis has not read yet
 	whole   int          // of came: replies that are whole
 	room    [4 << 10]byte
 }
 
-// Checked returns conn for go-redis. It passes on whole replies only, and none that is too long.
-func Checked(conn net.Conn) net.Conn { return newChecked(dated(conn)) }
-
-func newChecked(conn net.Conn) net.Conn {
-	c := &checked{Conn: conn}
+// Bounded returns conn for a client that trusts what a server announces, such as
+// go-redis. It passes on whole replies only, and none of more than so many bytes. A
+// longer one, or what is no reply, ends the reading with an error that is ErrProtocol.
+func Bounded(conn net.Conn, most int) net.Conn {
+	c := &bounded{Conn: conn, replies: Parser{Most: most}}
 	if raw, ok := conn.(syscall.Conn); ok { // go-redis checks whether it has ended
 		return struct {
-			*checked
+			*bounded
 			syscall.Conn
 		}{c, raw}
 	}
 	return c
 }
 
-func (c *checked) Read(b []byte) (int, error) {
+func (c *bounded) Read(b []byte) (int, error) {
 	for c.whole == 0 {
 		n, err := c.Conn.Read(c.room[:])
 		c.came.Write(c.room[:n])
@@ -47,10 +47,10 @@ func (c *checked) Read(b []byte) (int, error) {
 }
 
 // examine looks for the ends of the replies that have come.
-func (c *checked) examine() error {
+func (c *bounded) examine() error {
 	for c.whole < c.came.Len() {
-		c.replies.reset()
-		_, n, err := c.replies.parse(c.came.Bytes()[c.whole:])
+		c.replies.Reset()
+		_, n, err := c.replies.Parse(c.came.Bytes()[c.whole:])
 		if err != nil {
 			return err
 		}
@@ -59,8 +59,8 @@ func (c *checked) examine() error {
 		}
 		c.whole += n
 	}
-	if c.came.Len()-c.whole > maxReply {
-		return errTooLong
+	if c.came.Len()-c.whole > c.replies.Most {
+		return ErrTooLong
 	}
 	return nil
 }

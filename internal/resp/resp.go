@@ -1,125 +1,80 @@
-package courier
+// Package resp reads the Redis serialization protocol, RESP2
+// (https://redis.io/docs/latest/develop/reference/protocol-spec/). Whatever a server
+// announces or sends, it allocates a bounded part of that.
+package resp
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 )
 
-// This file is the part of the Redis serialization protocol, RESP2, that the scripts use
-// (https://redis.io/docs/latest/develop/reference/protocol-spec/).
-
-// words is one command or more as they are sent: each an array of bulk strings.
-type words []byte
-
-// begin is for a command of n words, which follow.
-func (w *words) begin(n int) { *w = header(*w, '*', n) }
-
-// command appends a whole command.
-func (w *words) command(list ...string) {
-	w.begin(len(list))
-	for _, word := range list {
-		w.text(word)
-	}
-}
-
-func (w *words) text(s string) {
-	*w = header(*w, '$', len(s))
-	*w = append(*w, s...)
-	*w = append(*w, "\r\n"...)
-}
-
-func (w *words) bytes(b []byte) {
-	*w = header(*w, '$', len(b))
-	*w = append(*w, b...)
-	*w = append(*w, "\r\n"...)
-}
-
-func (w *words) number(n int64) {
-	var digits [20]byte
-	w.bytes(strconv.AppendInt(digits[:0], n, 10))
-}
-
-func (w *words) flag(on bool) {
-	if on {
-		w.number(1)
-	} else {
-		w.number(0)
-	}
-}
-
-func header(b []byte, kind byte, n int) []byte {
-	switch {
-	case n < 10:
-		return append(b, kind, '0'+byte(n), '\r', '\n')
-	case n < 100:
-		return append(b, kind, '0'+byte(n/10), '0'+byte(n%10), '\r', '\n')
-	}
-	b = strconv.AppendInt(append(b, kind), int64(n), 10)
-	return append(b, "\r\n"...)
-}
-
-// list returns the words of one command, for other clients and tests.
-func (w words) list() (list []string) {
-	array, _, _ := new(parser).parse(w)
-	for _, word := range array.([]any) {
-		list = append(list, word.(string))
-	}
-	return list
-}
-
 // ErrProtocol says that a server answers nonsense.
 var ErrProtocol = errors.New("what came is no reply of a Redis server")
 
-var errTooLong = fmt.Errorf("%w: it is too long", ErrProtocol)
+// ErrTooLong says that a reply is longer than its reader accepts.
+var ErrTooLong = fmt.Errorf("%w: it is too long", ErrProtocol)
 
-// No reply of a Redis server to a node is longer or deeper.
+// MaxReply is the length of the longest reply of a Redis server to a node, in bytes: a
+// message to a waiter has a name in it, and so has its channel. See node.MaxName.
+const MaxReply = 1 << 20
+
+// No reply has a longer line, more elements, or lists that are deeper.
 const (
 	maxLine     = 4 << 10 // of an error, for the most part
-	maxReply    = 1 << 20 // a message to a waiter has a name in it, and so has its channel: see node.MaxName
-	maxElements = int64(maxReply / leastReply)
+	maxElements = int64(MaxReply / leastReply)
 	maxDepth    = 8
 
 	leastReply = len(":1\r\n")
 )
 
-// A parser reads replies. The lists that it makes are parts of one, which it uses again
+// An Error is an error that a server has sent, such as "NOAUTH Authentication required.".
+type Error string
+
+func (e Error) Error() string { return string(e) }
+
+// A Parser reads replies. The lists that it makes are parts of one, which it uses again
 // when it was reset.
-type parser struct {
+type Parser struct {
+	Most  int // bytes that a string may have; 0: MaxReply
 	lists []any
 
-	// For a reply that is not whole: where its next element begins, how many elements are to
-	// come of the innermost list and of those around it, and how many all its lists have.
+	// For a reply that is not whole: where its next element begins, how many elements are
+	// to come of the innermost list and of those around it, and how many all its lists
+	// have.
 	at    int
 	open  []int
 	total int64
 }
 
-func (p *parser) reset() {
+// Reset makes room for the lists of other replies: those that it has returned are no
+// longer used.
+func (p *Parser) Reset() {
 	clear(p.lists)
 	p.lists = p.lists[:0]
 }
 
 // list returns an empty list with room for n.
-func (p *parser) list(n int) []any {
+func (p *Parser) list(n int) []any {
 	p.lists = slices.Grow(p.lists, n)
 	at := len(p.lists)
 	p.lists = p.lists[:at+n]
 	return p.lists[at : at : at+n]
 }
 
-// parse reads the reply at the beginning of b and returns how many bytes it has: 0
+// Parse reads the reply at the beginning of b and returns how many bytes it has: 0
 // if it is not whole. A reply is an int64, a string, nil, a list of these
-// as []any, or a refusal. err is ErrProtocol, with what was found. After a 0
+// as []any, or an Error. err is ErrProtocol, with what was found. After a 0
 // the next b begins with this one.
-func (p *parser) parse(b []byte) (reply any, n int, err error) {
+func (p *Parser) Parse(b []byte) (reply any, n int, err error) {
 	if len(p.open) == 0 {
 		p.at, p.total, p.open = 0, 0, append(p.open, 1)
 	}
 	for len(p.open) > 0 {
-		size, elements, err := scan(b[p.at:])
+		size, elements, err := scan(b[p.at:], cmp.Or(p.Most, MaxReply))
 		if p.total += int64(elements); err == nil && (p.total > maxElements || len(p.open) > maxDepth) {
 			err = notRESP(b)
 		}
@@ -134,7 +89,7 @@ func (p *parser) parse(b []byte) (reply any, n int, err error) {
 }
 
 // count notes an element. It is a list if it has elements itself.
-func (p *parser) count(elements int) {
+func (p *Parser) count(elements int) {
 	p.open[len(p.open)-1]--
 	if elements > 0 {
 		p.open = append(p.open, elements)
@@ -146,8 +101,9 @@ func (p *parser) count(elements int) {
 }
 
 // scan returns the size of the element at the beginning of b, 0 if it is not whole. For a
-// list that is the size of its first line, and elements is how many follow.
-func scan(b []byte) (size, elements int, err error) {
+// list that is the size of its first line, and elements is how many follow. A string has
+// at most so many bytes.
+func scan(b []byte, most int) (size, elements int, err error) {
 	end := bytes.IndexByte(b[:min(len(b), maxLine)], '\n')
 	switch {
 	case end < 0 && len(b) < maxLine:
@@ -162,7 +118,7 @@ func scan(b []byte) (size, elements int, err error) {
 	num, ok := integer(b[1 : end-1])
 	switch {
 	case b[0] == ':' && ok:
-	case b[0] == '$' && ok && num >= -1 && num <= maxReply:
+	case b[0] == '$' && ok && num >= -1 && num <= int64(most):
 		if num >= 0 {
 			size += int(num) + len("\r\n")
 		}
@@ -178,14 +134,14 @@ func scan(b []byte) (size, elements int, err error) {
 }
 
 // build makes the reply at the beginning of b, which is whole, and returns its size.
-func (p *parser) build(b []byte) (reply any, size int) {
+func (p *Parser) build(b []byte) (reply any, size int) {
 	end := bytes.IndexByte(b, '\n')
 	line, size := b[1:end-1], end+1
 	switch b[0] {
 	case '+':
 		return string(line), size
 	case '-':
-		return refusal{error: errors.New(string(line))}, size
+		return Error(line), size
 	}
 	num, _ := integer(line)
 	switch {

@@ -1,0 +1,150 @@
+// Package replicas says when an answer of a primary with replicas counts: once a majority
+// of it and its replicas has what it says. Connections to servers, the simulator and the
+// command ask it. Nothing here waits, or reads a clock.
+package replicas
+
+import (
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/node"
+)
+
+// A Count is how many replicas a primary has, as programs say.
+type Count int
+
+// Needed is how many of them make a majority with their primary.
+func (c Count) Needed() int { return (int(c) + 1) / 2 }
+
+// Aged reports whether a yes counts only replicas that have followed for long. If not all
+// are needed, one that came a moment ago may have confirmed a lock to another server
+// before.
+func (c Count) Aged() bool { return c.Needed() < int(c) }
+
+// Promises reports whether a reply counts only once replicas have what it says: that a
+// lock is there, or lives longer.
+func Promises(kind node.Kind, r node.Reply) bool {
+	return r.Status == node.Granted || r.Status == node.Done && (kind == node.Extend || kind == node.Downgrade)
+}
+
+// Said is what a server says of its replicas, each address counted once.
+type Said struct {
+	Primary bool // it is one, and in the history in which it was met
+	Listed  int
+	Present int // of these, that have acknowledged something in the last seconds
+	Have    int // of these, that have acknowledged the offset that was asked about
+
+	Has   map[string]bool // the addresses of those that have
+	Addrs []string        // one for each that is listed, twice if it is
+}
+
+// A Verdict says what a yes of a server is worth.
+type Verdict uint8
+
+const (
+	Enough  Verdict = iota // replicas have it: it counts
+	TooFew                 // replicas have it so far
+	TooMany                // replicas follow: two majorities may have none in common
+	Moved                  // it is another server, or was promoted or demoted meanwhile
+)
+
+// Judge returns what a yes is worth of a server that says so of its replicas.
+func (c Count) Judge(s Said) Verdict {
+	switch {
+	case !s.Primary:
+		return Moved
+	case s.Listed > int(c):
+		return TooMany
+	case s.Have < c.Needed():
+		return TooFew
+	}
+	return Enough
+}
+
+// Since is since when a replica follows, at the latest, whose connection is so old, in
+// whole seconds. before is what was known of the connection, clock.Never if nothing.
+func Since(now clock.Instant, age time.Duration, before clock.Instant) clock.Instant {
+	return min(before, now.Add(-max(0, age-time.Second)))
+}
+
+// Youngest is since when the youngest of those replicas follows, at the latest, that a
+// yes needs which so many have. may has since when those follow that may be among these;
+// they are sorted. Of the oldest i at least i-(all-have) are. So the one that counts is
+// number need+all-have. It is now if may has too few.
+func (c Count) Youngest(now clock.Instant, have int, may []clock.Instant) clock.Instant {
+	if len(may) < have {
+		return now
+	}
+	slices.Sort(may)
+	return may[c.Needed()+len(may)-have-1]
+}
+
+// A Replica is what its primary says of it.
+type Replica struct {
+	Addr   string
+	State  string
+	Lag    int64 // it has acknowledged something so many seconds ago; math.MaxInt64: not known
+	Offset int64 // that it has acknowledged; math.MinInt64: not known
+}
+
+// awayAfter is for how many seconds a replica has to be silent to be away. Each
+// acknowledges once a second by itself.
+const awayAfter = 3
+
+// Present reports whether the replica has acknowledged something in the last seconds.
+func (r Replica) Present() bool { return r.State == "online" && r.Lag < awayAfter }
+
+// Has reports whether the replica has acknowledged an offset.
+func (r Replica) Has(offset int64) bool { return r.State == "online" && r.Offset >= offset }
+
+// In returns the replica that a line of INFO replication is about, if it is about one. A
+// backup, such as redis-cli --rdb, follows as a replica does, but has no port: it cannot
+// be promoted, and is none.
+func In(line string) (r Replica, ok bool) {
+	key, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
+	if !strings.HasPrefix(key, "slave") || !strings.HasPrefix(rest, "ip=") {
+		return r, false
+	}
+	of := make(map[string]string)
+	for part := range strings.SplitSeq(rest, ",") {
+		name, value, _ := strings.Cut(part, "=")
+		of[name] = value
+	}
+	r = Replica{Addr: net.JoinHostPort(of["ip"], of["port"]), State: of["state"],
+		Lag: number(of["lag"], math.MaxInt64), Offset: number(of["offset"], math.MinInt64)}
+	return r, of["port"] != "0"
+}
+
+func number(text string, unknown int64) int64 {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		return n
+	}
+	return unknown
+}
+
+// Read counts the replicas in what INFO replication says, and those that have an offset.
+func Read(info string, offset int64) (s Said) {
+	s.Has = make(map[string]bool)
+	listed, present := make(map[string]bool), make(map[string]bool)
+	for line := range strings.Lines(info) {
+		r, ok := In(line)
+		if !ok {
+			continue
+		}
+		s.Addrs = append(s.Addrs, r.Addr)
+		listed[r.Addr] = true
+		if r.Present() {
+			present[r.Addr] = true
+		}
+		if r.Has(offset) {
+			s.Has[r.Addr] = true
+		}
+	}
+	s.Listed, s.Present, s.Have = len(listed), len(present), len(s.Has)
+	return s
+}
