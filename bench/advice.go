@@ -32,8 +32,8 @@ type AdviceRow struct {
 	ServerCPU float64       `json:"server_cpu_ns"` // of all nodes together
 }
 
-// unavailability returns the share of time for which no majority of n nodes is there, if each is not for a share q of
-// it, independently of the others.
+// unavailability returns the share of time for which no majority of n nodes is there, if
+// each is not for a share q of it, independently of the others.
 func unavailability(n int, q float64) (sum float64) {
 	for dead := (n - 1) / 2; dead < n; dead++ {
 		sum += choose(n, dead+1) * math.Pow(q, float64(dead+1)) * math.Pow(1-q, float64(n-dead-1))
@@ -96,7 +96,8 @@ func (a *Advice) choice() AdviceRow {
 	return a.Rows[len(a.Rows)-1]
 }
 
-// words says what to choose, and why. It sets the Timeout if there is a longest lock of redquorum.
+// words says what to choose, and why. It sets the Timeout if there is a longest lock of
+// redquorum.
 func (a *Advice) words(longest float64) string {
 	take := a.choice()
 	if take.Survives == 0 {
@@ -107,7 +108,8 @@ func (a *Advice) words(longest float64) string {
 		survives = fmt.Sprintf("%d nodes survive %d failures", take.Nodes, take.Survives)
 	}
 	if longest == 0 {
-		return fmt.Sprintf("Choose N=%d, because %s and a lock and its release take %s.", take.Nodes, survives, short(take.PairP50))
+		return fmt.Sprintf("Choose N=%d, because %s and a lock and its release take %s.", take.Nodes, survives,
+			short(take.PairP50))
 	}
 	a.Timeout = timeoutFor(longest)
 	return fmt.Sprintf("Choose N=%d, Timeout %v, lease %v, because %s, the Timeout is at least three times the longest lock (%s), and the lease is at least "+
@@ -115,7 +117,8 @@ func (a *Advice) words(longest float64) string {
 		max(quorum.Defaults().Lease, 3*a.Timeout), survives, short(longest))
 }
 
-// longest returns how long locks of redquorum took at most on so many nodes, in the cases in which nobody waits for another.
+// longest returns how long locks of redquorum took at most on so many nodes, in the cases
+// in which nobody waits for another.
 func (r *Report) longest(nodes int, rtt time.Duration) (longest float64) {
 	for _, c := range r.Cells {
 		if c.Contestant == ours && r.Contestants[0].Name == ours && c.Nodes == nodes && c.RTT == rtt &&
@@ -165,14 +168,16 @@ func (a *Advice) table() table {
 		title += fmt.Sprintf(" behind round trips of %v", a.RTT)
 	}
 	title += fmt.Sprintf(", if each node is away %s of the time, independently of the others", percent(a.NodeFailure))
-	t := table{Title: title, Head: []string{""}, Rows: [][]string{{"survives"}, {"available"}, {"without majority/year"}, {"pair p50"}, {"p99"}, {"client CPU"}, {"server CPU"}}}
+	t := table{Title: title, Head: []string{""}, Rows: [][]string{{"survives"}, {"available"},
+		{"without majority/year"}, {"pair p50"}, {"p99"}, {"client CPU"}, {"server CPU"}}}
 	take := a.choice()
 	for i, row := range a.Rows {
 		t.Head = append(t.Head, fmt.Sprintf("N=%d", row.Nodes))
 		if row == take {
 			t.chosen = i + 1
 		}
-		for j, text := range []string{fmt.Sprint(row.Survives), nines(unavailability(row.Nodes, a.NodeFailure)), away(row.Without), known(row.PairP50),
+		for j, text := range []string{fmt.Sprint(row.Survives), nines(unavailability(row.Nodes, a.NodeFailure)),
+			away(row.Without), known(row.PairP50),
 			known(row.PairP99), known(row.ClientCPU), known(row.ServerCPU)} {
 			t.Rows[j] = append(t.Rows[j], text)
 		}
@@ -224,8 +229,9 @@ func (r *Report) noise() string {
 		strings.Join(noisy, "; "), more, 100*tooNoisy, max(time.Minute, 5*r.For).Seconds())
 }
 
-// isNoise reports whether the medians of two lists of values differ by no more than the values
-// of each list do among themselves. One round says nothing of that, and two may agree by chance.
+// isNoise reports whether the medians of two lists of values differ by no more than the
+// values of each list do among themselves. One round says nothing of that, and two may
+// agree by chance.
 func isNoise(a, b []float64) bool {
 	doubt := 0.0
 	for _, values := range [][]float64{a, b} {

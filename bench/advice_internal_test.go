@@ -135,7 +135,8 @@ func TestNoise(t *testing.T) {
 	tests.Says(t, reportOf(cell("healthy", 100, 100, 101), cell("1 killed", 50, 50, 51)).badChart(0).Note, "all servers share this machine", "!too noisy")
 }
 
-// A table that is too wide is several, each with the columns that say what a row is about.
+// A table that is too wide is several, each with the columns that say what a row is
+// about.
 func TestParts(t *testing.T) {
 	whole := table{Head: []string{"", "N", "contestant", "first", "second", "third"}, Notes: map[int]string{1: "failed"},
 		Rows: [][]string{{"case", "3", "redquorum", "1 ms", "2 ms", "a long value"}, {"case", "5", "redquorum"}}}
@@ -258,7 +259,8 @@ func TestFairness(t *testing.T) {
 	// A caller that never has a turn has waited longest.
 	fairness(m, append(all, record{Owner: 4, Unserved: time.Second}), time.Second)
 	assert.That(t, m["least/most"] == 0 && format("wait-max-ns", m) == "≥ 1 s", "somebody was not served: %v, %s", m, format("wait-max-ns", m))
-	// Readers may overlap, and are compared with readers; callers of one owner count together.
+	// Readers may overlap, and are compared with readers; callers of one owner count
+	// together.
 	shared := make(Metrics)
 	fairness(shared, []record{
 		{Reads: true, Turns: []turn{one(0, 1, 10)}},

@@ -51,14 +51,16 @@ const examples = `  %[1]s                    # a minute and a half, without Redi
   %[1]s --spawn --n 3 --workload overload --rounds 1
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379`
 
-// Command returns the command that measures. The first signal to end does what the end of its context does, and the
-// second ends the program. A program with more contestants than [Redquorum] has it as its only command.
+// Command returns the command that measures. The first signal to end does what the end of
+// its context does, and the second ends the program. A program with more contestants than
+// [Redquorum] has it as its only command.
 func Command(p Program) *cobra.Command {
 	var list strings.Builder
 	for _, l := range workloads {
 		fmt.Fprintf(&list, "  %-10s %s\n", l.name, terminal.Wrap(terminal.Page, l.summary, strings.Repeat(" ", 13)))
 	}
-	cmd := &cobra.Command{Use: p.Name[strings.LastIndex(p.Name, " ")+1:], Short: "measure locks by number of nodes, and recommend one", Args: cli.NoArgs,
+	cmd := &cobra.Command{Use: p.Name[strings.LastIndex(p.Name, " ")+1:],
+		Short: "measure locks by number of nodes, and recommend one", Args: cli.NoArgs,
 		Long: fmt.Sprintf(manual, p.Name, list.String()), Example: fmt.Sprintf(examples, p.Name)}
 	f := flags{program: p, set: cmd.Flags()}
 	f.register()
@@ -114,18 +116,24 @@ func (f *flags) register() {
 		f.given++
 		return nil
 	})
-	fs.DurationSliceVar(&c.RTT, "rtt", []time.Duration{0}, "round `times` of the links to the nodes, by a proxy on each; 0 is none added")
-	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+quorum.Defaults().Timeout.String()+")")
+	fs.DurationSliceVar(&c.RTT, "rtt", []time.Duration{0},
+		"round `times` of the links to the nodes, by a proxy on each; 0 is none added")
+	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+
+		quorum.Defaults().Timeout.String()+")")
 	fs.DurationVar(&c.Lease, "lease", benchLease, "how long locks are asked for")
-	fs.StringSliceVar(&c.Workloads, "workload", nil, "`names` of the workloads (default all but fairness, crowd and overload)")
-	fs.IntSliceVar(&c.Callers, "callers", nil, "`numbers` of callers for throughput (default 1,8,64,512; embedded 1,8,64)")
+	fs.StringSliceVar(&c.Workloads, "workload", nil,
+		"`names` of the workloads (default all but fairness, crowd and overload)")
+	fs.IntSliceVar(&c.Callers, "callers", nil,
+		"`numbers` of callers for throughput (default 1,8,64,512; embedded 1,8,64)")
 	fs.IntSliceVar(&c.Leases, "leases", nil, "`numbers` of leases for keep (default 1000,10000; embedded 200)")
 	fs.IntSliceVar(&c.Waiters, "waiters", nil, "`numbers` of waiters for crowd (default 512; embedded 64)")
 	fs.DurationVar(&c.For, "for", 10*time.Second, "how long is measured, altogether; warming up comes on top")
 	fs.IntVar(&c.Rounds, "rounds", 3, "how often each case is measured")
-	fs.Float64Var(&f.fails, "node-failure", 0.001, "the `share` of time for which a node is away, for the recommendation")
+	fs.Float64Var(&f.fails, "node-failure", 0.001,
+		"the `share` of time for which a node is away, for the recommendation")
 	if len(f.program.Contestants) > 1 {
-		fs.StringSliceVar(&f.contestants, "contestants", nil, "`names` of those to measure, of "+strings.Join(f.names(), ", ")+" (default all)")
+		fs.StringSliceVar(&f.contestants, "contestants", nil, "`names` of those to measure, of "+
+			strings.Join(f.names(), ", ")+" (default all)")
 	}
 	fs.BoolVar(&f.json, "json", false, "print one JSON object with every round")
 	fs.StringVar(&f.html, "html", "", "also write a page with charts to this `file`")
@@ -154,7 +162,8 @@ func (f *flags) check() (err error) {
 		name    string
 		numbers *[]int
 		most    int
-	}{{"n", &c.Nodes, MaxNodes}, {"callers", &c.Callers, 100_000}, {"leases", &c.Leases, 1_000_000}, {"waiters", &c.Waiters, 100_000}} {
+	}{{"n", &c.Nodes, MaxNodes}, {"callers", &c.Callers, 100_000}, {"leases", &c.Leases, 1_000_000},
+		{"waiters", &c.Waiters, 100_000}} {
 		*list.numbers = sorted(*list.numbers)
 		if all := *list.numbers; all[0] < 1 || all[len(all)-1] > list.most {
 			return cli.Usage("--%s is %v; it must be numbers from 1 to %d", list.name, all, list.most)
@@ -162,7 +171,8 @@ func (f *flags) check() (err error) {
 	}
 	for _, n := range c.Nodes {
 		if n%2 == 0 {
-			return cli.Usage("%d nodes survive the loss of no more nodes than %d would: choose odd numbers with --n", n, n-1)
+			return cli.Usage("%d nodes survive the loss of no more nodes than %d would: choose odd numbers with --n", n,
+				n-1)
 		}
 		if c.Servers == Given && n > len(c.URLs) {
 			return cli.Usage("--n has %d, but --nodes lists %d", n, len(c.URLs))
@@ -177,7 +187,8 @@ func (f *flags) check() (err error) {
 	case c.Lease < time.Second || c.Lease > quorum.Defaults().MaxLease:
 		return cli.Usage("--lease is %v; it must be from 1s to %v", c.Lease, quorum.Defaults().MaxLease)
 	case f.set.Changed("timeout") && (c.Timeout <= 0 || c.Timeout > c.Lease/3):
-		return cli.Usage("--timeout is %v; it must be more than 0, and at most a third of the lease of %v", c.Timeout, c.Lease)
+		return cli.Usage("--timeout is %v; it must be more than 0, and at most a third of the lease of %v", c.Timeout,
+			c.Lease)
 	case c.For <= 0:
 		return cli.Usage("--for is %v; it must be more than 0", c.For)
 	case !(f.fails >= 0 && f.fails < 0.5): // from there on more nodes have a majority less often
@@ -204,7 +215,8 @@ func (f *flags) check() (err error) {
 	return nil
 }
 
-// checkServers says which servers there are, and what goes with them unless flags say more.
+// checkServers says which servers there are, and what goes with them unless flags say
+// more.
 func (f *flags) checkServers() error {
 	c := &f.config
 	c.Servers = Embedded
@@ -234,7 +246,8 @@ func (f *flags) checkServers() error {
 	for name, list := range map[string]struct {
 		to    *[]int
 		usual []int
-	}{"n": {&c.Nodes, nodes}, "callers": {&c.Callers, callers}, "leases": {&c.Leases, leases}, "waiters": {&c.Waiters, []int{waiters}}} {
+	}{"n": {&c.Nodes, nodes}, "callers": {&c.Callers, callers}, "leases": {&c.Leases, leases},
+		"waiters": {&c.Waiters, []int{waiters}}} {
 		if !f.set.Changed(name) {
 			*list.to = list.usual
 		}
@@ -271,7 +284,8 @@ func sorted[T int | time.Duration](all []T) []T {
 	return slices.Compact(slices.Sorted(slices.Values(all)))
 }
 
-// choose picks the contestants, in the program's order: the first is the one that the recommendation is about.
+// choose picks the contestants, in the program's order: the first is the one that the
+// recommendation is about.
 func (f *flags) choose() error {
 	c := &f.config
 	if err := among("contestant", f.contestants, f.names()); err != nil {
@@ -280,7 +294,8 @@ func (f *flags) choose() error {
 	if len(f.contestants) == 0 {
 		f.contestants = f.names()
 	}
-	c.Contestants = slices.DeleteFunc(slices.Clone(f.program.Contestants), func(one Contestant) bool { return !slices.Contains(f.contestants, one.Name) })
+	c.Contestants = slices.DeleteFunc(slices.Clone(f.program.Contestants),
+		func(one Contestant) bool { return !slices.Contains(f.contestants, one.Name) })
 	if slices.Contains(f.contestants, f.program.Base) {
 		c.Base = f.program.Base
 	}
@@ -330,7 +345,8 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	case err != nil:
 		return err
 	case r.Rounds < f.config.Rounds:
-		return errors.Join(errInterrupted(fmt.Sprintf("interrupted: %d of %d rounds are complete, and shown", r.Rounds, f.config.Rounds)), broken)
+		return errors.Join(errInterrupted(fmt.Sprintf("interrupted: %d of %d rounds are complete, and shown", r.Rounds,
+			f.config.Rounds)), broken)
 	}
 	return errors.Join(broken, r.failed())
 }
@@ -358,7 +374,8 @@ func (r *Report) failed() error {
 			len(failed), len(r.Cells), failed[0], brief(failed[0].Error)))
 	}
 	if len(wrong) > 0 {
-		errs = append(errs, fmt.Errorf("%d of %d cases have overlaps or orphans; the first: %s", len(wrong), len(r.Cells), wrong[0]))
+		errs = append(errs, fmt.Errorf("%d of %d cases have overlaps or orphans; the first: %s", len(wrong),
+			len(r.Cells), wrong[0]))
 	}
 	return errors.Join(errs...)
 }

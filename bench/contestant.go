@@ -46,8 +46,8 @@
 //     locks one of 100,000 names with a context that ends after 5 s or 300 ms. It needs servers
 //     that it started, takes 16 s a case at least, and is measured only if it is named.
 //
-// Commands are counted at the proxies, as the client sends them: the servers'
-// own statistics count those inside scripts as well. After each measurement, keys that are
+// Commands are counted at the proxies, as the client sends them: the servers' own
+// statistics count those inside scripts as well. After each measurement, keys that are
 // still there after 3 s, or a third of the lease, are orphans.
 package bench
 
@@ -111,7 +111,8 @@ type Client interface {
 // A Sharer is a Client that has locks of readers and writers, too.
 type Sharer interface {
 	Client
-	// Share is Lock for a reader, who shares the name with other readers, or for a writer.
+	// Share is Lock for a reader, who shares the name with other readers, or for a
+	// writer.
 	Share(ctx context.Context, name string, lease time.Duration, write bool) (Held, error)
 }
 

@@ -23,7 +23,8 @@ const (
 	served      = "served"       // the holder unlocks
 )
 
-// kindsOfCallers are the options of callers, and of the other program that holds what they want.
+// kindsOfCallers are the options of callers, and of the other program that holds what
+// they want.
 var kindsOfCallers = []struct {
 	kind         string
 	wait, holder []quorum.Option
@@ -35,7 +36,8 @@ var kindsOfCallers = []struct {
 	{kind: "two names"}, // see crowd
 }
 
-// mostServed is how many callers get an exclusive lock one after the other: more of them take minutes.
+// mostServed is how many callers get an exclusive lock one after the other: more of them
+// take minutes.
 const mostServed = 10_000
 
 func crowdCases(c *Config, _ int) (all []string) {
@@ -52,7 +54,8 @@ func crowdCases(c *Config, _ int) (all []string) {
 }
 
 const (
-	// neighbors is how many fixed leases end, step after step, and how many leases are renewed.
+	// neighbors is how many fixed leases end, step after step, and how many leases are
+	// renewed.
 	neighbors    = 10
 	neighborStep = 20 * time.Millisecond
 	renewedLease = 1500 * time.Millisecond
@@ -60,8 +63,9 @@ const (
 	servedWithin = 40 * time.Second
 )
 
-// crowd lets many callers of one process wait for one name, or for one pair of names, that another
-// Locker holds. It measures other leases of this process while the callers are done with waiting.
+// crowd lets many callers of one process wait for one name, or for one pair of names,
+// that another Locker holds. It measures other leases of this process while the callers
+// are done with waiting.
 func (s *setting) crowd(ctx context.Context) (_ Metrics, err error) {
 	mine, other, err := s.lockers(ctx)
 	if err != nil {
@@ -133,8 +137,8 @@ func (s *setting) crowd(ctx context.Context) (_ Metrics, err error) {
 	return m, nil
 }
 
-// callers returns what the callers of a case want, how they and the holder ask for it, and how their
-// waits end.
+// callers returns what the callers of a case want, how they and the holder ask for it,
+// and how their waits end.
 func (s *setting) callers() (name string, wait, holder []quorum.Option, end string) {
 	kind, rest, _ := strings.Cut(s.which, ", ")
 	end, _, _ = strings.Cut(rest, ", ")
@@ -150,8 +154,8 @@ func (s *setting) callers() (name string, wait, holder []quorum.Option, end stri
 	return s.prefix + "one", wait, holder, end
 }
 
-// lockers opens two clients on the same servers, or, instead of embedded servers, on model nodes in
-// this process: they are faster than the callers.
+// lockers opens two clients on the same servers, or, instead of embedded servers, on
+// model nodes in this process: they are faster than the callers.
 func (s *setting) lockers(ctx context.Context) (mine, other *redquorum, err error) {
 	nodes := make([]node.Node, s.nodes)
 	for i := range nodes {
@@ -161,7 +165,8 @@ func (s *setting) lockers(ctx context.Context) (mine, other *redquorum, err erro
 	for i := range both {
 		if s.field.kind == Embedded {
 			both[i] = &redquorum{lost: new(lost)}
-			both[i].locker, err = quorum.New(nodes, quorum.Options{Observe: both[i].lost.observe, Label: quorum.NoLabel, SharedNodes: true})
+			both[i].locker, err = quorum.New(nodes, quorum.Options{Observe: both[i].lost.observe, Label: quorum.NoLabel,
+				SharedNodes: true})
 		} else {
 			var client Client
 			if client, err = s.open(ctx, s.addrs(false), s.number()); err == nil {
@@ -190,7 +195,8 @@ type near struct {
 	tries       samples // TryLock of a free name
 }
 
-// meet takes the leases. The fixed ones end one after the other from done on, each with a timer.
+// meet takes the leases. The fixed ones end one after the other from done on, each with a
+// timer.
 func (s *setting) meet(ctx context.Context, l *quorum.Locker, done time.Time) (*near, error) {
 	near := &near{until: done.Add(renewedLease)}
 	for i := range neighbors {

@@ -36,8 +36,8 @@ var contests = []contest{
 	{name: "8 readers, 24 writers", kinds: []string{reading, writing, writing, writing}, callers: 8},
 }
 
-// farther is how much longer the round trips of the far process are, and fairHold how long each
-// caller holds the lock, before it asks again at once.
+// farther is how much longer the round trips of the far process are, and fairHold how
+// long each caller holds the lock, before it asks again at once.
 const (
 	farther  = time.Millisecond
 	fairHold = 5 * time.Millisecond
@@ -79,7 +79,8 @@ func (s *setting) fairness(ctx context.Context) (Metrics, error) {
 func (c *crowd) contest(ctx context.Context, m Metrics, what contest, window time.Duration, addrs func(i int) []string) error {
 	begin := clock.System().Now().Add(time.Second) // when all have connected
 	all, err := c.turns(ctx, m, func(i int) request {
-		return request{Addrs: addrs(i), Callers: what.callers, Turns: turns{Name: c.s.prefix + "one", Kind: what.kinds[i], Lease: c.s.lease,
+		return request{Addrs: addrs(i), Callers: what.callers, Turns: turns{Name: c.s.prefix + "one",
+			Kind: what.kinds[i], Lease: c.s.lease,
 			Hold: fairHold, From: begin, Until: begin.Add(window)}}
 	})
 	if err == nil {

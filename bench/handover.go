@@ -27,7 +27,8 @@ func fairness(m Metrics, all []record, window time.Duration) {
 	}
 	slices.SortFunc(in, func(a, b owned) int { return cmp.Compare(a.Got, b.Got) })
 	overlaps := 0
-	last, wrote := owned{record: record{Owner: -1}}, clock.Instant(0) // the last that goes, and when the last does that is no reader
+	// the last that goes, and when the last does that is no reader
+	last, wrote := owned{record: record{Owner: -1}}, clock.Instant(0)
 	for _, t := range in {
 		if t.Got < wrote || !t.Reads && t.Got < last.Released {
 			overlaps++
@@ -53,8 +54,8 @@ func fairness(m Metrics, all []record, window time.Duration) {
 	m["overlaps"] = float64(overlaps)
 }
 
-// leastOfMost returns how many turns the owner had that had the fewest, by those of the one that had the
-// most; of readers, or of the others. It is 1 if there are none.
+// leastOfMost returns how many turns the owner had that had the fewest, by those of the
+// one that had the most; of readers, or of the others. It is 1 if there are none.
 func leastOfMost(all []record, reads bool) float64 {
 	turns := make(map[int]int)
 	for _, r := range all {

@@ -255,7 +255,8 @@ func bars(title, note string, rows []row) *chart {
 		if r.noise {
 			r.text += ", noise"
 		}
-		c.Bars = append(c.Bars, chartBar{Name: r.name, Text: r.text, Tip: r.tip, Colour: r.colour % colours, Noise: r.noise,
+		c.Bars = append(c.Bars, chartBar{Name: r.name, Text: r.text, Tip: r.tip, Colour: r.colour % colours,
+			Noise: r.noise,
 			Width: round(100 * min(r.value, longestBar) / most)})
 	}
 	return c
@@ -395,7 +396,8 @@ func (r *Report) badRows(rtt time.Duration, n int, metric string) (rows []row) {
 				label = name + ", " + which
 			}
 			v, usual := median(values), median(healthy)
-			tip := fmt.Sprintf("%s: %s ±%.0f%%, healthy %s ±%.0f%%", label, short(v), 100*spread(values), short(usual), 100*spread(healthy))
+			tip := fmt.Sprintf("%s: %s ±%.0f%%, healthy %s ±%.0f%%", label, short(v), 100*spread(values), short(usual),
+				100*spread(healthy))
 			rows = append(rows, row{label, digits(v/usual) + " x", tip, i, v / usual, isNoise(values, healthy)})
 		}
 	}

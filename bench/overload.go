@@ -111,8 +111,8 @@ func (c *crowd) press(ctx context.Context, p pressure) (sum pressed, err error) 
 	return sum, err
 }
 
-// A pressure is what a process does: it holds some leases, and has few callers, then many,
-// then few.
+// A pressure is what a process does: it holds some leases, and has few callers, then
+// many, then few.
 type pressure struct {
 	Process   int           `json:"process"`
 	Prefix    string        `json:"prefix"` // of names
@@ -182,8 +182,8 @@ func (p *pressure) press(ctx context.Context, client Client, held []Held) presse
 	return all
 }
 
-// lock locks a free name and unlocks it. It notes whether the name was locked, and how long
-// after its time that returned.
+// lock locks a free name and unlocks it. It notes whether the name was locked, and how
+// long after its time that returned.
 func (p *pressure) lock(ctx context.Context, client Client, note func(got bool, late time.Duration)) error {
 	within, cancel := context.WithTimeout(ctx, p.Within)
 	defer cancel() // later than Unlock, as a lock may end with its context

@@ -19,22 +19,31 @@ type column struct{ head, metric string }
 // columns are what the table shows of each workload; the rest is in the other
 // formats.
 var columns = map[string][]column{
-	"latency": {{"lock p50", "lock-p50-ns"}, {"p99", "lock-p99-ns"}, {"unlock p50", "unlock-p50-ns"}, {"p99", "unlock-p99-ns"},
-		{"pair p50", "pair-p50-ns"}, {"p99", "pair-p99-ns"}, {"p99.9", "pair-p999-ns"}, {"client CPU", "client-cpu-ns/op"},
+	"latency": {{"lock p50", "lock-p50-ns"}, {"p99", "lock-p99-ns"}, {"unlock p50", "unlock-p50-ns"},
+		{"p99", "unlock-p99-ns"},
+		{"pair p50", "pair-p50-ns"}, {"p99", "pair-p99-ns"}, {"p99.9", "pair-p999-ns"},
+		{"client CPU", "client-cpu-ns/op"},
 		{"server CPU", "server-cpu-ns/op"}, {"allocs", "allocs/op"}, {"memory", "B/op"}},
-	"throughput": {{"locks/s", "locks/s"}, {"lock p50", "lock-p50-ns"}, {"p99", "lock-p99-ns"}, {"client CPU", "client-cpu-ns/op"},
+	"throughput": {{"locks/s", "locks/s"}, {"lock p50", "lock-p50-ns"}, {"p99", "lock-p99-ns"},
+		{"client CPU", "client-cpu-ns/op"},
 		{"server CPU", "server-cpu-ns/op"}, {"allocs", "allocs/op"}},
-	"handover": {{"changes/s", "changes/s"}, {"gap p50", "gap-p50-ns"}, {"p99", "gap-p99-ns"}, {"longest wait", "wait-max-ns"},
-		{"least/most", "least/most"}, {"commands/node", "commands/node/op"}, {"client CPU", "client-cpu-ns/op"}, {"overlaps", "overlaps"}},
-	"fairness": {{"turns/s", "turns/s"}, {"gap p50", "gap-p50-ns"}, {"p99", "gap-p99-ns"}, {"longest wait", "wait-max-ns"},
+	"handover": {{"changes/s", "changes/s"}, {"gap p50", "gap-p50-ns"}, {"p99", "gap-p99-ns"},
+		{"longest wait", "wait-max-ns"},
+		{"least/most", "least/most"}, {"commands/node", "commands/node/op"}, {"client CPU", "client-cpu-ns/op"},
+		{"overlaps", "overlaps"}},
+	"fairness": {{"turns/s", "turns/s"}, {"gap p50", "gap-p50-ns"}, {"p99", "gap-p99-ns"},
+		{"longest wait", "wait-max-ns"},
 		{"least/most", "least/most"}, {"commands/node", "commands/node/op"}, {"overlaps", "overlaps"}},
 	"bad": {{"pair p50", "pair-p50-ns"}, {"p99", "pair-p99-ns"}, {"p99.9", "pair-p999-ns"}, {"longest", "pair-max-ns"},
 		{"client CPU", "client-cpu-ns/op"}, {"goroutines left", "goroutines-left"}},
-	"keep": {{"client CPU/renewal", "client-cpu-ns/renewal"}, {"server CPU", "server-cpu-ns/renewal"}, {"commands/node", "commands/node/renewal"},
+	"keep": {{"client CPU/renewal", "client-cpu-ns/renewal"}, {"server CPU", "server-cpu-ns/renewal"},
+		{"commands/node", "commands/node/renewal"},
 		{"memory/lease", "B/lease"}, {"goroutines/lease", "goroutines/lease"}},
-	"crowd": {{"ends late", "late-max-ns"}, {"timer late", "timer-max-ns"}, {"lost", "lost"}, {"TryLock", "try-max-ns"}, {"last caller", "end-max-ns"},
+	"crowd": {{"ends late", "late-max-ns"}, {"timer late", "timer-max-ns"}, {"lost", "lost"}, {"TryLock", "try-max-ns"},
+		{"last caller", "end-max-ns"},
 		{"unserved", "unserved"}, {"client CPU", "client-cpu-ns/waiter"}, {"server CPU", "server-cpu-ns/waiter"}},
-	"overload": {{"before", "locks-before/s"}, {"least", "locks-least/s"}, {"after", "locks-after/s"}, {"lost", "lost"}, {"overdue", "overdue"},
+	"overload": {{"before", "locks-before/s"}, {"least", "locks-least/s"}, {"after", "locks-after/s"}, {"lost", "lost"},
+		{"overdue", "overdue"},
 		{"longest", "overdue-max-ns"}},
 }
 
@@ -237,7 +246,8 @@ func (r *Report) table(w *workload, rtt time.Duration) table {
 			}
 		}
 		if c.Error != "" {
-			t.Notes[len(t.Rows)] = fmt.Sprintf("(failed in %d of %d rounds: %s)", c.failures(), len(c.Rounds), brief(c.Error))
+			t.Notes[len(t.Rows)] = fmt.Sprintf("(failed in %d of %d rounds: %s)", c.failures(), len(c.Rounds),
+				brief(c.Error))
 		}
 		t.noisy[len(t.Rows)] = c.noisy()
 		t.Rows = append(t.Rows, row)
@@ -256,13 +266,14 @@ func (t *table) widths() []int {
 	return widths
 }
 
-// keys is how many columns say what a row is about: up to the number of nodes, or the contestant.
+// keys is how many columns say what a row is about: up to the number of nodes, or the
+// contestant.
 func (t *table) keys() int {
 	return 1 + max(0, slices.Index(t.Head, "N"), slices.Index(t.Head, "contestant"))
 }
 
-// parts divides the columns among tables that are no wider than width. Each has the keys, and the
-// first has the notes.
+// parts divides the columns among tables that are no wider than width. Each has the keys,
+// and the first has the notes.
 func (t *table) parts(width int) (parts []table) {
 	widths, keys := t.widths(), t.keys()
 	var columns []int
@@ -369,8 +380,8 @@ func bytes(v float64) string {
 	return fmt.Sprintf("%.0f B", v)
 }
 
-// nines writes the availability that an unavailability leaves. It is made of a guess of how often nodes
-// fail, independently, so it has few digits.
+// nines writes the availability that an unavailability leaves. It is made of a guess of
+// how often nodes fail, independently, so it has few digits.
 func nines(gone float64) string {
 	text := fmt.Sprintf("%.3g %%", 100*(1-gone))
 	switch {

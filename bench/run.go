@@ -87,8 +87,8 @@ func (c *Cell) values(metric string) (all []float64) {
 	return all
 }
 
-// summarise makes the medians of those metrics that all rounds have which did not
-// fail: the others had too few samples. An error may be of a round that was not completed.
+// summarise makes the medians of those metrics that all rounds have which did not fail:
+// the others had too few samples. An error may be of a round that was not completed.
 func (c *Cell) summarise() {
 	c.Median = make(Metrics)
 	good := 0
@@ -199,7 +199,8 @@ func (c *Config) groups() (all []group) {
 				for _, which := range w.cases(c, nodes) {
 					g := group{workload: w}
 					for _, contestant := range c.Contestants {
-						g.cells = append(g.cells, &Cell{Workload: w.name, Case: which, Contestant: contestant.Name, Nodes: nodes, RTT: rtt})
+						g.cells = append(g.cells, &Cell{Workload: w.name, Case: which, Contestant: contestant.Name,
+							Nodes: nodes, RTT: rtt})
 					}
 					all = append(all, g)
 				}
@@ -239,8 +240,10 @@ func (c *Config) window(w *workload, weights float64) time.Duration {
 func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	begin := time.Now()
 	groups := c.groups()
-	r := &Report{Begin: begin, System: fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
-		Servers: c.Servers, For: c.For, Rounds: c.Rounds, Timeout: c.timeout(), Lease: cmp.Or(c.Lease, benchLease), Base: c.Base}
+	r := &Report{Begin: begin, System: fmt.Sprintf("%s/%s, %d processors, %s", runtime.GOOS, runtime.GOARCH,
+		runtime.NumCPU(), runtime.Version()),
+		Servers: c.Servers, For: c.For, Rounds: c.Rounds, Timeout: c.timeout(), Lease: cmp.Or(c.Lease, benchLease),
+		Base: c.Base}
 	weights := c.weights(groups)
 	for _, g := range groups {
 		r.Cells = append(r.Cells, g.cells...)
@@ -316,8 +319,9 @@ func (c *Cell) String() string {
 // slowest client known waits 5 s for each answer of a hung node.
 const patience = 60 * time.Second
 
-// settle is how long a contestant has at most after its last unlock until every key must be gone. On a
-// busy machine that takes seconds. A key that nobody releases lasts for the rest of its lease.
+// settle is how long a contestant has at most after its last unlock until every key must
+// be gone. On a busy machine that takes seconds. A key that nobody releases lasts for the
+// rest of its lease.
 func (s *setting) settle() time.Duration { return min(3*time.Second, s.lease/3) + s.rtt }
 
 // measure measures a cell once. The error is not the contestant's.
@@ -338,7 +342,8 @@ func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Con
 	if err != nil {
 		cell.Error, m = shown(err.Error()), nil
 		// An error of another process comes as text.
-		cell.unsupported = errors.Is(err, errors.ErrUnsupported) || strings.Contains(cell.Error, errors.ErrUnsupported.Error())
+		cell.unsupported = errors.Is(err, errors.ErrUnsupported) || strings.Contains(cell.Error,
+			errors.ErrUnsupported.Error())
 	}
 	orphans, err := f.clear(ctx, cell.Nodes, prefix, s.settle())
 	if err != nil {
@@ -351,7 +356,8 @@ func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Con
 	return nil
 }
 
-// shown returns what a server has said as a terminal can be given it: without escape sequences.
+// shown returns what a server has said as a terminal can be given it: without escape
+// sequences.
 func shown(text string) string {
 	var b strings.Builder
 	fmt.Fprint(terminal.Plain(&b), text)

@@ -97,8 +97,8 @@ func run(t *testing.T, c bench.Config) *bench.Report {
 	return r
 }
 
-// good measures until there is nothing to complain of in a report, three times at most, and
-// longer each time: on a busy machine a lock can time out, and a short window can be
+// good measures until there is nothing to complain of in a report, three times at most,
+// and longer each time: on a busy machine a lock can time out, and a short window can be
 // over before anything has happened in it.
 func good(t *testing.T, c bench.Config, look func(r *bench.Report, complain func(format string, args ...any))) {
 	t.Helper()
@@ -386,7 +386,8 @@ func TestRunEnds(t *testing.T) {
 	assert.Says(t, assert.ErrorOf(bench.Run(t.Context(), c)), "node 1, 127.0.0.1:1, cannot be used", "unreachable")
 }
 
-// An interruption ends everything at once, also processes, and also where nothing happens.
+// An interruption ends everything at once, also processes, and also where nothing
+// happens.
 func TestRunEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, which := range []string{"keep", "one process", "8 processes"} {
@@ -425,7 +426,8 @@ func TestRunOnRealServers(t *testing.T) {
 	})
 }
 
-// Callers of each kind give up together or are served, and leases next to them are measured.
+// Callers of each kind give up together or are served, and leases next to them are
+// measured.
 func TestRunNextToACrowd(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()

@@ -40,7 +40,8 @@ type field struct {
 	spawned  []*redisserver.Server
 }
 
-// newField starts the servers, or reaches those that there are. If it fails it ends what it has started.
+// newField starts the servers, or reaches those that there are. If it fails it ends what
+// it has started.
 func newField(ctx context.Context, c *Config, n int) (_ *field, err error) {
 	f := &field{kind: c.Servers}
 	defer func() {
@@ -103,7 +104,8 @@ func (f *field) meet(ctx context.Context) error {
 		}
 		id := info["run_id"]
 		if other, twice := seen[id]; twice && f.kind == Given {
-			errs = append(errs, fmt.Errorf("nodes %d and %d, %s and %s, are the same server", other+1, i+1, f.addrs[other], f.addrs[i]))
+			errs = append(errs, fmt.Errorf("nodes %d and %d, %s and %s, are the same server", other+1, i+1,
+				f.addrs[other], f.addrs[i]))
 		}
 		seen[id] = i
 	}

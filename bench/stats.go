@@ -20,7 +20,8 @@ func (s samples) at(q float64) time.Duration {
 	return s[min(max(rank, 1), len(s))-1]
 }
 
-// Metrics are what one round measured, by name and unit: "pair-p50-ns", "locks/s", "allocs/op".
+// Metrics are what one round measured, by name and unit: "pair-p50-ns", "locks/s",
+// "allocs/op".
 type Metrics map[string]float64
 
 // quantiles enters the median and the longest, and the quantiles between that

@@ -35,10 +35,12 @@ var workloads = []workload{
 		cases: once, run: (*setting).latency},
 	{name: "throughput", summary: "many callers, each with a name of its own", main: "locks/s", weight: 1,
 		cases: func(c *Config, _ int) []string { return labels("callers=", c.Callers) }, run: (*setting).throughput},
-	{name: "handover", summary: "eight callers compete for one name: hold 1 ms, think 2 ms", main: "changes/s", weight: 2,
-		cases: func(*Config, int) []string { return []string{oneProcess, manyProcesses} }, run: (*setting).handover},
-	{name: "fairness", summary: "3 to 8 processes always want one name, for 5 ms; only if named", main: "least/most", weight: 2,
-		cases: contestNames, asked: true, run: (*setting).fairness},
+	{name: "handover", summary: "eight callers compete for one name: hold 1 ms, think 2 ms", main: "changes/s",
+		weight: 2,
+		cases:  func(*Config, int) []string { return []string{oneProcess, manyProcesses} }, run: (*setting).handover},
+	{name: "fairness", summary: "3 to 8 processes always want one name, for 5 ms; only if named", main: "least/most",
+		weight: 2,
+		cases:  contestNames, asked: true, run: (*setting).fairness},
 	{name: "bad", summary: "one caller, while nodes hang, are 50 ms late, or are down", main: "pair-p99-ns", weight: 1,
 		cases: badCases, run: (*setting).bad},
 	{name: "keep", summary: "many leases are held, and renewed", main: "client-cpu-ns/renewal", weight: 1,
@@ -372,7 +374,8 @@ func (s *setting) turns(window time.Duration) turns {
 }
 
 // inOneProcess lets goroutines compete that share a client.
-func (s *setting) inOneProcess(ctx context.Context, m Metrics, addrs []string, window time.Duration) (_ []record, err error) {
+func (s *setting) inOneProcess(ctx context.Context, m Metrics, addrs []string,
+	window time.Duration) (_ []record, err error) {
 	client, err := s.open(ctx, addrs, competitors)
 	if err != nil {
 		return nil, err
@@ -447,8 +450,8 @@ func (c *crowd) open(ctx context.Context, addrs func(i int) []string) (cpu time.
 	return cpu, err
 }
 
-// turns opens a client in each process, and lets it take turns. Of a request has the addresses, the
-// callers and the turns of one.
+// turns opens a client in each process, and lets it take turns. Of a request has the
+// addresses, the callers and the turns of one.
 func (c *crowd) turns(ctx context.Context, m Metrics, of func(i int) request) (all []record, err error) {
 	before, err := c.open(ctx, func(i int) []string { return of(i).Addrs })
 	if err != nil {

@@ -1,10 +1,11 @@
 package election_test
 
-// This file is a program for the simulator: its clients elect a leader, with the package as it is. They
-// campaign, lead, resign, stop slowly, and look who leads. The plan kills them, pauses them and cuts
-// them off, and takes nodes from them. The checker of the simulator sees each lease, so I1 says that no
-// two lead, and I15 that a client leads when its Election says so. The program panics, and so breaks
-// the run, if Run does not do what it promises.
+// This file is a program for the simulator: its clients elect a leader, with the package
+// as it is. They campaign, lead, resign, stop slowly, and look who leads. The plan kills
+// them, pauses them and cuts them off, and takes nodes from them. The checker of the
+// simulator sees each lease, so I1 says that no two lead, and I15 that a client leads
+// when its Election says so. The program panics, and so breaks the run, if Run does not
+// do what it promises.
 
 import (
 	"context"
@@ -143,8 +144,8 @@ func (k *campaigner) leads(ctx context.Context, lease *quorum.Lease) error {
 	return k.stops(ctx)
 }
 
-// works writes as the leader, and looks whether it is known as such. A node that became a replica may name
-// an earlier one.
+// works writes as the leader, and looks whether it is known as such. A node that became a
+// replica may name an earlier one.
 func (k *campaigner) works(ctx context.Context) {
 	c, lease := k.c, k.lease
 	if lease.Context().Err() != nil && ctx.Err() == nil {

@@ -116,8 +116,8 @@ func untilEnd(d time.Duration) func(context.Context, *quorum.Lease) error {
 	}
 }
 
-// Programs lead one after the other. A program that is to end leads until its function has returned, however
-// long that takes, and then the next leads at once.
+// Programs lead one after the other. A program that is to end leads until its function
+// has returned, however long that takes, and then the next leads at once.
 func TestLeadersTakeTurns(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const stops = 20 * time.Second // several leases
@@ -296,8 +296,9 @@ func TestRunReturns(t *testing.T) {
 	}
 }
 
-// A candidate stays one: through an outage that is longer than MaxDown, an error that is permanent
-// until somebody puts it right, and a wait that is over. It asks seldom, and says why once a minute.
+// A candidate stays one: through an outage that is longer than MaxDown, an error that is
+// permanent until somebody puts it right, and a wait that is over. It asks seldom, and
+// says why once a minute.
 func TestRunGoesOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		lock         []quorum.Option
@@ -371,8 +372,8 @@ func TestCampaign(t *testing.T) {
 	})
 }
 
-// Observers see each leader by name, and no change while too few nodes answer. The bound is the
-// interval and a timeout.
+// Observers see each leader by name, and no change while too few nodes answer. The bound
+// is the interval and a timeout.
 func TestObserve(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.locker("a"), w.locker(quorum.NoLabel), w.locker("c")
@@ -458,8 +459,8 @@ func TestLeaderIsNotKnown(t *testing.T) {
 	})
 }
 
-// What restarted nodes have may be over, or be of an attempt for which they did not count: nobody
-// is named by them.
+// What restarted nodes have may be over, or be of an attempt for which they did not
+// count: nobody is named by them.
 func TestRestartedNodesNameNoLeader(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.open(quorum.Options{})
@@ -504,7 +505,8 @@ func TestOnLeader(t *testing.T) {
 	})
 }
 
-// Followers hear of a new leader, of a change of its note and of a resignation by notices, long before they ask by themselves.
+// Followers hear of a new leader, of a change of its note and of a resignation by
+// notices, long before they ask by themselves.
 func TestNotices(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, follower := w.locker("a"), w.locker("b"), w.locker("c")
@@ -671,8 +673,8 @@ func (r *race) waits(l *quorum.Locker) {
 	r.t.Fatal("nobody waits")
 }
 
-// A leader that is killed is followed when its lease has ended, and one that resigns at once. Other
-// processes see who leads.
+// A leader that is killed is followed when its lease has ended, and one that resigns at
+// once. Other processes see who leads.
 func TestRealLeaders(t *testing.T) {
 	t.Parallel()
 	r := newRace(t, 3*time.Second) // a leader that a busy machine keeps from renewing is no leader
@@ -706,8 +708,8 @@ func TestRealLeaders(t *testing.T) {
 	}
 }
 
-// BenchmarkFailover measures how long nobody leads, by the clock of one machine: from the end of a
-// leader until the next has begun.
+// BenchmarkFailover measures how long nobody leads, by the clock of one machine: from the
+// end of a leader until the next has begun.
 //
 //	go test -bench Failover/kill/lease=5s -benchtime 10x -run '^$' ./election
 func BenchmarkFailover(b *testing.B) {

@@ -49,20 +49,25 @@ func (p *Plan) check() *wrong {
 	case p.Work.Step < 0 || p.Work.Step > maxStep:
 		return w("work step", "work step is %s; want 0 to %s", formatDuration(p.Work.Step), formatDuration(maxStep))
 	case l.Lease <= 0 || l.MaxLease < l.Lease || l.MaxLease > MaxLease:
-		return w("lock lease, lock maxlease", "lock lease is %s and maxlease %s; want 0 < lease <= maxlease, and at most %s",
+		return w("lock lease, lock maxlease",
+			"lock lease is %s and maxlease %s; want 0 < lease <= maxlease, and at most %s",
 			formatDuration(l.Lease), formatDuration(l.MaxLease), formatDuration(MaxLease))
 	case l.Timeout <= 0 || l.Poll < time.Millisecond || l.Grace < 0 || l.MaxHold < 0 || l.MaxDown < 0:
-		return w("lock timeout, lock poll, lock grace, lock maxhold, lock maxdown", "lock timeout, poll, grace, maxhold and maxdown are %v, %v, %v, %v and %v; want a timeout of more than 0, a poll of at least 1ms, and the others not negative", l.Timeout, l.Poll, l.Grace, l.MaxHold, l.MaxDown)
+		return w("lock timeout, lock poll, lock grace, lock maxhold, lock maxdown",
+			"lock timeout, poll, grace, maxhold and maxdown are %v, %v, %v, %v and %v; want a timeout of more than 0, a poll of at least 1ms, and the others not negative", l.Timeout, l.Poll, l.Grace, l.MaxHold, l.MaxDown)
 	case l.Client != Redquorum && l.Client != Plain:
 		return w("lock client", "lock client: want %s or %s, have %q", Redquorum, Plain, l.Client)
 	case l.Replicas > MaxNodes || p.Nodes%(1+l.Replicas) != 0:
 		return w("lock replicas, nodes", "nodes is %d, and lock replicas %d; want a multiple of %d nodes: a primary and its replicas each", p.Nodes, l.Replicas, 1+l.Replicas)
 	case l.Replicas > 0 && p.Work.Joint > 0:
-		return w("lock replicas, work joint", "lock replicas is %d; work joint is for nodes that are one server", l.Replicas)
+		return w("lock replicas, work joint", "lock replicas is %d; work joint is for nodes that are one server",
+			l.Replicas)
 	case l.Need != 0 && (l.Need <= p.Sites()/2 || l.Need > p.Sites()):
-		return w("lock need, nodes, lock replicas", "lock need is %d; want more than half of %d nodes, and at most all, or 0", l.Need, p.Sites())
+		return w("lock need, nodes, lock replicas",
+			"lock need is %d; want more than half of %d nodes, and at most all, or 0", l.Need, p.Sites())
 	case p.Work.Read+p.Work.Write > Percent(100):
-		return w("work read, work write", "work read and write are %s and %s; want at most 100%% together", p.Work.Read, p.Work.Write)
+		return w("work read, work write", "work read and write are %s and %s; want at most 100%% together", p.Work.Read,
+			p.Work.Write)
 	case l.Client == Plain && (l.Need != 0 || l.MaxDown != 0 || p.Work.special()):
 		return w("lock client", "a plain client has one kind of lock, and a majority, waits without a bound, and has no label, and nothing to hand over, break or inspect it")
 	case l.Drift < 0 || l.Drift > Percent(40):
@@ -92,7 +97,8 @@ func (p *Plan) checkEvent(e Event) error {
 		set    Set
 		count  int
 		letter byte
-	}{{e.Links.Nodes, p.Nodes, 'n'}, {e.Procs.Nodes, p.Nodes, 'n'}, {e.Source, p.Nodes, 'n'}, {e.Links.Clients, p.Clients, 'c'}, {e.Procs.Clients, p.Clients, 'c'}} {
+	}{{e.Links.Nodes, p.Nodes, 'n'}, {e.Procs.Nodes, p.Nodes, 'n'}, {e.Source, p.Nodes, 'n'},
+		{e.Links.Clients, p.Clients, 'c'}, {e.Procs.Clients, p.Clients, 'c'}} {
 		if s.set != All && s.set>>s.count != 0 {
 			return fmt.Errorf("there is no %s", (s.set >> s.count << s.count).text(s.letter))
 		}
@@ -118,7 +124,8 @@ func (p *Plan) checkReplicas(e Event) error {
 	case Demote, Sever:
 		for n := range p.Nodes {
 			if e.Procs.Nodes.Has(n) && (e.Source == 0 || e.Source&^p.Members(n) != 0) {
-				return fmt.Errorf("want another server of the same node after the target: n%d is with %s", n+1, (p.Members(n) &^ Of(n)).text('n'))
+				return fmt.Errorf("want another server of the same node after the target: n%d is with %s", n+1,
+					(p.Members(n) &^ Of(n)).text('n'))
 			}
 		}
 		if e.Source&e.Procs.Nodes != 0 {
@@ -210,10 +217,13 @@ func (p *Plan) checkNames(e Event) error {
 }
 
 // forLibrary are the steps that plain clients cannot do.
-var forLibrary = map[Verb]bool{DoDowngrade: true, DoDetach: true, DoHandle: true, DoResume: true, DoBreak: true, DoInspect: true, DoClose: true}
+var forLibrary = map[Verb]bool{DoDowngrade: true, DoDetach: true, DoHandle: true, DoResume: true, DoBreak: true,
+	DoInspect: true, DoClose: true}
 
 // lasts are the verbs that may have a "for", after which they end by themselves.
 var lasts = map[Verb]bool{
-	Cut: true, Delay: true, Loss: true, Duplicate: true, Reorder: true, Hold: true, Deafen: true, HalfOpen: true, Crash: true, Demote: true, Slow: true,
-	Block: true, Full: true, Forge: true, Sever: true, Starve: true, Pause: true, Suspend: true, Strobe: true, Kill: true, Step: true,
+	Cut: true, Delay: true, Loss: true, Duplicate: true, Reorder: true, Hold: true, Deafen: true, HalfOpen: true,
+	Crash: true, Demote: true, Slow: true,
+	Block: true, Full: true, Forge: true, Sever: true, Starve: true, Pause: true, Suspend: true, Strobe: true,
+	Kill: true, Step: true,
 }

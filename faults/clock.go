@@ -74,8 +74,8 @@ func (p *Plan) NextChange(mine func(Procs) bool, at time.Duration) (next time.Du
 	return next, ok
 }
 
-// MovesClock reports whether a fault is about clocks. A node's time of day stands still while its
-// machine sleeps.
+// MovesClock reports whether a fault is about clocks. A node's time of day stands still
+// while its machine sleeps.
 func (e *Event) MovesClock() bool {
 	switch e.Verb {
 	case Skew, Step, Rate, Strobe:

@@ -148,9 +148,9 @@
 //
 // # What may change
 //
-// The language is stable from the first release on: a plan stays valid, and means the same. The
-// Go API of this package may change in any release, and so may the plan that [Generate] draws
-// from a seed.
+// The language is stable from the first release on: a plan stays valid, and means the
+// same. The Go API of this package may change in any release, and so may the plan that
+// [Generate] draws from a seed.
 package faults
 
 import _ "embed"

@@ -50,10 +50,11 @@ var (
 	nodesArg  = argument{want: "nodes", of: func(e *Event) field { return nodeSet(&e.Procs.Nodes) }}
 	othersArg = argument{want: "the servers at the other end", of: func(e *Event) field { return nodeSet(&e.Source) }}
 	serverArg = argument{want: "the server that they are led to", of: othersArg.of}
-	modeArg   = argument{want: "durable, second, empty or replica", of: func(e *Event) field { return word("", &e.Mode, Durable, Second, Empty, Replica) }}
-	lackArg   = argument{want: "disk or memory", of: func(e *Event) field { return word("", &e.Mode, Disk, Memory) }}
-	asArg     = argument{optional: true, of: func(e *Event) field { return word("", &e.As, ToRead, ToWrite, Fairly) }}
-	kindArg   = argument{optional: true, fits: func(s string) bool { _, err := strconv.Atoi(s); return err != nil },
+	modeArg   = argument{want: "durable, second, empty or replica",
+		of: func(e *Event) field { return word("", &e.Mode, Durable, Second, Empty, Replica) }}
+	lackArg = argument{want: "disk or memory", of: func(e *Event) field { return word("", &e.Mode, Disk, Memory) }}
+	asArg   = argument{optional: true, of: func(e *Event) field { return word("", &e.As, ToRead, ToWrite, Fairly) }}
+	kindArg = argument{optional: true, fits: func(s string) bool { _, err := strconv.Atoi(s); return err != nil },
 		of: func(e *Event) field { return word("", &e.Kind, "acquire", "release", "extend", "rename") }}
 	lateArg = argument{optional: true, of: func(e *Event) field { return unless(e.Range == Range{}, ranged("", &e.Range)) }}
 	nameArg = argument{want: "the name of a lock", of: func(e *Event) field {

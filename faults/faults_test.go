@@ -495,7 +495,8 @@ func TestGenerateReplicas(t *testing.T) {
 	assert.That(t, failovers >= 300, "%d failovers", failovers)
 }
 
-// Lists of nodes may be in use at the same time as docs/operations.md says, and drawn plans have no others.
+// Lists of nodes may be in use at the same time as docs/operations.md says, and drawn
+// plans have no others.
 func TestLists(t *testing.T) {
 	for lists, forget := range map[string]int{
 		"nodes 3":                            0,

@@ -116,13 +116,15 @@ func (g *generator) configure(p *Plan) {
 	}
 	w.Hold = pick(g, Range{time.Millisecond, 20 * time.Millisecond}, Range{time.Millisecond, l.Lease},
 		Range{l.Lease / 4, l.Lease}, Range{l.Lease / 2, 2 * l.Lease})
-	w.Think = pick(g, Range{0, 5 * time.Millisecond}, Range{0, 100 * time.Millisecond}, Range{0, l.Lease}, Range{l.Lease / 2, l.Lease})
+	w.Think = pick(g, Range{0, 5 * time.Millisecond}, Range{0, 100 * time.Millisecond}, Range{0, l.Lease},
+		Range{l.Lease / 2, l.Lease})
 	for _, share := range w.habits() {
 		if g.half() {
 			*share = pick(g, Percent(10), Percent(30), Percent(60))
 		}
 	}
-	p.Network.Delay = pick(g, Range{100 * time.Microsecond, 300 * time.Microsecond}, Range{200 * time.Microsecond, 2 * time.Millisecond},
+	p.Network.Delay = pick(g, Range{100 * time.Microsecond, 300 * time.Microsecond},
+		Range{200 * time.Microsecond, 2 * time.Millisecond},
 		Range{time.Millisecond, 15 * time.Millisecond})
 	// A round of a new connection is two there and back: a timeout must leave
 	// room for that, or nobody ever gets anything.
@@ -170,8 +172,8 @@ func (g *generator) kinds(p *Plan) {
 	}
 }
 
-// verbs draws what else clients ask of the library. Most plans have none of it, and so are
-// what they would be without.
+// verbs draws what else clients ask of the library. Most plans have none of it, and so
+// are what they would be without.
 func (g *generator) verbs(p *Plan) {
 	w := &p.Work
 	if g.below(4) == 0 {
@@ -350,8 +352,8 @@ var classes = []class{
 	{true, lasting(Demote, oneNode, (*generator).copies)}, // perhaps for so short that some do not see it
 }
 
-// machineClasses are drawn from a stream of their own, so that a plan has all that it has without
-// them.
+// machineClasses are drawn from a stream of their own, so that a plan has all that it has
+// without them.
 var machineClasses = []class{
 	{false, lasting(Full, someNodes, func(g *generator, p *Plan, e *Event) { e.Mode = Disk })},
 	{false, lasting(Full, someNodes, func(g *generator, p *Plan, e *Event) { e.Mode = Memory })},
@@ -372,7 +374,8 @@ func (g *generator) machines(p *Plan) {
 	}
 }
 
-// nodes draws one node, or sometimes several: machines of one make fill at about the same time.
+// nodes draws one node, or sometimes several: machines of one make fill at about the same
+// time.
 func (g *generator) nodes(p *Plan) Procs {
 	procs := g.node(p)
 	if g.below(3) == 0 {
@@ -389,8 +392,8 @@ func (g *generator) connections(p *Plan) Links {
 	return l
 }
 
-// vanished leaves connections half-open, for some time. Perhaps their client dies, which the nodes
-// then do not see.
+// vanished leaves connections half-open, for some time. Perhaps their client dies, which
+// the nodes then do not see.
 func vanished(g *generator, p *Plan) []Event {
 	e := Event{At: g.when(p), Verb: HalfOpen, Links: g.connections(p), For: g.span(p)}
 	if g.half() {
@@ -413,8 +416,8 @@ func rolling(g *generator, p *Plan) (events []Event) {
 }
 
 // demotion makes a replica of a node, perhaps with commands or answers under way. If it
-// forgets anything it is one for so long that everybody who could rely on its vote afterwards has
-// seen so, as a rule.
+// forgets anything it is one for so long that everybody who could rely on its vote
+// afterwards has seen so, as a rule.
 func demotion(g *generator, p *Plan) []Event {
 	e := Event{At: g.when(p), Verb: Demote, Procs: g.node(p), For: g.span(p)}
 	g.copies(p, &e)
@@ -424,7 +427,8 @@ func demotion(g *generator, p *Plan) []Event {
 	if g.half() {
 		return []Event{e}
 	}
-	late := Event{Verb: Delay, For: e.For + p.Lock.Timeout, Links: Links{Clients: All, Nodes: e.Procs.Nodes, Way: pick(g, To, From)}}
+	late := Event{Verb: Delay, For: e.For + p.Lock.Timeout, Links: Links{Clients: All, Nodes: e.Procs.Nodes,
+		Way: pick(g, To, From)}}
 	late.At = max(0, e.At-g.between(0, p.Lock.Timeout))
 	late.Range.Max = p.Lock.Timeout / 2
 	return []Event{late, e}
@@ -448,7 +452,8 @@ func (g *generator) copies(p *Plan, e *Event) {
 // stall stops a client in the middle of a round: its links are slow, so that
 // rounds last, and then it stops for about a lease.
 func stall(g *generator, p *Plan) []Event {
-	e := Event{At: g.when(p), Verb: Delay, For: g.span(p), Links: Links{Clients: Of(g.below(p.Clients)), Nodes: All, Way: pick(g, Both, From)}}
+	e := Event{At: g.when(p), Verb: Delay, For: g.span(p), Links: Links{Clients: Of(g.below(p.Clients)), Nodes: All,
+		Way: pick(g, Both, From)}}
 	e.Range.Max = p.Lock.Timeout / 3
 	stop := Event{At: e.At + g.between(0, e.For), Verb: Pause, Procs: Procs{Clients: e.Links.Clients}, For: g.span(p)}
 	if stop.At >= p.Length {
@@ -459,7 +464,8 @@ func stall(g *generator, p *Plan) []Event {
 
 // newcomer starts a client again when a node has just come back without its locks.
 func newcomer(g *generator, p *Plan) []Event {
-	crash := Event{At: g.when(p), Verb: Crash, Procs: g.node(p), For: g.between(time.Millisecond, 50*time.Millisecond), Mode: Empty}
+	crash := Event{At: g.when(p), Verb: Crash, Procs: g.node(p), For: g.between(time.Millisecond, 50*time.Millisecond),
+		Mode: Empty}
 	kill := Event{At: max(0, crash.At-g.between(0, 20*time.Millisecond)), Verb: Kill, Procs: g.client(p)}
 	kill.For = crash.At + crash.For - kill.At + g.between(0, p.Lock.MaxLease)
 	return []Event{crash, kill}
@@ -468,7 +474,8 @@ func newcomer(g *generator, p *Plan) []Event {
 // lateHealing lets a node lose a lock, and keeps what is to give it the lock
 // again until after the unlock, perhaps.
 func lateHealing(g *generator, p *Plan) []Event {
-	crash := Event{At: g.when(p), Verb: Crash, Procs: g.node(p), For: g.between(time.Millisecond, 10*time.Millisecond), Mode: Empty}
+	crash := Event{At: g.when(p), Verb: Crash, Procs: g.node(p), For: g.between(time.Millisecond, 10*time.Millisecond),
+		Mode: Empty}
 	hold := Event{At: crash.At + crash.For, Verb: Hold, Kind: "acquire", For: g.between(p.Lock.Lease/3, 2*p.Lock.Lease)}
 	hold.Links = Links{Clients: All, Nodes: crash.Procs.Nodes, Way: To}
 	return []Event{crash, hold}
@@ -485,7 +492,8 @@ func rates(g *generator, p *Plan) (events []Event) {
 	}
 	for i := range p.Clients {
 		if g.half() {
-			events = append(events, Event{At: g.when(p), Verb: Rate, Procs: Procs{Clients: Of(i)}, Ratio: pick(g, part-p.Assume.Drift, part-p.Assume.Drift, p.Assume.Drift)})
+			events = append(events, Event{At: g.when(p), Verb: Rate, Procs: Procs{Clients: Of(i)},
+				Ratio: pick(g, part-p.Assume.Drift, part-p.Assume.Drift, p.Assume.Drift)})
 		}
 	}
 	return events
@@ -510,9 +518,10 @@ func (g *generator) add(p *Plan, profile Profile) {
 	}
 }
 
-// near makes of one plan in eight one that is close to the counterexamples of the formal model: some
-// leases are a tenth of others, a round may last for a third of the longest, and nodes forget votes. It
-// reports whether the plan is to have no other faults, as half of these have not. It needs two clients.
+// near makes of one plan in eight one that is close to the counterexamples of the formal
+// model: some leases are a tenth of others, a round may last for a third of the longest,
+// and nodes forget votes. It reports whether the plan is to have no other faults, as half
+// of these have not. It needs two clients.
 func (g *generator) near(p *Plan, profile Profile) (alone bool) {
 	if g.below(8) > 0 || p.Clients < 2 {
 		return false
@@ -524,7 +533,8 @@ func (g *generator) near(p *Plan, profile Profile) (alone bool) {
 	return g.half()
 }
 
-// forgottenVotes draws how a plan comes close to those counterexamples. Some nodes forget locks unnoticed as well.
+// forgottenVotes draws how a plan comes close to those counterexamples. Some nodes forget
+// locks unnoticed as well.
 func (g *generator) forgottenVotes(p *Plan, unnoticed Set) {
 	l, w := &p.Lock, &p.Work
 	l.Lease = pick(g, time.Second, 2*time.Second, 3*time.Second)
@@ -534,17 +544,19 @@ func (g *generator) forgottenVotes(p *Plan, unnoticed Set) {
 	if g.below(4) > 0 {
 		w.Short = pick(g, Percent(30), Percent(60))
 	}
-	w.Hold = pick(g, Range{time.Millisecond, l.Lease / 10}, Range{l.Lease / 10, l.Lease}, Range{l.Lease / 2, 2 * l.Lease})
+	w.Hold = pick(g, Range{time.Millisecond, l.Lease / 10}, Range{l.Lease / 10, l.Lease},
+		Range{l.Lease / 2, 2 * l.Lease})
 	w.Think = pick(g, Range{0, 5 * time.Millisecond}, Range{0, l.Lease / 10})
-	p.Network.Delay = pick(g, Range{100 * time.Microsecond, 300 * time.Microsecond}, Range{time.Millisecond, 4 * time.Millisecond})
+	p.Network.Delay = pick(g, Range{100 * time.Microsecond, 300 * time.Microsecond},
+		Range{time.Millisecond, 4 * time.Millisecond})
 	for at := g.between(0, l.Lease); at < p.Length; at += g.between(l.Lease, 2*l.Lease) {
 		p.Events = append(p.Events, g.forgottenVote(p, at, unnoticed)...)
 	}
 }
 
-// forgottenVote lets nodes that the holder lacks forget, in a crash, that they have voted for another
-// client. The holder's renewals restore its lease there, and later it loses its way to other nodes, whose
-// votes come late to that client, which may also be paused.
+// forgottenVote lets nodes that the holder lacks forget, in a crash, that they have voted
+// for another client. The holder's renewals restore its lease there, and later it loses
+// its way to other nodes, whose votes come late to that client, which may also be paused.
 func (g *generator) forgottenVote(p *Plan, at time.Duration, unnoticed Set) (events []Event) {
 	var nodes []int // the least quorum, in any order
 	for len(nodes) < p.Need() {
@@ -589,12 +601,13 @@ func (g *generator) forgottenVote(p *Plan, at time.Duration, unnoticed Set) (eve
 	return events
 }
 
-// lateRelease makes of one plan in sixteen one in which a release may come so late that its token
-// is below a later holder's. Nodes that the holder lacks forget, in a crash, that they have voted for
-// another client, whose time of day is ahead. The holder's renewals restore its lease there. It
-// unlocks, and a second part of the nodes is free before the other's acquires come there. Its
-// releases come to the rest when the first nodes vote again, and perhaps while somebody waits. It
-// reports whether the plan is to have no other faults. Clients with no part in that do drawn work.
+// lateRelease makes of one plan in sixteen one in which a release may come so late that
+// its token is below a later holder's. Nodes that the holder lacks forget, in a crash,
+// that they have voted for another client, whose time of day is ahead. The holder's
+// renewals restore its lease there. It unlocks, and a second part of the nodes is free
+// before the other's acquires come there. Its releases come to the rest when the first
+// nodes vote again, and perhaps while somebody waits. It reports whether the plan is to
+// have no other faults. Clients with no part in that do drawn work.
 func (g *generator) lateRelease(p *Plan) (alone bool) {
 	if g.below(16) > 0 || p.Clients < 2 || p.Nodes < 3 {
 		return false
@@ -654,8 +667,8 @@ func (g *generator) lateRelease(p *Plan) (alone bool) {
 	return g.below(4) > 0
 }
 
-// options draws what few programs ask of the library. It draws no prefix of names: that makes no difference to a
-// run, and one client in four of the simulator has one.
+// options draws what few programs ask of the library. It draws no prefix of names: that
+// makes no difference to a run, and one client in four of the simulator has one.
 func (g *generator) options(p *Plan) {
 	l, w := &p.Lock, &p.Work
 	if g.below(8) == 0 {
@@ -694,20 +707,22 @@ func (g *generator) strangers(p *Plan) {
 	p.Events = append(p.Events, e)
 }
 
-// lists draws a change of the list of nodes: some clients lack one. The nodes of a lease that clients hand on are those of
-// the first one.
+// lists draws a change of the list of nodes: some clients lack one. The nodes of a lease
+// that clients hand on are those of the first one.
 func (g *generator) lists(p *Plan) {
 	lacks := g.below(p.Nodes)
 	some := Set(1 + g.below(1<<min(p.Clients, MaxClients)-1))
-	special := p.Nodes < 3 || p.Work.Joint > 0 || p.Work.Hand > 0 || slices.ContainsFunc(p.Events, func(e Event) bool { return e.Verb == Alias })
+	special := p.Nodes < 3 || p.Work.Joint > 0 || p.Work.Hand > 0 || slices.ContainsFunc(p.Events,
+		func(e Event) bool { return e.Verb == Alias })
 	if g.below(12) > 0 || special {
 		return
 	}
 	p.Events = append(p.Events, Event{Verb: View, Procs: Procs{Clients: some, Nodes: (1<<p.Nodes - 1) &^ Of(lacks)}})
 }
 
-// quorums draws two lists of nodes, or nodes that forget locks unnoticed, and that so many must grant a lock that neither does
-// harm. Half of these plans have votes that a crash takes back as well.
+// quorums draws two lists of nodes, or nodes that forget locks unnoticed, and that so
+// many must grant a lock that neither does harm. Half of these plans have votes that a
+// crash takes back as well.
 func (g *generator) quorums(p *Plan) {
 	special := p.Clients < 2 || p.Nodes < 3 || p.Work.Joint > 0
 	if g.below(8) > 0 || special {

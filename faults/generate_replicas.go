@@ -24,8 +24,8 @@ func (g *generator) replicas(p *Plan) {
 			e.Procs.Nodes = p.Members(e.Procs.Nodes.First())
 		}
 	}
-	// A replica acknowledges after up to four delays more, as it may be at an earlier command, and a node waits for half of the time
-	// that is left.
+	// A replica acknowledges after up to four delays more, as it may be at an earlier
+	// command, and a node waits for half of the time that is left.
 	p.Network.Delay.Max = min(p.Network.Delay.Max, min(p.Lock.Timeout, p.Lock.Lease/3)/16)
 	p.Network.Delay.Min = min(p.Network.Delay.Min, p.Network.Delay.Max)
 	if g.half() { // everybody wants one name, and keeps it
@@ -47,12 +47,14 @@ func (g *generator) replicas(p *Plan) {
 		}
 		p.Events = append(p.Events, g.failover(p, at, first, old, fresh)...)
 		primaries[first] = fresh
-		at += pick(g, g.between(0, p.Lock.MaxLease/2), g.between(p.Lock.MaxLease, 3*p.Lock.MaxLease), g.between(p.Lock.MaxLease, 3*p.Lock.MaxLease))
+		at += pick(g, g.between(0, p.Lock.MaxLease/2), g.between(p.Lock.MaxLease, 3*p.Lock.MaxLease),
+			g.between(p.Lock.MaxLease, 3*p.Lock.MaxLease))
 	}
 }
 
-// failover makes another server of a node its primary, for one of the reasons that there are, while some
-// clients stay with the old one. Perhaps the other replicas follow late, or for a while stay with the old one as well.
+// failover makes another server of a node its primary, for one of the reasons that there
+// are, while some clients stay with the old one. Perhaps the other replicas follow late,
+// or for a while stay with the old one as well.
 func (g *generator) failover(p *Plan, at time.Duration, first, old, fresh int) (events []Event) {
 	all := Of(first) * (1<<(1+p.Lock.Replicas) - 1)
 	others := all &^ Of(old, fresh)
@@ -74,23 +76,27 @@ func (g *generator) failover(p *Plan, at time.Duration, first, old, fresh int) (
 		}
 	case 2: // together with replicas
 		if with := others & Set(g.next()); with != others || others == 0 {
-			add(at, Event{Verb: Sever, Procs: Procs{Nodes: Of(old) | with}, Source: all &^ (Of(old) | with), For: back - at})
+			add(at, Event{Verb: Sever, Procs: Procs{Nodes: Of(old) | with}, Source: all &^ (Of(old) | with),
+				For: back - at})
 		} else {
 			add(at, Event{Verb: Sever, Procs: Procs{Nodes: Of(fresh)}, Source: all &^ Of(fresh), For: back - at})
 		}
 	case 3:
 		add(at, Event{Verb: Pause, Procs: Procs{Nodes: Of(old)}, For: max(time.Millisecond, back-at)})
 	case 4:
-		add(at, Event{Verb: Crash, Procs: Procs{Nodes: Of(old)}, Mode: pick(g, Durable, Second, Empty), For: max(time.Millisecond, back-at)})
+		add(at, Event{Verb: Crash, Procs: Procs{Nodes: Of(old)}, Mode: pick(g, Durable, Second, Empty),
+			For: max(time.Millisecond, back-at)})
 	default: // restarted empty, and synchronized with that
-		add(at, Event{Verb: Crash, Procs: Procs{Nodes: Of(old)}, Mode: Empty, For: g.between(time.Millisecond, 20*time.Millisecond)})
+		add(at, Event{Verb: Crash, Procs: Procs{Nodes: Of(old)}, Mode: Empty,
+			For: g.between(time.Millisecond, 20*time.Millisecond)})
 		known = at + g.between(20*time.Millisecond, 100*time.Millisecond)
 		back = max(back, known)
 	}
 	add(known, Event{Verb: Promote, Procs: Procs{Nodes: Of(fresh)}})
 	for n := range p.Nodes {
 		if others.Has(n) {
-			add(known+pick(g, 0, g.between(0, 10*time.Millisecond), g.between(0, p.Lock.Lease)), Event{Verb: Demote, Procs: Procs{Nodes: Of(n)}, Source: Of(fresh)})
+			add(known+pick(g, 0, g.between(0, 10*time.Millisecond), g.between(0, p.Lock.Lease)),
+				Event{Verb: Demote, Procs: Procs{Nodes: Of(n)}, Source: Of(fresh)})
 		}
 	}
 	add(back, Event{Verb: Demote, Procs: Procs{Nodes: Of(old)}, Source: Of(fresh)})

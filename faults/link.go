@@ -11,9 +11,9 @@ const (
 // has reports whether the way with that index is meant.
 func (w Way) has(way int) bool { return w.Has([...]Way{To, From}[way]) }
 
-// A Link is what the faults of a plan do to one link, wherever the plan is played: a Link decides, and
-// its owner carries that out. M is what the owner keeps of a message that is held. The zero value is a
-// link with which nothing is wrong.
+// A Link is what the faults of a plan do to one link, wherever the plan is played: a Link
+// decides, and its owner carries that out. M is what the owner keeps of a message that is
+// held. The zero value is a link with which nothing is wrong.
 type Link[M any] struct {
 	Trouble
 	struck []*Event // that have not ended
@@ -38,9 +38,9 @@ type holding[M any] struct {
 	held []M
 }
 
-// Strike begins a fault, or ends it. It returns the messages that go on now, in their order. Nothing
-// is left of a Reset, and a HalfOpen is noted as one of those that have not ended: both are about
-// connections, which a Link does not know.
+// Strike begins a fault, or ends it. It returns the messages that go on now, in their
+// order. Nothing is left of a Reset, and a HalfOpen is noted as one of those that have
+// not ended: both are about connections, which a Link does not know.
 func (l *Link[M]) Strike(e *Event, end bool) (free []M) {
 	switch {
 	case e.Verb == Heal:
@@ -108,8 +108,8 @@ func (l *Link[M]) suffer() {
 // Suffers reports whether a fault has not ended.
 func (l *Link[M]) Suffers(e *Event) bool { return slices.Contains(l.struck, e) }
 
-// Hold keeps a message, if a fault says so: of a command of that kind, or of its reply. It reports
-// whether it did.
+// Hold keeps a message, if a fault says so: of a command of that kind, or of its reply.
+// It reports whether it did.
 func (l *Link[M]) Hold(way int, kind string, message M) bool {
 	for _, h := range l.holds {
 		if h.left != 0 && h.by.Links.Way.has(way) && (h.by.Kind == "" || h.by.Kind == kind) {

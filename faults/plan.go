@@ -117,9 +117,10 @@ type Work struct {
 	Close  Ratio         // of holds, at whose end the process closes its Locker, ends, and starts again
 	Drop   Ratio         // of lost leases, that are not unlocked
 
-	// Expiring is the share of holds that last about as long as the lease, between 0.9 and 1.1 times
-	// it, and not as Hold says. Late is the share of writes to the resource that arrive up to two
-	// leases after the check of the lease; the lock is held until then.
+	// Expiring is the share of holds that last about as long as the lease, between 0.9
+	// and 1.1 times it, and not as Hold says. Late is the share of writes to the resource
+	// that arrive up to two leases after the check of the lease; the lock is held until
+	// then.
 	Expiring, Late Ratio
 
 	Hand    Ratio // of holds, that are detached, and resumed by a client from their handle
@@ -128,7 +129,9 @@ type Work struct {
 	Inspect Ratio // of acquisitions, before which the client asks who holds the name
 	Bound   Ratio // of acquisitions that wait, that do so for at most two leases
 	Label   Ratio // of processes, whose Locker has a label
-	Odd     Ratio // of processes, whose Locker has other options than most; and of calls, that are made as few programs make them
+	// of processes, whose Locker has other options than most; and of calls, that are made
+	// as few programs make them
+	Odd     Ratio
 	MinHold Ratio // of acquisitions to be alone, whose names stay taken for a tenth to nine tenths of the longest lease
 
 	Read    Ratio // of acquisitions, that share their name with other readers
@@ -156,7 +159,8 @@ func (w *Work) habits() []*Ratio {
 	return []*Ratio{&w.Try, &w.Fixed, &w.Long, &w.Extend, &w.Cancel, &w.Nest, &w.Close, &w.Drop}
 }
 
-// verbs are the shares of what else a client asks of the library, which plain clients lack.
+// verbs are the shares of what else a client asks of the library, which plain clients
+// lack.
 func (w *Work) verbs() []*Ratio {
 	return []*Ratio{&w.Hand, &w.Handle, &w.Break, &w.Inspect, &w.Bound, &w.MinHold, &w.Label, &w.Odd}
 }
@@ -184,8 +188,8 @@ func (p *Plan) MakePlain() {
 	}
 }
 
-// MakeJoint sets the share of joint acquisitions. Far is on the same nodes for every client, so no client lists other
-// nodes than the rest.
+// MakeJoint sets the share of joint acquisitions. Far is on the same nodes for every
+// client, so no client lists other nodes than the rest.
 func (p *Plan) MakeJoint(share Ratio) {
 	p.Work.Joint = share
 	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.Verb == View })
@@ -237,7 +241,8 @@ func New(n, c int) *Plan {
 			Poll: 200 * time.Millisecond, Drift: Percent(1), Guard: true, Renew: true, Fence: true,
 		},
 		Work: Work{
-			Names: 1, Tasks: 1, Hold: Range{time.Millisecond, 100 * time.Millisecond}, Think: Range{0, 50 * time.Millisecond},
+			Names: 1, Tasks: 1, Hold: Range{time.Millisecond, 100 * time.Millisecond},
+			Think:    Range{0, 50 * time.Millisecond},
 			Expiring: Percent(100) / 8, Late: Percent(100) / 16,
 		},
 		Network: Network{Delay: Range{200 * time.Microsecond, 2 * time.Millisecond}},
@@ -259,7 +264,9 @@ type Event struct {
 	Offset time.Duration // step, skew, strobe; of extend, the lease
 	Every  time.Duration // strobe
 	Mode   Mode          // crash, demote, full
-	Source Set           // demote: the node whose copy it has, 0: none; sever: the servers at the other end; lead: where to
+	// demote: the node whose copy it has, 0: none; sever: the servers at the other end;
+	// lead: where to
+	Source Set
 	Kind   string        // hold: which commands; "" is all
 	Count  int           // hold: how many; 0 is all
 	Name   string        // a step's lock
@@ -277,7 +284,8 @@ const (
 	Fairly  As = "fair"
 )
 
-// A Mode says what a crashed node comes back with, what a demoted one has, or what a full one lacks.
+// A Mode says what a crashed node comes back with, what a demoted one has, or what a full
+// one lacks.
 type Mode string
 
 const (
@@ -430,18 +438,22 @@ const (
 var groups = map[Verb]group{
 	Cut: onLinks, Delay: onLinks, Loss: onLinks, Duplicate: onLinks, Reorder: onLinks, Hold: onLinks,
 	Release: onLinks, Deafen: onLinks, HalfOpen: onLinks, Heal: onLinks, Reset: onLinks,
-	Crash: onNodes, Restart: onNodes, Demote: onNodes, Promote: onNodes, Slow: onNodes, Block: onNodes, Full: onNodes, Starve: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes, Alias: onNodes, Sever: onNodes, Forge: onNodes,
+	Crash: onNodes, Restart: onNodes, Demote: onNodes, Promote: onNodes, Slow: onNodes, Block: onNodes, Full: onNodes,
+	Starve: onNodes, Evict: onNodes, Flush: onNodes, ScriptFlush: onNodes, Alias: onNodes, Sever: onNodes,
+	Forge: onNodes,
 	Pause: onProcs, Suspend: onProcs, Skew: onProcs, Step: onProcs, Rate: onProcs, Strobe: onProcs,
 	Kill: onClients, Start: onClients, View: onClients, Clone: onClients, Lead: onClients,
-	DoLock: isStep, DoTry: isStep, DoUnlock: isStep, DoExtend: isStep, DoWrite: isStep, DoCheck: isStep, DoCancel: isStep,
-	DoDowngrade: isStep, DoDetach: isStep, DoHandle: isStep, DoResume: isStep, DoBreak: isStep, DoInspect: isStep, DoClose: isStep,
+	DoLock: isStep, DoTry: isStep, DoUnlock: isStep, DoExtend: isStep, DoWrite: isStep, DoCheck: isStep,
+	DoCancel:    isStep,
+	DoDowngrade: isStep, DoDetach: isStep, DoHandle: isStep, DoResume: isStep, DoBreak: isStep, DoInspect: isStep,
+	DoClose: isStep,
 }
 
 // IsStep reports whether the verb is a step of a client, and not a fault.
 func (v Verb) IsStep() bool { return groups[v] == isStep }
 
-// Stays reports whether what the verb does goes on, unless "for" ends it. A step of the time of day is over at
-// once, whether or not it is taken back later.
+// Stays reports whether what the verb does goes on, unless "for" ends it. A step of the
+// time of day is over at once, whether or not it is taken back later.
 func (v Verb) Stays() bool { return lasts[v] && v != Step || v == Rate }
 
 // OnLinks reports whether the verb is about links.
@@ -535,7 +547,8 @@ func (p *Plan) Members(n int) (members Set) {
 	return members
 }
 
-// Site is on how many of the plan's nodes, the first of them, a lock is, and how many must grant it.
+// Site is on how many of the plan's nodes, the first of them, a lock is, and how many
+// must grant it.
 func (p *Plan) Site(name string) (nodes, need int) {
 	if name == Far {
 		return p.FarNodes(), p.FarNodes()/2 + 1
@@ -543,7 +556,8 @@ func (p *Plan) Site(name string) (nodes, need int) {
 	return p.Sites(), p.Need()
 }
 
-// Server returns the nodes that are on one server with node n, which are n alone unless they are aliases.
+// Server returns the nodes that are on one server with node n, which are n alone unless
+// they are aliases.
 func (p *Plan) Server(n int) Set {
 	nodes := Of(n)
 	for i := range p.Events {
@@ -564,8 +578,8 @@ func (p *Plan) Lists(client int) Set {
 	return All
 }
 
-// Quorum is how many of its nodes must grant a client a lock, at the least. One that lists fewer nodes needs as many of
-// them, if there are, and a majority at the least.
+// Quorum is how many of its nodes must grant a client a lock, at the least. One that
+// lists fewer nodes needs as many of them, if there are, and a majority at the least.
 func (p *Plan) Quorum(client int) int {
 	if n := p.listed(client).Len(); n < p.Nodes {
 		return max(n/2+1, min(n, p.Lock.Need))
@@ -576,9 +590,10 @@ func (p *Plan) Quorum(client int) int {
 // listed is Lists without what is no node.
 func (p *Plan) listed(client int) Set { return p.Lists(client) & (1<<p.Nodes - 1) }
 
-// MayForget returns how many nodes may forget locks unnoticed, and still any quorums of two clients share a node that has not:
-// two quorums overlap in as many as they are together more than the nodes in both lists. It is negative if they need not
-// share a node at all.
+// MayForget returns how many nodes may forget locks unnoticed, and still any quorums of
+// two clients share a node that has not: two quorums overlap in as many as they are
+// together more than the nodes in both lists. It is negative if they need not share a
+// node at all.
 func (p *Plan) MayForget() int {
 	least := p.Nodes
 	for a := range p.Clients {
@@ -593,7 +608,8 @@ func (p *Plan) MayForget() int {
 	return least
 }
 
-// TooForgetful reports whether more nodes forget locks unnoticed than may. Of a primary with replicas none may.
+// TooForgetful reports whether more nodes forget locks unnoticed than may. Of a primary
+// with replicas none may.
 func (p *Plan) TooForgetful() bool {
 	var nodes Set
 	for i := range p.Events {
@@ -606,8 +622,8 @@ func (p *Plan) TooForgetful() bool {
 	return nodes.Len() > p.MayForget() || nodes != 0 && p.Lock.Replicas > 0
 }
 
-// Core returns the nodes that are healed when the faults are over: as many as must grant a lock. The
-// simulator draws others.
+// Core returns the nodes that are healed when the faults are over: as many as must grant
+// a lock. The simulator draws others.
 func (p *Plan) Core() (core Set) {
 	for i := range p.Need() {
 		core |= Of((int(p.Seed%uint64(p.Nodes)) + i) % p.Nodes)

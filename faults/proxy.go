@@ -15,8 +15,8 @@ import (
 // talks to the server behind it, as well as the proxy's [Conduct] lets it. Its
 // methods may be called by several goroutines at once.
 //
-// It is a delay line: what comes in goes out later by that much, in order. On Linux that is exact
-// to about 0.1 ms; most of the error is the way through the kernel and back.
+// It is a delay line: what comes in goes out later by that much, in order. On Linux that
+// is exact to about 0.1 ms; most of the error is the way through the kernel and back.
 type Proxy struct {
 	target, addr string
 	tap          func() io.Writer
@@ -53,7 +53,8 @@ func NewProxy(target string, tap func() io.Writer) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{target: target, addr: l.Addr().String(), tap: tap, flowing: make(chan struct{}), conns: make(map[net.Conn]struct{})}
+	p := &Proxy{target: target, addr: l.Addr().String(), tap: tap, flowing: make(chan struct{}),
+		conns: make(map[net.Conn]struct{})}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	close(p.flowing)
 	p.serve(l)

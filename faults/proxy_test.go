@@ -151,7 +151,8 @@ func TestProxyGoesDownAndUp(t *testing.T) {
 	ask(t, conn, r, "after")
 }
 
-// Closing a proxy waits for nothing: neither for what is late, nor for what hangs, both ways.
+// Closing a proxy waits for nothing: neither for what is late, nor for what hangs, both
+// ways.
 func TestProxyClosesAtOnce(t *testing.T) {
 	const late = time.Minute
 	for what, conduct := range map[string]faults.Conduct{

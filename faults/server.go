@@ -2,9 +2,9 @@ package faults
 
 import "slices"
 
-// A Server is what the faults of a plan do to one server, wherever the plan is played: a Server
-// decides, and its owner carries out what Strike and Heal return. A server that no fault has struck is
-// Server{Mode: Durable}.
+// A Server is what the faults of a plan do to one server, wherever the plan is played: a
+// Server decides, and its owner carries out what Strike and Heal return. A server that no
+// fault has struck is Server{Mode: Durable}.
 type Server struct {
 	Down    bool
 	Mode    Mode // with what it comes back from a crash
@@ -17,9 +17,9 @@ type Server struct {
 	lacks                     []*Event // of disk or memory
 }
 
-// Strike begins a fault, or ends it, and returns what the server does now: it crashes, restarts, is
-// demoted or promoted, or does what the fault's own verb says. It does nothing if another fault has
-// taken this one's place.
+// Strike begins a fault, or ends it, and returns what the server does now: it crashes,
+// restarts, is demoted or promoted, or does what the fault's own verb says. It does
+// nothing if another fault has taken this one's place.
 func (s *Server) Strike(e *Event, end bool) []Verb {
 	switch e.Verb {
 	case Crash:
@@ -90,7 +90,8 @@ func (s *Server) promote() []Verb {
 	return []Verb{Promote}
 }
 
-// Heal ends everything that is wrong with the server, and returns what it does, as Strike does.
+// Heal ends everything that is wrong with the server, and returns what it does, as Strike
+// does.
 func (s *Server) Heal() (does []Verb) {
 	if s.Down {
 		does = s.restart()
@@ -116,8 +117,8 @@ type Process struct {
 	killedBy *Event
 }
 
-// Strike begins a fault, or ends it, and returns what the client does now: it is killed, starts, stops
-// or goes on. It is "" if nothing changes for it.
+// Strike begins a fault, or ends it, and returns what the client does now: it is killed,
+// starts, stops or goes on. It is "" if nothing changes for it.
 func (p *Process) Strike(e *Event, end bool) Verb {
 	switch {
 	case e.Verb == Kill && !end:

@@ -183,9 +183,11 @@ func (p *Plan) blocks() []block {
 	l, w := &p.Lock, &p.Work
 	return []block{
 		{"lock", []field{
-			word("client", &l.Client, Redquorum, Plain), duration("lease", &l.Lease), duration("maxlease", &l.MaxLease), duration("timeout", &l.Timeout),
+			word("client", &l.Client, Redquorum, Plain), duration("lease", &l.Lease), duration("maxlease", &l.MaxLease),
+			duration("timeout", &l.Timeout),
 			duration("poll", &l.Poll), duration("grace", &l.Grace), ratio("drift", &l.Drift),
-			onOff("guard", &l.Guard), onOff("renew", &l.Renew), duration("maxhold", &l.MaxHold), unless(l.MaxDown == 0, duration("maxdown", &l.MaxDown)), onOff("fence", &l.Fence),
+			onOff("guard", &l.Guard), onOff("renew", &l.Renew), duration("maxhold", &l.MaxHold),
+			unless(l.MaxDown == 0, duration("maxdown", &l.MaxDown)), onOff("fence", &l.Fence),
 			unless(l.Need == 0, number("need", &l.Need)), unless(l.Replicas == 0, number("replicas", &l.Replicas)),
 			{"mistake", func(s string) error {
 				if l.Mistake = Mistake(s); Mistakes[l.Mistake] == "" {
@@ -195,11 +197,15 @@ func (p *Plan) blocks() []block {
 			}, func() string { return string(l.Mistake) }},
 		}},
 		{"work", []field{
-			number("names", &w.Names), number("tasks", &w.Tasks), ranged("hold", &w.Hold), share("expiring", &w.Expiring), share("late", &w.Late), ranged("think", &w.Think), unless(w.Step == 0, duration("step", &w.Step)),
-			share("try", &w.Try), share("fixed", &w.Fixed), share("long", &w.Long), rare("short", &w.Short), share("extend", &w.Extend),
+			number("names", &w.Names), number("tasks", &w.Tasks), ranged("hold", &w.Hold),
+			share("expiring", &w.Expiring), share("late", &w.Late), ranged("think", &w.Think),
+			unless(w.Step == 0, duration("step", &w.Step)),
+			share("try", &w.Try), share("fixed", &w.Fixed), share("long", &w.Long), rare("short", &w.Short),
+			share("extend", &w.Extend),
 			share("cancel", &w.Cancel), share("nest", &w.Nest), share("close", &w.Close), share("drop", &w.Drop),
 			rare("hand", &w.Hand), rare("handle", &w.Handle), rare("break", &w.Break),
-			rare("inspect", &w.Inspect), rare("bound", &w.Bound), rare("minhold", &w.MinHold), rare("label", &w.Label), rare("odd", &w.Odd),
+			rare("inspect", &w.Inspect), rare("bound", &w.Bound), rare("minhold", &w.MinHold), rare("label", &w.Label),
+			rare("odd", &w.Odd),
 			rare("read", &w.Read), rare("write", &w.Write),
 			rare("down", &w.Down), rare("fair", &w.Fair),
 			rare("several", &w.Several), rare("joint", &w.Joint),

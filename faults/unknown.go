@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// unknown is the error for a word that is not among those that are known. It names the nearest,
-// if one is near.
+// unknown is the error for a word that is not among those that are known. It names the
+// nearest, if one is near.
 func unknown(what, have string, known []string) error {
 	nearest, least := "", len(have)/2+1
 	for _, word := range known {
@@ -19,8 +19,8 @@ func unknown(what, have string, known []string) error {
 	return unknownBut(what, have, nearest, known)
 }
 
-// unknownBut is the error for a word that is not among those that are known. Another is meant,
-// unless it is "".
+// unknownBut is the error for a word that is not among those that are known. Another is
+// meant, unless it is "".
 func unknownBut(what, have, meant string, known []string) error {
 	if meant != "" {
 		meant = fmt.Sprintf(" (did you mean %q?)", meant)

@@ -21,7 +21,8 @@ var (
 	ErrBusy = errors.New("server is busy running a script")
 	// ErrReadOnly: the server is a replica. A lock needs independent masters.
 	ErrReadOnly = errors.New("server is a replica, not a master")
-	// ErrUnreplicated: the server is a primary, and not enough of its replicas are known to have it.
+	// ErrUnreplicated: the server is a primary, and not enough of its replicas are known
+	// to have it.
 	ErrUnreplicated = errors.New("not replicated")
 	// ErrMisconf: the server refuses writes because it cannot persist.
 	ErrMisconf = errors.New("server refuses writes because it cannot save to disk")
@@ -30,16 +31,16 @@ var (
 	// ErrServer: the server answered with an error that is none of the others.
 	ErrServer = errors.New("server error")
 
-	// ErrWrongType: the key at the lock's name is neither a lock nor a string, which is a lock of
-	// another library, or another key of the lock has the wrong type.
+	// ErrWrongType: the key at the lock's name is neither a lock nor a string, which is a
+	// lock of another library, or another key of the lock has the wrong type.
 	ErrWrongType = errors.New("the key at this name is not a lock")
-	// ErrAuth: the server rejected the credentials or the client's certificate, or they do
-	// not allow the commands that a lock needs.
+	// ErrAuth: the server rejected the credentials or the client's certificate, or they
+	// do not allow the commands that a lock needs.
 	ErrAuth = errors.New("not permitted by the server")
 	// ErrCertificate: the server's TLS certificate does not verify.
 	ErrCertificate = errors.New("the server's certificate cannot be trusted")
-	// ErrUnsupported: the server lacks something that a lock needs, is configured otherwise
-	// than the program expects, or cannot have a lock of these names.
+	// ErrUnsupported: the server lacks something that a lock needs, is configured
+	// otherwise than the program expects, or cannot have a lock of these names.
 	ErrUnsupported = errors.New("not supported by the server")
 )
 
@@ -50,6 +51,7 @@ func Permanent(err error) bool {
 	if errors.Is(err, ErrUnreachable) {
 		return false
 	}
-	return errors.Is(err, ErrWrongType) || errors.Is(err, ErrAuth) || errors.Is(err, ErrCertificate) || errors.Is(err, ErrUnsupported) ||
+	return errors.Is(err, ErrWrongType) || errors.Is(err, ErrAuth) || errors.Is(err, ErrCertificate) ||
+		errors.Is(err, ErrUnsupported) ||
 		errors.Is(err, ErrClosed)
 }

@@ -22,13 +22,14 @@ const (
 	holdInfix = ":rwlock_timeout:"
 )
 
-// MaxName is the length of the longest name of a lock, in bytes. Servers send it in notices.
+// MaxName is the length of the longest name of a lock, in bytes. Servers send it in
+// notices.
 const MaxName = 512 << 10
 
-// CheckName returns why no lock can have this name, or nil if one can. A lock at a key that
-// belongs to another lock, such as its fence, would break that lock. The whole namespaces
-// are refused, also where no key has the prefix yet. Names are UTF-8, as handles and JSON have
-// no other text.
+// CheckName returns why no lock can have this name, or nil if one can. A lock at a key
+// that belongs to another lock, such as its fence, would break that lock. The whole
+// namespaces are refused, also where no key has the prefix yet. Names are UTF-8, as
+// handles and JSON have no other text.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -45,8 +46,8 @@ func CheckName(name string) error {
 }
 
 // Owners and waiters have names of one form: the name of their process, in which there is
-// no colon, a colon, and a number. A process of redquorum is a UUID of version 8 (RFC 9562,
-// section 5.8), one of Redisson a UUID of version 4. An offer has the name of its
+// no colon, a colon, and a number. A process of redquorum is a UUID of version 8 (RFC
+// 9562, section 5.8), one of Redisson a UUID of version 4. An offer has the name of its
 // owner with a suffix. These names are strings everywhere, as they are fields of hashes
 // and members of queues.
 const (
@@ -95,16 +96,16 @@ func IsOffer(owner string) bool { return strings.HasSuffix(owner, OfferSuffix) }
 // that a release of an older version, which knows no secrets, sees no offer.
 func PlaceOf(owner, secret string) string { return Offer(owner) + " " + secret }
 
-// CutOffer returns the owner of the offer in the value of a PlaceKey, if there is one, and its
-// secret.
+// CutOffer returns the owner of the offer in the value of a PlaceKey, if there is one,
+// and its secret.
 func CutOffer(place string) (owner, secret string, ok bool) {
 	owner, secret, ok = strings.Cut(place, " ")
 	return owner, secret, ok && IsOffer(owner)
 }
 
-// ProofOf is the proof of a hand-over with this token by the server with this run_id. It uses
-// SHA-1, as Lua scripts have no other hash. A proof does not help to make another one:
-// that takes the secret.
+// ProofOf is the proof of a hand-over with this token by the server with this run_id. It
+// uses SHA-1, as Lua scripts have no other hash. A proof does not help to make another
+// one: that takes the secret.
 func ProofOf(secret string, token Token, server string) string {
 	sum := sha1.Sum(fmt.Appendf(nil, "%s %d %s %s", secret, token, server, secret))
 	return hex.EncodeToString(sum[:])
@@ -140,19 +141,21 @@ const (
 	PlaceReserves = "reserved" // it also waits for other names, and others may not overtake it
 )
 
-// Limits of what one command reads. Other programs can make any key as large as they like, and a
-// server does nothing else while a script reads it.
+// Limits of what one command reads. Other programs can make any key as large as they
+// like, and a server does nothing else while a script reads it.
 const (
-	// ManyFields is the size of the largest hash that is read field by field, and how many
-	// fields and places an Inspect returns.
+	// ManyFields is the size of the largest hash that is read field by field, and how
+	// many fields and places an Inspect returns.
 	ManyFields = 64
-	// MaxText is how much of a field's name and value, and of a waiter's, an Inspect returns, in bytes.
+	// MaxText is how much of a field's name and value, and of a waiter's, an Inspect
+	// returns, in bytes.
 	MaxText = 512
-	// MaxHolds is how many holds of readers are checked. Redisson counts a reader's holds in its
-	// field's value, and the hash may be another program's.
+	// MaxHolds is how many holds of readers are checked. Redisson counts a reader's holds
+	// in its field's value, and the hash may be another program's.
 	MaxHolds = 1000
-	// MaxTold is how many waiters, from the first in the queue on, a release tries to notify.
-	// MaxGroup is how many readers, and how many waiters before its own an Acquire looks at.
+	// MaxTold is how many waiters, from the first in the queue on, a release tries to
+	// notify. MaxGroup is how many readers, and how many waiters before its own an
+	// Acquire looks at.
 	MaxTold  = 10
 	MaxGroup = 250
 )
@@ -166,8 +169,8 @@ const (
 	nextPrefix    = ourPrefix + "next"
 	queuePrefix   = ourPrefix + "waitqueue"
 	placePrefix   = ourPrefix + "waitplace"
-	// WaiterPrefix begins a WaiterChannel. OldWaiterPrefix began it in versions whose queue
-	// was another: they and this one exclude each other, but wait in two queues.
+	// WaiterPrefix begins a WaiterChannel. OldWaiterPrefix began it in versions whose
+	// queue was another: they and this one exclude each other, but wait in two queues.
 	WaiterPrefix    = ourPrefix + "turn:"
 	OldWaiterPrefix = ourPrefix + "waiter:"
 
@@ -205,8 +208,8 @@ func ReadersKey(name string) string { return string(AppendReadersKey(nil, name))
 // AppendReadersKey appends ReadersKey(name) to b.
 func AppendReadersKey(b []byte, name string) []byte { return own(b, readersPrefix, name) }
 
-// NextKey returns the key of the token with which the last of several readers of name hands
-// the lock on.
+// NextKey returns the key of the token with which the last of several readers of name
+// hands the lock on.
 func NextKey(name string) string { return string(own(nil, nextPrefix, name)) }
 
 // QueueKey returns the key of the queue of name: a sorted set of waiters, by
@@ -269,16 +272,17 @@ func AppendReadWriteChannel(b []byte, name string) []byte {
 // its process share it; the message names one of them.
 func WaiterChannel(waiter string) string { return WaiterPrefix + Process(waiter) }
 
-// LabelName returns the name of the lock whose owner is the label of a process: a text for
-// people, which says where the process runs. No other lock can have that name.
+// LabelName returns the name of the lock whose owner is the label of a process: a text
+// for people, which says where the process runs. No other lock can have that name.
 func LabelName(process string) string { return labelPrefix + process }
 
-// AskName returns the name of the lock that is taken and released to ask an owner to finish, or those who watch a name
-// to look: its release is published. No other lock can have that name.
+// AskName returns the name of the lock that is taken and released to ask an owner to
+// finish, or those who watch a name to look: its release is published. No other lock can
+// have that name.
 func AskName(of string) string { return askPrefix + of }
 
-// SettingsName is the name of the lock whose readers are the settings of programs: texts for people. No
-// other lock can have that name.
+// SettingsName is the name of the lock whose readers are the settings of programs: texts
+// for people. No other lock can have that name.
 const SettingsName = labelPrefix + "settings"
 
 // redissons is Redisson's rule for keys that belong to a name: the name goes into braces,
@@ -294,8 +298,8 @@ func redissons(b []byte, prefix, name string) []byte {
 	return append(b, '}')
 }
 
-// own is redquorum's rule. A name that has a brace follows two colons, so that "{a}" shares
-// none of these keys with "a".
+// own is redquorum's rule. A name that has a brace follows two colons, so that "{a}"
+// shares none of these keys with "a".
 func own(b []byte, prefix, name string) []byte {
 	if strings.Contains(name, "{") {
 		return append(append(append(b, prefix...), "::"...), name...)

@@ -23,8 +23,8 @@ type Node interface {
 	//
 	// Commands about one name are executed in the order of their Submits while the
 	// connection lasts. The exceptions are commands that are sent again, because the
-	// server has lost its scripts or has refused them together with others, and an Acquire
-	// that waits while the server is silent.
+	// server has lost its scripts or has refused them together with others, and an
+	// Acquire that waits while the server is silent.
 	Submit(cmd Command, reply func(Reply))
 
 	// Watch calls wake whenever waiting for name in this mode may be over: when a
@@ -32,8 +32,9 @@ type Node interface {
 	// Notices are hints: some get lost, some are for nothing. Exclusive has one channel,
 	// Read and Write have another, and a notice on one does not reach the other.
 	//
-	// wake may be called from any goroutine, perhaps before Watch returns. It does not block,
-	// and does not call its own stop. No call of wake begins after stop has returned.
+	// wake may be called from any goroutine, perhaps before Watch returns. It does not
+	// block, and does not call its own stop. No call of wake begins after stop has
+	// returned.
 	Watch(name string, mode Mode, wake func()) (stop func())
 
 	// Listen calls hear with the turns of all waiters of a process, whose names begin
@@ -47,9 +48,10 @@ type Node interface {
 	Close() error
 }
 
-// A Replicated node is one primary with replicas, and may lead to another of these after a failover. It needs
-// the restart guard, for the locks that the promoted server does not have. It is the only optional interface of a
-// Node. A type that wraps a Node has to implement it, too: a Locker cannot see the replicas of the Node within.
+// A Replicated node is one primary with replicas, and may lead to another of these after
+// a failover. It needs the restart guard, for the locks that the promoted server does not
+// have. It is the only optional interface of a Node. A type that wraps a Node has to
+// implement it, too: a Locker cannot see the replicas of the Node within.
 type Replicated interface {
 	Node
 	// Replicas is how many replicas there are.
@@ -66,13 +68,15 @@ const MaxToken Token = 1<<53 - 1
 
 // A Claim is one owner's claim on one name.
 type Claim struct {
-	Name  string
-	Owner string // unique to one acquisition, not "" with Acquire, Extend and Rename; of an Inspect see State.Fields; not used by Break
-	Token Token  // not used by Extend and Inspect
+	Name string
+	// unique to one acquisition, not "" with Acquire, Extend and Rename; of an Inspect
+	// see State.Fields; not used by Break
+	Owner string
+	Token Token // not used by Extend and Inspect
 }
 
-// A Turn is a notice to one waiter: it is the next for a name and may ask, or the lock was
-// handed over to it.
+// A Turn is a notice to one waiter: it is the next for a name and may ask, or the lock
+// was handed over to it.
 type Turn struct {
 	Name   string // "": the subscription has just begun, and turns may have been lost before
 	Waiter string // whose turn it is to ask; "" if the lock was handed over
@@ -82,8 +86,8 @@ type Turn struct {
 	Owner string
 	Token Token
 
-	// Server is the ID of the Life in which the lock was handed over. Proof is ProofOf the
-	// offer's Secret, Token and Server. Without it anybody may have sent the Turn.
+	// Server is the ID of the Life in which the lock was handed over. Proof is ProofOf
+	// the offer's Secret, Token and Server. Without it anybody may have sent the Turn.
 	Server, Proof string
 
 	// Life is that of Server; nil if the node leads to another one, or cannot tell.
@@ -142,8 +146,8 @@ type Command struct {
 	// Acquire, Release, Break or Rename, in whole milliseconds.
 	Retention time.Duration
 
-	// HandOver is the token with which a Release may hand its locks over to waiters; 0: it may
-	// not. It is above that of the claims.
+	// HandOver is the token with which a Release may hand its locks over to waiters; 0:
+	// it may not. It is above that of the claims.
 	HandOver Token
 
 	// Deadline is when the node replies ErrTimeout, if there is no other reply. A
@@ -163,8 +167,8 @@ func (c *Command) Waiting() Wait {
 	return *c.Wait
 }
 
-// A Wait is what a waiter asks a node to remember of it between two attempts. Its zero value
-// is that of a caller that does not wait.
+// A Wait is what a waiter asks a node to remember of it between two attempts. Its zero
+// value is that of a caller that does not wait.
 type Wait struct {
 	// Waiter names the waiter, as NewWaiter does for the command's mode. The name stays
 	// the same from attempt to attempt, unlike owner and token.
@@ -246,16 +250,17 @@ type Reply struct {
 	Life *Life
 }
 
-// A Line is what a Reply says of the queues of its names. Reply has it by value: a pointer
-// would cost an allocation for each reply that a contended lock brings.
+// A Line is what a Reply says of the queues of its names. Reply has it by value: a
+// pointer would cost an allocation for each reply that a contended lock brings.
 type Line struct {
-	// Refused, with a Ticket: how many waiters are before this one, the most of one queue.
-	// A reader does not count the readers before the first waiter that excludes it.
+	// Refused, with a Ticket: how many waiters are before this one, the most of one
+	// queue. A reader does not count the readers before the first waiter that excludes
+	// it.
 	Ahead int
 
-	// Refused and Granted, with a Ticket: the highest ticket in the queues of the names that
-	// the owner did not have; 0 if they are empty. The next ticket has to be above it, or a
-	// process with a late clock would always come first.
+	// Refused and Granted, with a Ticket: the highest ticket in the queues of the names
+	// that the owner did not have; 0 if they are empty. The next ticket has to be above
+	// it, or a process with a late clock would always come first.
 	Last Token
 
 	// With Refused and a Ticket: Free says that no lock is in the way, only other
@@ -278,8 +283,8 @@ type Line struct {
 // failover to another server, begins a new one, in which locks may have been
 // forgotten.
 type Life struct {
-	// ID is unique to the life: Redis's run_id. If several servers live together, as the masters of a cluster, it has
-	// those of all of them, with LivesTogether between.
+	// ID is unique to the life: Redis's run_id. If several servers live together, as the
+	// masters of a cluster, it has those of all of them, with LivesTogether between.
 	ID string
 	// Born is the latest local instant at which the life can have begun.
 	Born clock.Instant
@@ -292,8 +297,9 @@ const LivesTogether = "+"
 type State struct {
 	Type string // Redis's word for what is at the key: "hash", "none", "string", ...
 
-	// Fields are those of a hash, sorted by name, without those of dead readers if one lives. Of more than
-	// ManyFields they are the mode, those of the claim's owner, and any others; More is how many are left out.
+	// Fields are those of a hash, sorted by name, without those of dead readers if one
+	// lives. Of more than ManyFields they are the mode, those of the claim's owner, and
+	// any others; More is how many are left out.
 	Fields []Field
 	More   int
 

@@ -11,13 +11,15 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// Ask asks the holders of name to finish: it closes the channels of their [Lease.Asked]. The lock stays theirs, and nothing
-// happens to a holder that does not look. Use [Locker.Break] to take a lock away. All readers are asked, but of more
-// than 60 only some.
+// Ask asks the holders of name to finish: it closes the channels of their [Lease.Asked].
+// The lock stays theirs, and nothing happens to a holder that does not look. Use
+// [Locker.Break] to take a lock away. All readers are asked, but of more than 60 only
+// some.
 //
-// It returns nil if enough nodes took the request for each holder, not when a holder has heard of it. Errors match
-// ErrNotHeld if nobody has name, or only other libraries, which cannot be asked; and ErrNoQuorum if too few nodes
-// answered. It takes at most twice Options.Timeout.
+// It returns nil if enough nodes took the request for each holder, not when a holder has
+// heard of it. Errors match ErrNotHeld if nobody has name, or only other libraries, which
+// cannot be asked; and ErrNoQuorum if too few nodes answered. It takes at most twice
+// Options.Timeout.
 func (l *Locker) Ask(ctx context.Context, name string) error {
 	if err := l.beginAbout(ctx, "ask", name); err != nil {
 		return err
@@ -36,7 +38,8 @@ func (l *Locker) Ask(ctx context.Context, name string) error {
 		}
 		known, err = rep.has(rep.Owner, "ask")
 		if known && err == nil && rep.Mode == node.Read && rep.pending() {
-			return false, &Error{Op: "ask", Name: name, Quorum: rep.Quorum, Err: ErrNoQuorum} // there may be more readers
+			// there may be more readers
+			return false, &Error{Op: "ask", Name: name, Quorum: rep.Quorum, Err: ErrNoQuorum}
 		}
 		return known, err
 	})

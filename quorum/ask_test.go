@@ -39,7 +39,8 @@ func ask(t *testing.T, l *quorum.Locker, name string) {
 	expect(t, l.Ask(background, name), nil, "ask", name)
 }
 
-// A holder is asked to finish, whichever kind of lease it has, and keeps the lock. Nothing else is.
+// A holder is asked to finish, whichever kind of lease it has, and keeps the lock.
+// Nothing else is.
 func TestAsk(t *testing.T) {
 	for what, tt := range map[string]struct {
 		options quorum.Options
@@ -187,7 +188,8 @@ func (n telling) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 	return n.Node.Watch(name, mode, wake)
 }
 
-// A function of Watch may call the Locker, and stop. One that blocks holds up only Close, for Timeout.
+// A function of Watch may call the Locker, and stop. One that blocks holds up only Close,
+// for Timeout.
 func TestWatchCallsAnything(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.behind(quorum.Options{}, func(_ int, n node.Node) node.Node { return telling{n} })
@@ -219,8 +221,8 @@ func TestWatchCallsAnything(t *testing.T) {
 	})
 }
 
-// The last call of a function of Watch tells that the Locker is closed. A watch that was stopped
-// before hears nothing.
+// The last call of a function of Watch tells that the Locker is closed. A watch that was
+// stopped before hears nothing.
 func TestWatchHearsOfClose(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -253,7 +255,8 @@ func (l leaving) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 	}
 }
 
-// The subscription ends with the lease, however that ends, and with a request. A lease that goes on elsewhere is asked there.
+// The subscription ends with the lease, however that ends, and with a request. A lease
+// that goes on elsewhere is asked there.
 func TestAskSubscriptionEnds(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(time.Millisecond, 0)

@@ -1,4 +1,5 @@
-// Methods of Lease and Locker: what a holder hears of requests, and announces. And type companion.
+// Methods of Lease and Locker: what a holder hears of requests, and announces. And type
+// companion.
 
 package quorum
 

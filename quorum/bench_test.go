@@ -13,8 +13,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// BenchmarkBadNodes measures one lock and unlock, with the percentiles of its latency, while some of
-// five servers are hung, killed or healthy.
+// BenchmarkBadNodes measures one lock and unlock, with the percentiles of its latency,
+// while some of five servers are hung, killed or healthy.
 func BenchmarkBadNodes(b *testing.B) {
 	for _, bad := range []string{"healthy", "one hung", "two hung", "one killed", "two killed"} {
 		b.Run(bad, func(b *testing.B) {

@@ -108,7 +108,8 @@ type users struct {
 	stop  func() // waits for them
 }
 
-// keepUsing has so many tasks take turns of x until they are stopped, or 10 seconds are over.
+// keepUsing has so many tasks take turns of x until they are stopped, or 10 seconds are
+// over.
 func keepUsing(t *testing.T, l *quorum.Locker, tasks int, hold time.Duration, opts ...quorum.Option) *users {
 	ctx, cancel := context.WithTimeout(background, 10*time.Second)
 	u := new(users)
@@ -136,8 +137,8 @@ func use(t *testing.T, l *quorum.Locker, name string, work func(*quorum.Lease), 
 	unlock(t, lease)
 }
 
-// overlapping returns those of holders that go on, by their contexts, although their time is over and
-// le has what they had. If their time is not over, two hold at once.
+// overlapping returns those of holders that go on, by their contexts, although their time
+// is over and le has what they had. If their time is not over, two hold at once.
 func overlapping(t *testing.T, holders []*quorum.Lease, le *quorum.Lease) (open []*quorum.Lease) {
 	t.Helper()
 	for _, o := range holders {
@@ -154,8 +155,8 @@ func overlapping(t *testing.T, holders []*quorum.Lease, le *quorum.Lease) (open 
 	return open
 }
 
-// endNow checks that the contexts of leases that are over end now: before timers do that are set later,
-// so that it does not matter if the machine is slow.
+// endNow checks that the contexts of leases that are over end now: before timers do that
+// are set later, so that it does not matter if the machine is slow.
 func endNow(t *testing.T, open []*quorum.Lease) {
 	t.Helper()
 	if len(open) == 0 {
@@ -169,8 +170,9 @@ func endNow(t *testing.T, open []*quorum.Lease) {
 	}
 }
 
-// A contest has tasks that want the same locks again and again. It checks that a holder is alone until
-// it leaves or its context ends, unless all that have the lock read, and that tokens rise.
+// A contest has tasks that want the same locks again and again. It checks that a holder
+// is alone until it leaves or its context ends, unless all that have the lock read, and
+// that tokens rise.
 type contest struct {
 	t     *testing.T
 	tasks sync.WaitGroup

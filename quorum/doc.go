@@ -25,8 +25,8 @@
 //
 // # What is guaranteed
 //
-// These hold while clocks run at rates that differ by at most Options.Drift, and no node forgets a
-// lock unnoticed:
+// These hold while clocks run at rates that differ by at most Options.Drift, and no node
+// forgets a lock unnoticed:
 //
 //   - At most one lease of a name is valid at any time, in all programs; or several
 //     that all read.
@@ -48,23 +48,23 @@
 //
 // # What is not guaranteed
 //
-// This is not a consensus protocol. A lease is a promise about time. No lock can stop a process
-// that pauses, is suspended or cut off, and acts after its lease has ended. Only the resource
-// itself can refuse such late work, by the fencing token: see [Lease.Token].
+// This is not a consensus protocol. A lease is a promise about time. No lock can stop a
+// process that pauses, is suspended or cut off, and acts after its lease has ended. Only
+// the resource itself can refuse such late work, by the fencing token: see [Lease.Token].
 //
 // # How it works
 //
-// All nodes are asked at the same time. A majority decides, and the rest is not waited for. A lease
-// counts from before the first command was sent. It is renewed at each third of its length. Waiters
-// are queued on the nodes, and a release hands the lock to the first of them. See
-// docs/how-it-works.md and docs/waiting.md.
+// All nodes are asked at the same time. A majority decides, and the rest is not waited
+// for. A lease counts from before the first command was sent. It is renewed at each third
+// of its length. Waiters are queued on the nodes, and a release hands the lock to the
+// first of them. See docs/how-it-works.md and docs/waiting.md.
 //
 // # What may change
 //
-// Until version 1 the API of this package may change in a minor release, and the changelog says
-// how. If the layout on servers changes, old and new programs still exclude each other, or
-// report an error. Packages sim, faults and node/model are for tests: their Go API may change in
-// any release.
+// Until version 1 the API of this package may change in a minor release, and the
+// changelog says how. If the layout on servers changes, old and new programs still
+// exclude each other, or report an error. Packages sim, faults and node/model are for
+// tests: their Go API may change in any release.
 //
 // Sources: the Redis page "Distributed Locks with Redis" (read 2026-11), for the
 // algorithm and its names; Martin Kleppmann, "How to do distributed locking"

@@ -15,8 +15,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A stopped server executes what it was sent when it goes on, and answers nothing meanwhile. Acquires
-// are in its socket, and nothing else reaches it.
+// A stopped server executes what it was sent when it goes on, and answers nothing
+// meanwhile. Acquires are in its socket, and nothing else reaches it.
 type stopped struct {
 	node.Node
 	until time.Time
@@ -44,8 +44,9 @@ func (s stopped) Submit(cmd node.Command, reply func(node.Reply)) {
 	time.AfterFunc(quorum.Defaults().Timeout, timeout)
 }
 
-// A release is repeated until the node has confirmed it, also if it hung for longer than a lease. An
-// idle program needs no more than the longest pause between two of its questions.
+// A release is repeated until the node has confirmed it, also if it hung for longer than
+// a lease. An idle program needs no more than the longest pause between two of its
+// questions.
 func TestReleaseOutlastsAHang(t *testing.T) {
 	for _, hang := range []time.Duration{5 * time.Second, time.Minute, time.Hour} {
 		inWorld(t, 3, func(w *world) {
@@ -67,7 +68,8 @@ func TestReleaseOutlastsAHang(t *testing.T) {
 	}
 }
 
-// A release that was under way when its node answered again, and is lost, is repeated soon.
+// A release that was under way when its node answered again, and is lost, is repeated
+// soon.
 func TestReleaseLostAtTheEndOfAHang(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		until := time.Now().Add(time.Minute)
@@ -91,7 +93,8 @@ func TestReleaseLostAtTheEndOfAHang(t *testing.T) {
 	})
 }
 
-// Close waits for no release of what was never sent: a wait has left nothing on nodes that were down all the time.
+// Close waits for no release of what was never sent: a wait has left nothing on nodes
+// that were down all the time.
 func TestCloseAfterAWaitOnDeadNodes(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.nodes.Down(true)
@@ -103,8 +106,9 @@ func TestCloseAfterAWaitOnDeadNodes(t *testing.T) {
 	})
 }
 
-// While so many nodes are known to be down that no lock can be granted, calls fail at once after MaxDown,
-// and work again as soon as the nodes do. A lease that is held does not end earlier.
+// While so many nodes are known to be down that no lock can be granted, calls fail at
+// once after MaxDown, and work again as soon as the nodes do. A lease that is held does
+// not end earlier.
 func TestMaxDown(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{MaxDown: 5 * time.Second})
@@ -176,7 +180,8 @@ func TestMaxDownBehindAHolder(t *testing.T) {
 	})
 }
 
-// However short MaxDown is, a call that waits for a holder in its own process sleeps for RetryEvery, and is refused in time.
+// However short MaxDown is, a call that waits for a holder in its own process sleeps for
+// RetryEvery, and is refused in time.
 func TestShortMaxDown(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		steps := &stepCounter{Clock: w.clock}
@@ -215,8 +220,8 @@ func TestUnlockOfNoLease(t *testing.T) {
 	expect(t, errors.Join(lease.Unlock(background), all.Unlock(background)), nil)
 }
 
-// An error says that the name is held only if somebody holds it, also to those that wait behind
-// others of their process.
+// An error says that the name is held only if somebody holds it, also to those that wait
+// behind others of their process.
 func TestOnlyAHolderHolds(t *testing.T) {
 	held, none := []any{quorum.ErrHeld, not{quorum.ErrNoQuorum}}, []any{quorum.ErrNoQuorum, not{quorum.ErrHeld}}
 	unknown := []any{not{quorum.ErrHeld}, not{quorum.ErrNoQuorum}}

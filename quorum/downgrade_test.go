@@ -71,9 +71,9 @@ func TestDowngrade(t *testing.T) {
 	}
 }
 
-// A renewal that is under way when the writer stops writing, and comes to the nodes
-// after the news of it, does not take what it does not find for a loss. A node that it is overtaken on
-// alone is not healed, either.
+// A renewal that is under way when the writer stops writing, and comes to the nodes after
+// the news of it, does not take what it does not find for a loss. A node that it is
+// overtaken on alone is not healed, either.
 func TestDowngradeDuringRenewal(t *testing.T) {
 	const each = 25 * time.Millisecond
 	for _, late := range []int{3, 1} {
@@ -103,7 +103,8 @@ func TestDowngradeDuringRenewal(t *testing.T) {
 }
 
 // A reader extends its lease by hand though no node has executed its downgrade: the
-// downgrade is sent again first. So it is when they have not heard of it twice, and the lease is renewed by itself.
+// downgrade is sent again first. So it is when they have not heard of it twice, and the
+// lease is renewed by itself.
 func TestExtensionAfterALostDowngrade(t *testing.T) {
 	for _, twice := range []bool{false, true} {
 		inWorld(t, 3, func(w *world) {
@@ -265,8 +266,8 @@ func TestUnlockOfBothLeasesAtOnce(t *testing.T) {
 	}
 }
 
-// An extension that a node executes before a downgrade, and whose answer comes after that of
-// the downgrade, says nothing about the reader's lease.
+// An extension that a node executes before a downgrade, and whose answer comes after that
+// of the downgrade, says nothing about the reader's lease.
 func TestExtensionThatOvertakesDowngrade(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		o := new(observer)
@@ -298,8 +299,8 @@ func TestExtensionThatOvertakesDowngrade(t *testing.T) {
 	})
 }
 
-// A node that comes back with its data from before a downgrade gets the downgrade again; by the renewal,
-// if too few nodes answer for the lease to be healed.
+// A node that comes back with its data from before a downgrade gets the downgrade again;
+// by the renewal, if too few nodes answer for the lease to be healed.
 func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
 	for _, byRenewal := range []bool{false, true} {
 		inWorld(t, 3, func(w *world) {

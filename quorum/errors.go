@@ -15,29 +15,29 @@ import (
 // The errors of this package. Match them with errors.Is; an [*Error], from
 // errors.As, has the details of every node.
 var (
-	// ErrHeld: somebody else has the name, by this library or another one (a string at the name), or
-	// took part of the nodes at the same time.
-	// Either enough nodes said so, perhaps to an earlier caller of this process; or this process holds
-	// the name or is asking for it, and the Error has no Nodes. An error whose wait the context ended
+	// ErrHeld: somebody else has the name, by this library or another one (a string at
+	// the name), or took part of the nodes at the same time. Either enough nodes said so,
+	// perhaps to an earlier caller of this process; or this process holds the name or is
+	// asking for it, and the Error has no Nodes. An error whose wait the context ended
 	// matches ErrHeld if the last complete attempt found the name held. It matches the
 	// context's error, too: so check the context first.
 	ErrHeld = core.ErrHeld
 	// ErrNoQuorum: fewer nodes answered than are needed.
 	ErrNoQuorum = core.ErrNoQuorum
-	// ErrLost: the lease ended before it was unlocked: it expired, was broken, or the nodes
-	// lost it. Another owner may have worked near its end.
+	// ErrLost: the lease ended before it was unlocked: it expired, was broken, or the
+	// nodes lost it. Another owner may have worked near its end.
 	ErrLost = core.ErrLost
 	// ErrMaxHold: the lease may not be held for longer than its MaxHold. An
 	// error of a lease that ended so matches ErrLost too.
 	ErrMaxHold = core.ErrMaxHold
-	// ErrNotHeld: there is no such lease any more: it was unlocked, detached or lost before. The
-	// error of a lease that was lost matches ErrLost, too. ErrNotHeld is also the cause with
-	// which the context of an unlocked lease ends.
+	// ErrNotHeld: there is no such lease any more: it was unlocked, detached or lost
+	// before. The error of a lease that was lost matches ErrLost, too. ErrNotHeld is also
+	// the cause with which the context of an unlocked lease ends.
 	ErrNotHeld = core.ErrNotHeld
-	// ErrDeadlock: the caller would wait for its own lease, as the context belongs to a lease
-	// of the name. [WithReentry] shares that lease. It cannot if the lease has only some of
-	// the names (see [WithNames]), or is a reader's and a writer's is asked for (see
-	// [WithWrite]).
+	// ErrDeadlock: the caller would wait for its own lease, as the context belongs to a
+	// lease of the name. [WithReentry] shares that lease. It cannot if the lease has only
+	// some of the names (see [WithNames]), or is a reader's and a writer's is asked for
+	// (see [WithWrite]).
 	ErrDeadlock = core.ErrDeadlock
 	// ErrClosed: the Locker was closed.
 	ErrClosed = core.ErrClosed
@@ -58,18 +58,19 @@ type Error struct {
 	Quorum int        // how many nodes had to grant
 	Nodes  []NodeVote // in the Locker's order; empty where their votes did not decide
 
-	// Err is the sentinel: ErrHeld, ErrNoQuorum, ErrLost, ErrMaxHold, ErrNotHeld or ErrDeadlock.
+	// Err is the sentinel: ErrHeld, ErrNoQuorum, ErrLost, ErrMaxHold, ErrNotHeld or
+	// ErrDeadlock.
 	Err error
-	// Cause is what else there is to say: the context's cause when the caller
-	// stopped waiting, how a lease ended; or nil. If the context's cause is how another lease ended, it
-	// matches none of this package's errors.
+	// Cause is what else there is to say: the context's cause when the caller stopped
+	// waiting, how a lease ended; or nil. If the context's cause is how another lease
+	// ended, it matches none of this package's errors.
 	Cause error
 	// Waited is how long Lock waited; 0 for all else.
 	Waited time.Duration
-	// Holder is, with ErrHeld, the label of the holder (see Options.Label), or its owner name if it
-	// has no label; of several readers, that of one. It is "" if that is not known. A Locker asks
-	// the nodes at most ten times a second, about the first ten names. If the context ended the
-	// wait, Holder is from up to a few seconds before.
+	// Holder is, with ErrHeld, the label of the holder (see Options.Label), or its owner
+	// name if it has no label; of several readers, that of one. It is "" if that is not
+	// known. A Locker asks the nodes at most ten times a second, about the first ten
+	// names. If the context ended the wait, Holder is from up to a few seconds before.
 	//
 	// With WithWrite it is known only if WithWait ended a wait of at least half of
 	// Options.RetryEvery: the answers of the nodes are long if thousands read.
@@ -104,9 +105,9 @@ const (
 	VotePending    Vote = "pending"    // it had not answered yet
 )
 
-// Permanent reports whether waiting cannot help: the caller would wait for its own lease, no token is
-// left, or so many nodes failed for good (see [node.Permanent]) that somebody has to change
-// something first.
+// Permanent reports whether waiting cannot help: the caller would wait for its own lease,
+// no token is left, or so many nodes failed for good (see [node.Permanent]) that somebody
+// has to change something first.
 func (e *Error) Permanent() bool {
 	broken := 0
 	for _, n := range e.Nodes {
@@ -117,8 +118,8 @@ func (e *Error) Permanent() bool {
 	return e.Err == ErrDeadlock || e.Cause == core.ErrSpent || broken > max(0, len(e.Nodes)-e.Quorum)
 }
 
-// Error says in one line what failed, why, and what each node answered; what several answered alike
-// is said once. Of a lease that was lost it says that first.
+// Error says in one line what failed, why, and what each node answered; what several
+// answered alike is said once. Of a lease that was lost it says that first.
 func (e *Error) Error() string {
 	if lost, ok := e.Cause.(*Error); ok && e.Err == ErrNotHeld && lost.Err == ErrLost {
 		return lost.Error()
@@ -158,7 +159,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// against is what the nodes answered that did not grant; several that answered alike are one.
+// against is what the nodes answered that did not grant; several that answered alike are
+// one.
 func (e *Error) against() (said []NodeVote) {
 	for _, n := range e.Nodes {
 		if n.Vote == VoteGranted || n.Vote == VotePending {
@@ -265,8 +267,9 @@ func stopped(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", err, elsewhere{cause})
 }
 
-// An elsewhere is the cause with which a context has ended, perhaps that of another lease. It matches all that the cause
-// does but for the errors of this package: they would say how that lease ended, and not what came of this call.
+// An elsewhere is the cause with which a context has ended, perhaps that of another
+// lease. It matches all that the cause does but for the errors of this package: they
+// would say how that lease ended, and not what came of this call.
 type elsewhere struct{ err error }
 
 func (e elsewhere) Error() string { return e.err.Error() }

@@ -54,7 +54,8 @@ func TestErrorSaysEachCauseOnce(t *testing.T) {
 	}
 }
 
-// An error of a lease that the nodes no longer have matches ErrLost, whichever call finds out.
+// An error of a lease that the nodes no longer have matches ErrLost, whichever call finds
+// out.
 func TestErrorAfterABreakMatchesErrLost(t *testing.T) {
 	failed := errors.New("the function failed")
 	type breaks func(*quorum.Lease)
@@ -109,7 +110,8 @@ func TestErrorAfterABreakMatchesErrLost(t *testing.T) {
 	}
 }
 
-// After a pause of the process an operation on a lease that is over may come before its timer.
+// After a pause of the process an operation on a lease that is over may come before its
+// timer.
 func TestErrorsAfterAPauseMatchErrLost(t *testing.T) {
 	for what, do := range map[string]func(*quorum.Lease) error{
 		"Extend":  func(le *quorum.Lease) error { return le.Extend(background, time.Second) },
@@ -129,7 +131,8 @@ func TestErrorsAfterAPauseMatchErrLost(t *testing.T) {
 	}
 }
 
-// Close releases what the nodes may have of a lease that was lost, and that nobody has unlocked.
+// Close releases what the nodes may have of a lease that was lost, and that nobody has
+// unlocked.
 func TestCloseReleasesLostLeases(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{MaxHold: 12 * time.Second})
@@ -171,7 +174,8 @@ func TestFromContext(t *testing.T) {
 	})
 }
 
-// An error does not match how another lease ended, though the context that ended the wait is that of this other lease.
+// An error does not match how another lease ended, though the context that ended the wait
+// is that of this other lease.
 func TestCauseOfAnotherLease(t *testing.T) {
 	type ending func(w *world, l, other *quorum.Locker, outer *quorum.Lease) error
 	for what, end := range map[string]ending{
@@ -212,7 +216,8 @@ func TestCauseOfAnotherLease(t *testing.T) {
 	}
 }
 
-// A holder learns that its renewals fail while some of its lease is left, and that they do no longer.
+// A holder learns that its renewals fail while some of its lease is left, and that they
+// do no longer.
 func TestAtRisk(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})

@@ -429,8 +429,8 @@ func TestEventsTellHowLeasesEnded(t *testing.T) {
 	}
 }
 
-// A node whose answers come in time and too late by turns fails and recovers once in ten seconds, not with each of them. One that
-// fails for good is reported nevertheless.
+// A node whose answers come in time and too late by turns fails and recovers once in ten
+// seconds, not with each of them. One that fails for good is reported nevertheless.
 func TestANodeAtTheLimitIsReportedSeldom(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		late := new(atomic.Bool)
@@ -485,8 +485,8 @@ func (s stalled) Enabled(context.Context, slog.Level) bool {
 	return false
 }
 
-// Nothing of a Locker waits for a log or an observer that blocks: other leases are renewed and end in
-// time, also if all nodes die, and Close has its bound.
+// Nothing of a Locker waits for a log or an observer that blocks: other leases are
+// renewed and end in time, also if all nodes die, and Close has its bound.
 func TestNothingWaitsForForeignCode(t *testing.T) {
 	for name, blocked := range map[string]func(until chan struct{}) quorum.Options{
 		"log": func(until chan struct{}) quorum.Options {

@@ -140,7 +140,8 @@ func withLong(option func(time.Duration) quorum.Option) func(*quorum.Options, ti
 	}
 }
 
-// longTime tries a lock with such options. A lease goes on until it is unlocked, and others wait for that.
+// longTime tries a lock with such options. A lease goes on until it is unlocked, and
+// others wait for that.
 func longTime(options func(*quorum.Options, time.Duration) []quorum.Option) func(*testing.T, *world, time.Duration) error {
 	return func(t *testing.T, w *world, d time.Duration) error {
 		var o quorum.Options

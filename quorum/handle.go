@@ -17,17 +17,18 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A Handle is what another process needs to take a lease over with [Locker.Resume]. It is opaque
-// text of letters, digits and ".", "-" and "_", which can be sent and stored as it is, and which
-// begins with the version of its format. Any program that has it can take the lease, once, with a
-// Locker that has the same Options.Prefix.
+// A Handle is what another process needs to take a lease over with [Locker.Resume]. It is
+// opaque text of letters, digits and ".", "-" and "_", which can be sent and stored as it
+// is, and which begins with the version of its format. Any program that has it can take
+// the lease, once, with a Locker that has the same Options.Prefix.
 //
-// The lease's bounds go with it: a fixed lease stays fixed, and a MaxHold does not begin again.
-// How much of them has passed is measured by the time of day, since two machines have no other
-// clock in common. If the clock of the machine that resumes is ahead, the lease ends earlier by
-// that much, or Resume returns ErrNotHeld; if it is behind, the lease ends later by that much,
-// but never later than if no time had passed between the handle and Resume. The rest of a minimum
-// hold (see [WithMinHold]) counts from Resume, so that no clock ends it early.
+// The lease's bounds go with it: a fixed lease stays fixed, and a MaxHold does not begin
+// again. How much of them has passed is measured by the time of day, since two machines
+// have no other clock in common. If the clock of the machine that resumes is ahead, the
+// lease ends earlier by that much, or Resume returns ErrNotHeld; if it is behind, the
+// lease ends later by that much, but never later than if no time had passed between the
+// handle and Resume. The rest of a minimum hold (see [WithMinHold]) counts from Resume,
+// so that no clock ends it early.
 type Handle string
 
 // A Handle of this version begins with these. Base64 of the JSON of terms follows.
@@ -52,17 +53,18 @@ type terms struct {
 	HoldLeft  time.Duration `json:"hold_left_ns,omitempty"`
 	At        int64         `json:"at_ns"`
 
-	// Detached says that the process that made the handle has given the lease up, and that
-	// none from whose handle it has resumed it may still hold it.
+	// Detached says that the process that made the handle has given the lease up, and
+	// that none from whose handle it has resumed it may still hold it.
 	Detached bool `json:"detached,omitempty"`
 
 	// KeepLeft is for how long the name must stay taken from when the handle was made.
 	KeepLeft time.Duration `json:"keep_left_ns,omitempty"`
 }
 
-// Handle returns the lease's handle, with which another process can take the lease over while this one has
-// it, or after a crash: until this one learns of it, or its lease ends, both hold the lock, and nobody else
-// does (see [Locker.Resume]). To hand over without that, use [Lease.Detach].
+// Handle returns the lease's handle, with which another process can take the lease over
+// while this one has it, or after a crash: until this one learns of it, or its lease
+// ends, both hold the lock, and nobody else does (see [Locker.Resume]). To hand over
+// without that, use [Lease.Detach].
 func (le *Lease) Handle() Handle {
 	at := le.l.core.Clock.Wall()
 	in := le.l.core.Step()
@@ -71,11 +73,14 @@ func (le *Lease) Handle() Handle {
 	return t.handle()
 }
 
-// termsOf are those of a handle of a hold that is made at a time of day, read for it: another process counts from there.
+// termsOf are those of a handle of a hold that is made at a time of day, read for it:
+// another process counts from there.
 func termsOf(in core.Step, h *core.Hold, at time.Time) terms {
 	left := in.Bounds(h)
-	return terms{Names: slices.Collect(h.Claim.Each()), Mode: left.Mode, Owner: h.Claim.Owner, Token: h.Claim.Token, High: left.High,
-		Lease: h.Lease, FixedLeft: left.Fixed, HoldLeft: min(left.Hold, longest), KeepLeft: left.Kept, At: at.UnixNano()}
+	return terms{Names: slices.Collect(h.Claim.Each()), Mode: left.Mode, Owner: h.Claim.Owner, Token: h.Claim.Token,
+		High:  left.High,
+		Lease: h.Lease, FixedLeft: left.Fixed, HoldLeft: min(left.Hold, longest), KeepLeft: left.Kept,
+		At: at.UnixNano()}
 }
 
 // handle returns the text that parse reads.
@@ -84,15 +89,18 @@ func (t *terms) handle() Handle {
 	return Handle(handlePrefix + handleVersion + "." + base64.RawURLEncoding.EncodeToString(text))
 }
 
-// parse returns what a handle says, which may come from anywhere, or what is wrong with it.
+// parse returns what a handle says, which may come from anywhere, or what is wrong with
+// it.
 func (from Handle) parse() (t terms, err error) {
 	rest, ok := strings.CutPrefix(string(from), handlePrefix)
 	version, body, found := strings.Cut(rest, ".")
 	switch {
 	case !ok || !found:
-		return t, fmt.Errorf("quorum: the text is not a handle: it does not begin with %q", handlePrefix+handleVersion+".")
+		return t, fmt.Errorf("quorum: the text is not a handle: it does not begin with %q",
+			handlePrefix+handleVersion+".")
 	case version != handleVersion:
-		return t, fmt.Errorf("quorum: the handle has version %.10q; this program reads version %s", version, handleVersion)
+		return t, fmt.Errorf("quorum: the handle has version %.10q; this program reads version %s", version,
+			handleVersion)
 	}
 	text, err := base64.RawURLEncoding.Strict().DecodeString(body)
 	if err != nil {
@@ -125,7 +133,8 @@ func (t *terms) check() error {
 		return fmt.Errorf("quorum: handle of %q has the mode %d, which this program does not know", t.title(), t.Mode)
 	case t.Token <= 0 || t.High < t.Token || t.High > node.MaxToken:
 		return fmt.Errorf("quorum: handle of %q has the token %d and the highest token %d; "+
-			"the first must be more than 0, and the second not below it, nor above %d", t.title(), t.Token, t.High, node.MaxToken)
+			"the first must be more than 0, and the second not below it, nor above %d", t.title(), t.Token, t.High,
+			node.MaxToken)
 	case t.Lease <= 0:
 		return fmt.Errorf("quorum: handle of %q has a lease of %v; it must be more than 0", t.title(), t.Lease)
 	case min(t.FixedLeft, t.HoldLeft, t.KeepLeft) < 0 || max(t.Lease, t.FixedLeft, t.HoldLeft, t.KeepLeft) > longest:
@@ -154,9 +163,9 @@ func (t *terms) age(now time.Time, rate float64) error {
 	return nil
 }
 
-// bound tightens s, the settings given to Resume, to the bounds of the lease. Its name may have to
-// stay taken in any mode, for a process that held it before; and for no longer than maxLease, as no
-// lease is longer, and no minimum hold.
+// bound tightens s, the settings given to Resume, to the bounds of the lease. Its name
+// may have to stay taken in any mode, for a process that held it before; and for no
+// longer than maxLease, as no lease is longer, and no minimum hold.
 func (t *terms) bound(s *settings, maxLease time.Duration) {
 	s.Keep = max(s.Keep, min(t.KeepLeft, maxLease))
 	if t.FixedLeft > 0 {

@@ -284,8 +284,8 @@ func TestHandles(t *testing.T) {
 	}.hold(t)
 }
 
-// A lease is not resumed by answers that are read when it is over, nor by those that are read after a third of
-// MaxLease: a node may have forgotten its answer.
+// A lease is not resumed by answers that are read when it is over, nor by those that are
+// read after a third of MaxLease: a node may have forgotten its answer.
 func TestResumeIsDecidedInTime(t *testing.T) {
 	for _, test := range []struct{ lease, maxLease, pause time.Duration }{
 		{lease: time.Second, pause: 400 * time.Millisecond},
@@ -385,8 +385,9 @@ func TestWhoResumesKnowsTheTokens(t *testing.T) {
 	}
 }
 
-// A healing command that arrives after the release creates nothing, be that by the process that was under way
-// with it, or by one that the lease was handed over to, also with a handle from before the healing.
+// A healing command that arrives after the release creates nothing, be that by the
+// process that was under way with it, or by one that the lease was handed over to, also
+// with a handle from before the healing.
 func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
 	for _, how := range []string{"unlocked here", "detached", "of a program that is gone"} {
 		inWorld(t, 3, func(w *world) {

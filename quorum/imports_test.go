@@ -57,7 +57,8 @@ func TestImportsRunOneWay(t *testing.T) {
 				"%s imports %s", pkg, dep)
 		}
 	}
-	// And the benchmark takes no lock of others with it: bench/peers is a module of its own.
+	// And the benchmark takes no lock of others with it: bench/peers is a module of its
+	// own.
 	for _, dep := range deps(t, "/bench") {
 		for _, never := range []string{"redsync", "rueidis", "redislock", "etcd", module + "/cmd", module + "/bench/peers"} {
 			assert.That(t, !strings.Contains(dep, never), "/bench imports %s", dep)
@@ -70,9 +71,10 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
-// What package quorum may do to the machine that it runs on, with the packages it is made of: nothing but this. It opens
-// no file and no connection and starts no program. From the other packages that are listed it may use everything: they only compute,
-// or draw random bits.
+// What package quorum may do to the machine that it runs on, with the packages it is made
+// of: nothing but this. It opens no file and no connection and starts no program. From
+// the other packages that are listed it may use everything: they only compute, or draw
+// random bits.
 func TestMayDo(t *testing.T) {
 	computes := strings.Fields(`bytes cmp container/heap context crypto/rand crypto/sha1 encoding/base64 encoding/binary
 		encoding/hex encoding/json errors fmt

@@ -37,18 +37,21 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	return rep, nil
 }
 
-// Check asks the nodes whether an owner ([Lease.Owner]) has name, and returns nil if a majority says so. It returns
-// as soon as that is known. It is for resources that cannot keep a token: the answer was true when the nodes gave it, and
-// the lease may have ended when Check returns. A resource that compares tokens is safe; this
-// only makes a late write unlikely. A primary with replicas that was deposed, and does not know it, may have the owner for
-// a lease longer than is true. Errors match ErrNotHeld if a majority lacks it, and ErrNoQuorum if too few
-// nodes answered, or some may have forgotten in a restart that it was acquired or released. It takes at most Options.Timeout.
+// Check asks the nodes whether an owner ([Lease.Owner]) has name, and returns nil if a
+// majority says so. It returns as soon as that is known. It is for resources that cannot
+// keep a token: the answer was true when the nodes gave it, and the lease may have ended
+// when Check returns. A resource that compares tokens is safe; this only makes a late
+// write unlikely. A primary with replicas that was deposed, and does not know it, may
+// have the owner for a lease longer than is true. Errors match ErrNotHeld if a majority
+// lacks it, and ErrNoQuorum if too few nodes answered, or some may have forgotten in a
+// restart that it was acquired or released. It takes at most Options.Timeout.
 func (l *Locker) Check(ctx context.Context, name, owner string) error {
 	if err := l.beginAbout(ctx, "check", name); err != nil {
 		return err
 	}
 	defer l.core.End()
-	return l.find(ctx, l.inspect(name, owner, l.opts.Timeout), func(rep *Report) (known bool, err *Error) { return rep.has(owner, "check") })
+	return l.find(ctx, l.inspect(name, owner, l.opts.Timeout),
+		func(rep *Report) (known bool, err *Error) { return rep.has(owner, "check") })
 }
 
 // find waits for the answers to an inspection until it is known what they mean.
@@ -70,10 +73,11 @@ func (l *Locker) find(ctx context.Context, r *core.Round, means func(*Report) (k
 }
 
 // Break removes name's lock from all nodes, even if another process holds it, and reports
-// whether any node had one. A holder in another process learns of it at its next renewal; until
-// then both it and the next holder work. Errors match ErrNoQuorum when too few nodes confirmed.
-// A node may execute the command later. After a Break without an error that removes no lease that was asked for since: it
-// has a higher token. It takes at most Options.Timeout.
+// whether any node had one. A holder in another process learns of it at its next renewal;
+// until then both it and the next holder work. Errors match ErrNoQuorum when too few
+// nodes confirmed. A node may execute the command later. After a Break without an error
+// that removes no lease that was asked for since: it has a higher token. It takes at most
+// Options.Timeout.
 func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	if err := l.beginAbout(ctx, "break", name); err != nil {
 		return false, err
@@ -89,7 +93,9 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	}
 	here := in.HoldsOf(name) // before it is broken: afterwards it may be the next holder
 	deadline := in.Now().Add(l.opts.Timeout)
-	var r *core.Round // the last of them, which alone counts: a node with a lower token would let its late commands remove a younger lock
+	// the last of them, which alone counts: a node with a lower token would let its late
+	// commands remove a younger lock
+	var r *core.Round
 	var rounds []*core.Round
 	for ok {
 		c.Token = token
@@ -120,8 +126,9 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	return removed, nil
 }
 
-// tokenAbove is the token for another round where a Break has failed only because locks have higher ones. The clock of a holder may be ahead,
-// or the lock has changed hands meanwhile.
+// tokenAbove is the token for another round where a Break has failed only because locks
+// have higher ones. The clock of a holder may be ahead, or the lock has changed hands
+// meanwhile.
 func tokenAbove(in core.Step, r *core.Round) (token node.Token, ok bool) {
 	highest := node.Token(0)
 	for _, b := range r.Ballots {
@@ -136,8 +143,8 @@ func tokenAbove(in core.Step, r *core.Round) (token node.Token, ok bool) {
 	return in.Token(highest)
 }
 
-// inspect asks all nodes for the holder of name, and of however many for this owner. It, inspectMost and report are
-// called outside a step.
+// inspect asks all nodes for the holder of name, and of however many for this owner. It,
+// inspectMost and report are called outside a step.
 func (l *Locker) inspect(name, owner string, timeout time.Duration) *core.Round {
 	c := core.Claim{Claim: node.Claim{Name: name, Owner: owner}}
 	in := l.core.Step()
@@ -146,8 +153,9 @@ func (l *Locker) inspect(name, owner string, timeout time.Duration) *core.Round 
 	return in.AskAll(node.Inspect, c, 0, timeout)
 }
 
-// inspectMost asks all nodes for the holder of name, and returns when most have answered. If it has more readers than a
-// node tells of, each may tell of others: then it asks again for one of them.
+// inspectMost asks all nodes for the holder of name, and returns when most have answered.
+// If it has more readers than a node tells of, each may tell of others: then it asks
+// again for one of them.
 func (l *Locker) inspectMost(ctx context.Context, name string, timeout time.Duration) *core.Round {
 	r := l.inspect(name, "", timeout)
 	r.AwaitMost(ctx)

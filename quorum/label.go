@@ -189,7 +189,8 @@ func (s *search) note(in core.Step, owner string) {
 func (s *search) look(in core.Step, of string, learn func(*node.State)) {
 	s.unknown++
 	s.open += len(s.core.Nodes)
-	in.Send(in.All(), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(of)}}, Deadline: s.until},
+	in.Send(in.All(), node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: node.LabelName(of)}},
+		Deadline: s.until},
 		func(in core.Step, _ int, r node.Reply) {
 			if s.open--; r.State != nil {
 				learn(r.State)
@@ -250,7 +251,8 @@ func (l *Locker) holderOf(ctx context.Context, name string, timeout time.Duratio
 // tells of all readers, and there may be thousands.
 func (s *settings) Pauses(in core.Step, began clock.Instant) {
 	l := s.l
-	if l.opts.Label == NoLabel || s.Mode == node.Write || in.Now() < began.Add(l.opts.RetryEvery/2) || in.Now() < l.labels.lookAt {
+	if l.opts.Label == NoLabel || s.Mode == node.Write || in.Now() < began.Add(l.opts.RetryEvery/2) ||
+		in.Now() < l.labels.lookAt {
 		return // it is too much, or whoHolds would not ask
 	}
 	if s.holder == nil {

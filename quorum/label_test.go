@@ -269,7 +269,8 @@ func TestLabelIsWrittenRarely(t *testing.T) {
 	}
 }
 
-// A writer learns who the holder is if its wait has lasted, and a reader that a writer is in its way.
+// A writer learns who the holder is if its wait has lasted, and a reader that a writer is
+// in its way.
 func TestHolderOfReadersAndWriters(t *testing.T) {
 	read, write := quorum.WithRead(), quorum.WithWrite()
 	for name, tt := range map[string]struct {
@@ -295,7 +296,8 @@ func TestHolderOfReadersAndWriters(t *testing.T) {
 	}
 }
 
-// To find out who the holder is lengthens no call beyond its bound, which is a third of a short lease.
+// To find out who the holder is lengthens no call beyond its bound, which is a third of a
+// short lease.
 func TestHolderIsFoundWithinTheBound(t *testing.T) {
 	for name, test := range map[string]struct {
 		delay, bound time.Duration
@@ -541,7 +543,8 @@ func TestSettingsOfTheDead(t *testing.T) {
 	})
 }
 
-// Programs with another prefix share no locks, and a program without a label does not take part.
+// Programs with another prefix share no locks, and a program without a label does not
+// take part.
 func TestSettingsThatMayDiffer(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a := w.differs(quorum.Options{MaxLease: time.Minute}, w.listed())

@@ -232,8 +232,8 @@ func TestCalls(t *testing.T) {
 	}.hold(t)
 }
 
-// Goroutines that share the context of a lease would all have its name, and not know of each
-// other. Without the option they get an error at once.
+// Goroutines that share the context of a lease would all have its name, and not know of
+// each other. Without the option they get an error at once.
 func TestNoReentryUnlessAskedFor(t *testing.T) {
 	type key struct{}
 	inWorld(t, 3, func(w *world) {
@@ -277,8 +277,8 @@ func refused(t *testing.T, err error) {
 	ensure(t, strings.Contains(text, "WithReentry") || strings.Contains(text, "nobody can write"), "it says no way out: %v", err)
 }
 
-// That the lease was lost comes first. That its context was ended, and not the caller's, is no
-// cancellation: a program that passes over those would pass over this.
+// That the lease was lost comes first. That its context was ended, and not the caller's,
+// is no cancellation: a program that passes over those would pass over this.
 func TestDoReportsALostLeaseFirst(t *testing.T) {
 	mine := &fs.PathError{Op: "mine", Path: "p", Err: fs.ErrNotExist} // an error type is found, too
 	for name, test := range map[string]struct {
@@ -436,8 +436,8 @@ func TestBadOptionsAndArguments(t *testing.T) {
 	})
 }
 
-// A lock at a key that another lock has next to it would break that, so none can have such
-// a name, by whichever call; nor one that is no text.
+// A lock at a key that another lock has next to it would break that, so none can have
+// such a name, by whichever call; nor one that is no text.
 func TestReservedNames(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -533,8 +533,8 @@ func (l listened) Listen(process string, hear func(node.Turn)) (stop func()) {
 	}
 }
 
-// A Break that a slow connection brings late, when its caller has given up, does not end what is held by then: the
-// next lease, in any mode, that was asked for since.
+// A Break that a slow connection brings late, when its caller has given up, does not end
+// what is held by then: the next lease, in any mode, that was asked for since.
 func TestLateBreak(t *testing.T) {
 	for _, mode := range []quorum.Option{nil, read, write} {
 		inWorld(t, 3, func(w *world) {
@@ -571,8 +571,8 @@ func TestLateBreak(t *testing.T) {
 	}
 }
 
-// A lock whose token is ahead of the clock of a caller of Break is broken all the same, also while a node hangs, and when
-// the lock changes hands meanwhile.
+// A lock whose token is ahead of the clock of a caller of Break is broken all the same,
+// also while a node hangs, and when the lock changes hands meanwhile.
 func TestBreakByALateClock(t *testing.T) {
 	for _, mode := range []quorum.Option{nil, read, write} {
 		inWorld(t, 3, func(w *world) {

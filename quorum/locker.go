@@ -67,7 +67,8 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		return nil, fmt.Errorf("quorum: %d nodes survive the loss of no more nodes than %d would; "+
 			"list an odd number, or set Options.Quorum to %d", n, n-1, vote.Majority(n))
 	}
-	l := &Locker{opts: opts, guarded: slices.ContainsFunc(nodes, hasReplicas), deployment: strings.Join(slices.Sorted(maps.Keys(names)), ",")}
+	l := &Locker{opts: opts, guarded: slices.ContainsFunc(nodes, hasReplicas),
+		deployment: strings.Join(slices.Sorted(maps.Keys(names)), ",")}
 	l.core = core.New(&core.Config{
 		Nodes: withPrefix(nodes, opts.Prefix),
 		Need:  need,
@@ -75,7 +76,8 @@ func New(nodes []node.Node, options Options) (*Locker, error) {
 		Clock: opts.Clock,
 		UUID:  node.NewProcess(opts.Random(), opts.Random()),
 	}, people{l})
-	l.labels = newLabels(l.core, &l.opts, settingsOf(nodes, need, &opts)) // of the nodes as they are: prefixed hides replicas
+	// of the nodes as they are: prefixed hides replicas
+	l.labels = newLabels(l.core, &l.opts, settingsOf(nodes, need, &opts))
 	l.beginReports()
 	l.core.Clock.Go(l.core.Serve)
 	return l, nil
@@ -90,12 +92,13 @@ func hasReplicas(n node.Node) bool {
 // lease is renewed automatically, at each third of its length, until it is unlocked
 // (but see [WithFixedLease] and MaxHold).
 //
-// Errors match ErrHeld or ErrNoQuorum, depending on the last complete attempt. If ctx ended
-// the wait, they match ctx's error as well, but not how another lease ended, if that ended ctx. If ctx
-// ended before an attempt was complete, the error is ctx's alone. Other errors match ErrDeadlock or
-// ErrClosed. An invalid option, and a name that is empty, too long, reserved or not UTF-8 (see
-// [node.CheckName]), return an error that matches none of these. A permanent error on too many nodes (a
-// key that is no lock of any library, a refused password) ends the wait at once. An [*Error] has the details.
+// Errors match ErrHeld or ErrNoQuorum, depending on the last complete attempt. If ctx
+// ended the wait, they match ctx's error as well, but not how another lease ended, if
+// that ended ctx. If ctx ended before an attempt was complete, the error is ctx's alone.
+// Other errors match ErrDeadlock or ErrClosed. An invalid option, and a name that is
+// empty, too long, reserved or not UTF-8 (see [node.CheckName]), return an error that
+// matches none of these. A permanent error on too many nodes (a key that is no lock of
+// any library, a refused password) ends the wait at once. An [*Error] has the details.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s, err := l.settings(ctx, name, opts)
 	if err != nil {
@@ -113,11 +116,13 @@ func (l *Locker) refused(name string, err error) error {
 }
 
 // TryLock acquires name in one attempt, without waiting for another owner. It lasts at
-// most Options.Timeout. If callers ask for more than the nodes answer, it first waits until fewer attempts of this Locker are
-// under way; if too many still are when there is little time left, the error matches ErrNoQuorum. Errors are those of Lock. Under contention the lock is handed
-// directly from holder to waiter, so TryLock rarely succeeds. If several programs call it at
-// the same instant, each may get some of the nodes and none enough: one of them gets the lock
-// if they call Lock with a short [WithWait].
+// most Options.Timeout. If callers ask for more than the nodes answer, it first waits
+// until fewer attempts of this Locker are under way; if too many still are when there is
+// little time left, the error matches ErrNoQuorum. Errors are those of Lock. Under
+// contention the lock is handed directly from holder to waiter, so TryLock rarely
+// succeeds. If several programs call it at the same instant, each may get some of the
+// nodes and none enough: one of them gets the lock if they call Lock with a short
+// [WithWait].
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
 	s, err := l.settings(ctx, name, opts)
 	if err != nil {
@@ -136,11 +141,11 @@ func (l *Locker) lease(ctx context.Context, s *settings) (*Lease, error) {
 	return &Lease{l: l, h: h, mode: s.Mode}, nil
 }
 
-// Do acquires name as Lock does, calls fn, and unlocks, also if fn panics. fn's
-// context is ctx, but it ends as soon as the lease can no longer be relied on: fn must
-// then stop. Its cause is that of [Lease.Context]: an error that matches ErrLost, or
-// ErrClosed if the Locker was closed meanwhile. If ctx has a type of your own, its Value and Done must not
-// block: they are called when leases end.
+// Do acquires name as Lock does, calls fn, and unlocks, also if fn panics. fn's context
+// is ctx, but it ends as soon as the lease can no longer be relied on: fn must then stop.
+// Its cause is that of [Lease.Context]: an error that matches ErrLost, or ErrClosed if
+// the Locker was closed meanwhile. If ctx has a type of your own, its Value and Done must
+// not block: they are called when leases end.
 //
 // When Do returns, fn has returned or was never called:
 //
@@ -157,11 +162,12 @@ func (l *Locker) lease(ctx context.Context, s *settings) (*Lease, error) {
 //	ctx's error              did not run         ctx ended while it waited, or before
 //	ErrDeadlock, any other   did not run         a bug, or a permanent error: waiting does not help
 //
-// With ErrNotHeld, Do's error matches fn's error as well, and context.Canceled only if ctx has ended.
-// It does not tell whether fn finished, since fn may have returned nil or stopped with its context.
-// And an error that fn returns can match any of these. Where that matters, let fn note in a variable
-// how far it came. If too few nodes confirm the release, Do does not report it: the name may stay
-// taken until the lease would have ended.
+// With ErrNotHeld, Do's error matches fn's error as well, and context.Canceled only if
+// ctx has ended. It does not tell whether fn finished, since fn may have returned nil or
+// stopped with its context. And an error that fn returns can match any of these. Where
+// that matters, let fn note in a variable how far it came. If too few nodes confirm the
+// release, Do does not report it: the name may stay taken until the lease would have
+// ended.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *Lease) error, opts ...Option) (err error) {
 	lease, err := l.Lock(ctx, name, opts...)
 	if err != nil {
@@ -178,8 +184,8 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *
 	return fn(inner.Context, lease)
 }
 
-// lostFirst is what Do returns if the lease did not last until the function returned err. As
-// long as ctx has not ended it was the lease that ended inner, the function's context.
+// lostFirst is what Do returns if the lease did not last until the function returned err.
+// As long as ctx has not ended it was the lease that ended inner, the function's context.
 func lostFirst(ctx, inner context.Context, lost, err error) error {
 	ended := ctx.Err() != nil
 	if err == nil || !ended && (err == context.Canceled || err == context.Cause(inner)) {
@@ -207,14 +213,15 @@ func (n notCanceled) Is(target error) bool {
 }
 func (n notCanceled) As(target any) bool { return errors.As(n.err, target) }
 
-// Close unlocks every lease and ends all waiting with ErrClosed. It waits until earlier releases
-// are confirmed by all nodes that answer. Then it closes the nodes, unless they are shared;
-// commands under way on shared nodes may be answered, and observed, for Options.Timeout more.
-// Close takes about three times Options.Timeout at most, one more if Options.Observe, the Logger's
-// handler or a function of Watch blocks, and 0.1 s for each node whose own Logger's handler does; with tens
-// of thousands of leases also the time to send their releases, about 50 µs each. It leaves no
-// goroutine behind, except in these, and in a Dialer that
-// hangs (see package redisnode). Another Close returns nil at once, even while the first is under way.
+// Close unlocks every lease and ends all waiting with ErrClosed. It waits until earlier
+// releases are confirmed by all nodes that answer. Then it closes the nodes, unless they
+// are shared; commands under way on shared nodes may be answered, and observed, for
+// Options.Timeout more. Close takes about three times Options.Timeout at most, one more
+// if Options.Observe, the Logger's handler or a function of Watch blocks, and 0.1 s for
+// each node whose own Logger's handler does; with tens of thousands of leases also the
+// time to send their releases, about 50 µs each. It leaves no goroutine behind, except in
+// these, and in a Dialer that hangs (see package redisnode). Another Close returns nil at
+// once, even while the first is under way.
 func (l *Locker) Close() error {
 	errs, first := l.core.Shut()
 	if !first {

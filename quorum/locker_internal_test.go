@@ -80,8 +80,8 @@ func TestPrefixedWatch(t *testing.T) {
 	assert.That(t, woken, "a waiter for x does not hear of shop/x")
 }
 
-// The engine hears names without the prefix: by a name it releases what was handed over to
-// nobody, and counts for which of several names it is first.
+// The engine hears names without the prefix: by a name it releases what was handed over
+// to nobody, and counts for which of several names it is first.
 func TestPrefixedTurn(t *testing.T) {
 	for on, want := range map[string]string{"shop/x": "x", "": ""} {
 		prefixed{mute{says: node.Turn{Name: on}}, "shop/"}.Listen("me", func(got node.Turn) {

@@ -19,7 +19,8 @@ const (
 	kept   = minute + minute/100 + 2*time.Millisecond
 )
 
-// freeAfter checks that a name is taken, as another program sees it, until so long after begun.
+// freeAfter checks that a name is taken, as another program sees it, until so long after
+// begun.
 func freeAfter(t *testing.T, w *world, name string, begun time.Time, want time.Duration) {
 	t.Helper()
 	other := w.locker(hour)
@@ -31,8 +32,8 @@ func freeAfter(t *testing.T, w *world, name string, begun time.Time, want time.D
 	unlock(t, tryLock(t, other, name))
 }
 
-// A name stays taken until its time is over, whatever ends its lease or its process, and is free at once if the work took
-// longer.
+// A name stays taken until its time is over, whatever ends its lease or its process, and
+// is free at once if the work took longer.
 func TestMinHold(t *testing.T) {
 	unlocked := func(t *testing.T, _ *world, _ *quorum.Locker, lease *quorum.Lease) {
 		unlock(t, lease)
@@ -196,8 +197,8 @@ func TestMinHoldRunsAJobOnce(t *testing.T) {
 	})
 }
 
-// On servers of redis, one of them killed: the process that kept the name has closed its Locker, or
-// has not.
+// On servers of redis, one of them killed: the process that kept the name has closed its
+// Locker, or has not.
 func TestMinHoldOnServers(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		t.Run(fmt.Sprint("closes ", closes), func(t *testing.T) {

@@ -62,10 +62,10 @@ type MultiLease struct {
 // different names of its nodes, are never held together: the wait for the second ends at
 // its bound.
 //
-// When the wait is over and a member is missing, no further one is asked for. The attempt under way, and
-// giving back, may each take the longest Options.Timeout more. With a wait of 0 (see [WithWait]) each member is
-// asked for once, in at most the sum of their Options.Timeout, and the longest of these once more if some have to
-// be given back.
+// When the wait is over and a member is missing, no further one is asked for. The attempt
+// under way, and giving back, may each take the longest Options.Timeout more. With a wait
+// of 0 (see [WithWait]) each member is asked for once, in at most the sum of their
+// Options.Timeout, and the longest of these once more if some have to be given back.
 //
 // Errors are those of Lock, and name the member.
 func LockAll(ctx context.Context, members []Member, opts ...Option) (*MultiLease, error) {
@@ -130,9 +130,9 @@ func (j *MultiLease) Extend(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Unlock ends all leases, and releases all names at once, as [Lease.Unlock] does.
-// It lasts at most the longest Options.Timeout of the members. The error joins those
-// of the members. Unlocking the same MultiLease again, or nil, does nothing and returns nil.
+// Unlock ends all leases, and releases all names at once, as [Lease.Unlock] does. It
+// lasts at most the longest Options.Timeout of the members. The error joins those of the
+// members. Unlocking the same MultiLease again, or nil, does nothing and returns nil.
 func (j *MultiLease) Unlock(ctx context.Context) error {
 	if j == nil || j.unlocked.Swap(true) {
 		return nil
@@ -141,8 +141,8 @@ func (j *MultiLease) Unlock(ctx context.Context) error {
 	return unlockAll(ctx, j.parts)
 }
 
-// unlockAll releases the leases that there are. It waits for nothing before every release is on its
-// way.
+// unlockAll releases the leases that there are. It waits for nothing before every release
+// is on its way.
 func unlockAll(ctx context.Context, parts []*part) error {
 	open := make([]core.Unlocking, len(parts))
 	for i, p := range parts {
@@ -257,16 +257,17 @@ func (a *assembly) lock(ctx context.Context) (*MultiLease, error) {
 		}
 		// Others may do just the same, in step.
 		lead = failed
-		signal.Wait(ctx, min(a.until, l.core.Clock.Now().Add(core.Pause(0, tries, core.FirstPause, l.opts.RetryEvery, l.core.Chance()))))
+		signal.Wait(ctx, min(a.until, l.core.Clock.Now().Add(core.Pause(0, tries, core.FirstPause, l.opts.RetryEvery,
+			l.core.Chance()))))
 		if l.core.Clock.Now() >= a.until {
 			return nil, failed.blame(err)
 		}
 	}
 }
 
-// pass takes all members. It first waits for lead while none is held. Then it takes those before
-// lead, without waiting, and then those after it. It returns the one that failed: it could not be
-// acquired, or, with ErrNotHeld, it ended while others were taken.
+// pass takes all members. It first waits for lead while none is held. Then it takes those
+// before lead, without waiting, and then those after it. It returns the one that failed:
+// it could not be acquired, or, with ErrNotHeld, it ended while others were taken.
 func (a *assembly) pass(ctx context.Context, lead *part) (failed *part, err error) {
 	if err := lead.take(ctx, a.until); err != nil {
 		return lead, err

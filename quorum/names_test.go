@@ -259,8 +259,8 @@ func TestRealNamesHaveTheirTurns(t *testing.T) {
 	atLeast(t, turns, least/5, "turns with both")
 }
 
-// A holder of one name that asks for another does not wait for a waiter for both, if it takes
-// the names in their order.
+// A holder of one name that asks for another does not wait for a waiter for both, if it
+// takes the names in their order.
 func TestNamesDoNotKeepTheirHolderWaiting(t *testing.T) {
 	for _, order := range []struct {
 		first, second, more string
@@ -282,9 +282,9 @@ func TestNamesDoNotKeepTheirHolderWaiting(t *testing.T) {
 	}
 }
 
-// Programs that take locks in one order never wait for each other in a circle, though some
-// ask for several at once and wait for what is held elsewhere: each of two has a name, and
-// waits for another behind somebody who waits for that of the other.
+// Programs that take locks in one order never wait for each other in a circle, though
+// some ask for several at once and wait for what is held elsewhere: each of two has a
+// name, and waits for another behind somebody who waits for that of the other.
 func TestNamesInTheirOrderDoNotDeadlock(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		one, two := w.locker(quorum.Options{}), w.locker(quorum.Options{})

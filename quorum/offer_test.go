@@ -259,8 +259,8 @@ func TestTurnsAreHandedOverBesideTries(t *testing.T) {
 }
 
 // A lease that is not to be renewed has its length from the beginning, and one that is
-// shorter than a waiter sleeps cannot be relied on when it is handed over: these are asked
-// for as ever. So are locks of several names.
+// shorter than a waiter sleeps cannot be relied on when it is handed over: these are
+// asked for as ever. So are locks of several names.
 func TestWhatIsNotHandedOver(t *testing.T) {
 	for what, opts := range map[string][]quorum.Option{
 		"fixed":   {quorum.WithFixedLease(time.Minute / 2)},
@@ -317,8 +317,9 @@ func TestTokensOfAllMustBeTheSame(t *testing.T) {
 	})
 }
 
-// A release that comes so late that its token is more than a Timeout older than the waiter's
-// attempt hands nothing over: another holder with a higher token may have come between.
+// A release that comes so late that its token is more than a Timeout older than the
+// waiter's attempt hands nothing over: another holder with a higher token may have come
+// between.
 func TestHandOverWithAnOldToken(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
@@ -334,9 +335,10 @@ func TestHandOverWithAnOldToken(t *testing.T) {
 	})
 }
 
-// A lock that is handed over so late that it may end before its first renewal is not taken: its waiter asks for the
-// lock. Nor is one that is accepted later than a third of MaxLease after it was asked for: a node may have
-// forgotten that it handed the lock over.
+// A lock that is handed over so late that it may end before its first renewal is not
+// taken: its waiter asks for the lock. Nor is one that is accepted later than a third of
+// MaxLease after it was asked for: a node may have forgotten that it handed the lock
+// over.
 func TestHandOverIsAcceptedInTime(t *testing.T) {
 	const short = 4500 * time.Millisecond
 	for _, row := range []struct {
@@ -359,8 +361,8 @@ func TestHandOverIsAcceptedInTime(t *testing.T) {
 	}
 }
 
-// drowsy does something before a waiter hears that a lock was handed over to it, and keeps the first owner that
-// it was handed over to.
+// drowsy does something before a waiter hears that a lock was handed over to it, and
+// keeps the first owner that it was handed over to.
 func drowsy(n node.Node, late func(), handed *atomic.Value) node.Node {
 	return hearing{n, func(turn node.Turn, hear func(node.Turn)) {
 		if turn.Owner != "" {
@@ -381,8 +383,8 @@ func TestHandedOverIsDetached(t *testing.T) {
 	})
 }
 
-// A late copy of the acquire with which somebody was in line may name its offer once more,
-// when what was handed over to that is released already. It is given back.
+// A late copy of the acquire with which somebody was in line may name its offer once
+// more, when what was handed over to that is released already. It is given back.
 func TestCopyOfAnAcquireWithAnOffer(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var copies [3]node.Command
@@ -442,8 +444,9 @@ func TestHandedOnWithoutALife(t *testing.T) {
 	})
 }
 
-// How long the loss of announcements makes a waiter wait is bounded: if a node's turns are lost while it hands the lock over,
-// the lock stands for the waiter for as long as its place was kept, and the waiter asks again at each RetryEvery.
+// How long the loss of announcements makes a waiter wait is bounded: if a node's turns
+// are lost while it hands the lock over, the lock stands for the waiter for as long as
+// its place was kept, and the waiter asks again at each RetryEvery.
 func TestLostAnnouncements(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		inWorld(t, 3, func(w *world) {
@@ -463,8 +466,9 @@ func TestLostAnnouncements(t *testing.T) {
 	}
 }
 
-// A lease that was handed over, and detached and resumed by another process, is not handed over to its own offer when it
-// is released: on a node that had lost the lock of the holder before, and so had kept the place.
+// A lease that was handed over, and detached and resumed by another process, is not
+// handed over to its own offer when it is released: on a node that had lost the lock of
+// the holder before, and so had kept the place.
 func TestOwnOfferIsNotServed(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})

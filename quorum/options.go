@@ -19,7 +19,8 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// Defaults returns what the zero value of [Options] means. Lease is MaxLease if that is less, and FenceRetention if that is more.
+// Defaults returns what the zero value of [Options] means. Lease is MaxLease if that is
+// less, and FenceRetention if that is more.
 func Defaults() Options {
 	return Options{
 		Lease:          30 * time.Second,
@@ -42,13 +43,13 @@ type Options struct {
 	// that shares locks over these nodes: a longer one is refused. A node that restarted
 	// is ignored for MaxLease and Grace, because it may have forgotten a lock. So is a
 	// new node, because it looks the same. For renewals it is ignored for a third of
-	// MaxLease. An attempt must be decided within a third of its lease, and waiters are handed a
-	// lock directly only if that is no less than RetryEvery. 0 means 30 s.
+	// MaxLease. An attempt must be decided within a third of its lease, and waiters are
+	// handed a lock directly only if that is no less than RetryEvery. 0 means 30 s.
 	MaxLease time.Duration
 
-	// MaxHold bounds how long one acquisition is renewed, counted from the
-	// acquisition; after it the lease ends with ErrMaxHold. Unlock it nevertheless: until then the name stays taken
-	// for what the nodes have left of Lease. 0 means no bound.
+	// MaxHold bounds how long one acquisition is renewed, counted from the acquisition;
+	// after it the lease ends with ErrMaxHold. Unlock it nevertheless: until then the
+	// name stays taken for what the nodes have left of Lease. 0 means no bound.
 	MaxHold time.Duration
 
 	// Grace is how much longer the nodes keep a key than its holder relies on
@@ -73,11 +74,13 @@ type Options struct {
 	// long as an attempt. 0 means 1 s.
 	RetryEvery time.Duration
 
-	// MaxDown bounds how long a call waits for a lock while so many nodes do not answer that none can
-	// be granted. When that has lasted for MaxDown, calls that wait return ErrNoQuorum, and so do later
-	// calls at once, but for one each RetryEvery, which asks the nodes. A call that waits learns of it
-	// after RetryEvery and Timeout more at most; one that waits for a holder in this process learns of it when that lease is renewed
-	// in vain. 0 means no bound: calls wait as long as they would for a holder. Renewal goes on in any case.
+	// MaxDown bounds how long a call waits for a lock while so many nodes do not answer
+	// that none can be granted. When that has lasted for MaxDown, calls that wait return
+	// ErrNoQuorum, and so do later calls at once, but for one each RetryEvery, which asks
+	// the nodes. A call that waits learns of it after RetryEvery and Timeout more at
+	// most; one that waits for a holder in this process learns of it when that lease is
+	// renewed in vain. 0 means no bound: calls wait as long as they would for a holder.
+	// Renewal goes on in any case.
 	MaxDown time.Duration
 
 	// FenceRetention is how long nodes remember the highest fencing token of a name,
@@ -87,9 +90,9 @@ type Options struct {
 	// clocks agree to within MaxLease less Timeout, because a token may be Timeout
 	// behind its clock. 0 means 24 h, or MaxLease if that is more.
 	//
-	// It costs memory on every node: about 150 bytes for each name, for that time. Ten new names a
-	// second are 130 MB in 24 hours, and 5 MB in one. Names of a fixed set cost no more than
-	// the set.
+	// It costs memory on every node: about 150 bytes for each name, for that time. Ten
+	// new names a second are 130 MB in 24 hours, and 5 MB in one. Names of a fixed set
+	// cost no more than the set.
 	FenceRetention time.Duration
 
 	// Quorum is how many nodes must grant a lease, and keep it at each renewal, and
@@ -100,67 +103,71 @@ type Options struct {
 	// program needs k of N nodes, up to 2k-N-1 may forget a lock, and still nobody else
 	// gets it: none with 3 of 5, two with 4 of 5, four with 5 of 5. It costs
 	// availability: if more than N-k nodes are down, slow or have just restarted, nobody
-	// gets or keeps a lease. If a few nodes have lost a lease and a majority still has it,
-	// renewal puts it back on them; the lease ends if that has not worked by the end of its
-	// time. A node that restarted counts for renewals after a third of MaxLease.
+	// gets or keeps a lease. If a few nodes have lost a lease and a majority still has
+	// it, renewal puts it back on them; the lease ends if that has not worked by the end
+	// of its time. A node that restarted counts for renewals after a third of MaxLease.
 	//
 	// Programs with different Quorums exclude each other, too; between them k is the
 	// mean of the two. Programs with different lists of nodes do if the sum of their
 	// Quorums is more than the number of nodes in both lists together.
 	//
-	// An even number of nodes is refused unless Quorum is set: its majority survives no more
-	// failures than that of one node fewer.
+	// An even number of nodes is refused unless Quorum is set: its majority survives no
+	// more failures than that of one node fewer.
 	Quorum int
 
-	// NoRestartGuard lets a node vote right after a start. Safe only if no
-	// node can forget a lock that it has granted: appendfsync always, or, in development,
-	// servers that never had one. New servers of package embedded vote at once without it.
+	// NoRestartGuard lets a node vote right after a start. Safe only if no node can
+	// forget a lock that it has granted: appendfsync always, or, in development, servers
+	// that never had one. New servers of package embedded vote at once without it.
 	// Refused with a primary that has replicas.
 	NoRestartGuard bool
 
-	// Prefix is put before every name on the nodes, such as "shop/". Applications that share
-	// servers and have different prefixes cannot take each other's locks. All keys and channels
-	// of a name contain it, so an ACL can use it (see package redisnode). All programs that
-	// share locks must have the same one. Names in this package do not show it: those in errors,
-	// events, reports and handles are without it.
+	// Prefix is put before every name on the nodes, such as "shop/". Applications that
+	// share servers and have different prefixes cannot take each other's locks. All keys
+	// and channels of a name contain it, so an ACL can use it (see package redisnode).
+	// All programs that share locks must have the same one. Names in this package do not
+	// show it: those in errors, events, reports and handles are without it.
 	Prefix string
 
 	// SharedNodes leaves the nodes open at Close, since other Lockers use them as well.
 	// Their maker closes them, when the last Locker is closed.
 	SharedNodes bool
 
-	// Label says for people which program this is. It is shown to those who ask who holds a lock: by
-	// Inspect, in errors that match ErrHeld, and by the commands status and list. What follows the
-	// first 100 bytes is left out, and what cannot be printed becomes "?". "" means the host, the process ID and the program's name;
-	// [NoLabel] means none, and that the Locker reads neither labels nor notes of others.
+	// Label says for people which program this is. It is shown to those who ask who holds
+	// a lock: by Inspect, in errors that match ErrHeld, and by the commands status and
+	// list. What follows the first 100 bytes is left out, and what cannot be printed
+	// becomes "?". "" means the host, the process ID and the program's name; [NoLabel]
+	// means none, and that the Locker reads neither labels nor notes of others.
 	//
-	// Each node keeps it in one key for the Locker, however many locks it has. The key is written
-	// while the Locker acquires, waits for, renews or extends locks, at most once in half of MaxLease, and
-	// expires after twice MaxLease. With it the Locker leaves its number of nodes, replicas, MaxLease and Grace, and
-	// reports those of others that differ, as an [EventSettingsDiffer] and in the log.
+	// Each node keeps it in one key for the Locker, however many locks it has. The key is
+	// written while the Locker acquires, waits for, renews or extends locks, at most once
+	// in half of MaxLease, and expires after twice MaxLease. With it the Locker leaves
+	// its number of nodes, replicas, MaxLease and Grace, and reports those of others that
+	// differ, as an [EventSettingsDiffer] and in the log.
 	Label string
 
-	// Observe receives every event; nil means none. One goroutine calls it, with one event after the
-	// other, in the order in which they happened. It may block: nothing of the Locker waits for it but
-	// Close, for at most Timeout. Up to 65,536 events wait for it; an [EventsLeftOut] says how many did
-	// not fit. If it panics, the program ends.
+	// Observe receives every event; nil means none. One goroutine calls it, with one
+	// event after the other, in the order in which they happened. It may block: nothing
+	// of the Locker waits for it but Close, for at most Timeout. Up to 65,536 events wait
+	// for it; an [EventsLeftOut] says how many did not fit. If it panics, the program
+	// ends.
 	Observe func(Event)
 
-	// Trace receives every event as Observe does, but at once, before any command that is sent after
-	// the event. It is for simulators and tests. It must not block, panic, or call the Locker: if it
-	// blocks, renewals are late and leases are lost.
+	// Trace receives every event as Observe does, but at once, before any command that is
+	// sent after the event. It is for simulators and tests. It must not block, panic, or
+	// call the Locker: if it blocks, renewals are late and leases are lost.
 	Trace func(Event)
 
-	// Steps receives a line of text for each step of the Locker, when it has been taken: the seconds of
-	// its clock, what came in (a call, an answer or a notice of a node, or time), and what came of it
-	// (commands, ends of contexts, callers that go on, events). It is for debugging, and may be nil. It
-	// is called by one goroutine at a time. It must not call the Locker; while it blocks, commands are late.
+	// Steps receives a line of text for each step of the Locker, when it has been taken:
+	// the seconds of its clock, what came in (a call, an answer or a notice of a node, or
+	// time), and what came of it (commands, ends of contexts, callers that go on,
+	// events). It is for debugging, and may be nil. It is called by one goroutine at a
+	// time. It must not call the Locker; while it blocks, commands are late.
 	Steps func(line string)
 
-	// Logger gets lost leases and settings that differ as errors. It gets warnings for nodes that fail, that are
-	// ignored because they restarted or are listed twice, and for leases that reach
-	// their MaxHold. Its handler may block, as Observe may: 4,096 lines wait for it, and the log
-	// says how many did not fit. Nil means no log.
+	// Logger gets lost leases and settings that differ as errors. It gets warnings for
+	// nodes that fail, that are ignored because they restarted or are listed twice, and
+	// for leases that reach their MaxHold. Its handler may block, as Observe may: 4,096
+	// lines wait for it, and the log says how many did not fit. Nil means no log.
 	Logger *slog.Logger
 
 	// Clock is where time comes from. Nil means clock.System().
@@ -195,7 +202,8 @@ func (o Options) fill() (Options, error) {
 		{"FenceRetention", &o.FenceRetention, max(def.FenceRetention, o.MaxLease)},
 	} {
 		if *d.field < 0 || *d.field > longest {
-			return o, fmt.Errorf("quorum: Options.%s is %v; it must not be negative, nor more than %v", d.name, *d.field, longest)
+			return o, fmt.Errorf("quorum: Options.%s is %v; it must not be negative, nor more than %v", d.name,
+				*d.field, longest)
 		}
 		*d.field = cmp.Or(*d.field, d.def)
 	}
@@ -204,10 +212,12 @@ func (o Options) fill() (Options, error) {
 		return o, fmt.Errorf("quorum: Options.Drift is %v; it must be between 0 and 0.5, as a lease is shortened by it twice", o.Drift)
 	}
 	if short := min(o.Timeout, o.RetryEvery); short < time.Millisecond {
-		return o, fmt.Errorf("quorum: Options.Timeout is %v and Options.RetryEvery is %v; each must be at least 1ms", o.Timeout, o.RetryEvery)
+		return o, fmt.Errorf("quorum: Options.Timeout is %v and Options.RetryEvery is %v; each must be at least 1ms",
+			o.Timeout, o.RetryEvery)
 	}
 	if o.FenceRetention < o.MaxLease {
-		return o, fmt.Errorf("quorum: Options.FenceRetention is %v; it must not be shorter than MaxLease, %v", o.FenceRetention, o.MaxLease)
+		return o, fmt.Errorf("quorum: Options.FenceRetention is %v; it must not be shorter than MaxLease, %v",
+			o.FenceRetention, o.MaxLease)
 	}
 	if o.Prefix != "" {
 		if err := node.CheckName(o.Prefix); err != nil {
@@ -231,7 +241,8 @@ func (o *Options) checkLease(d time.Duration) error {
 		return fmt.Errorf("quorum: lease of %v is longer than MaxLease, %v; "+
 			"to use such leases, raise MaxLease in every program that shares these nodes", d, o.MaxLease)
 	case d <= 2*vote.Drift(d, o.Drift):
-		return fmt.Errorf("quorum: lease of %v is too short: the allowance for clock drift is %v", d, vote.Drift(d, o.Drift))
+		return fmt.Errorf("quorum: lease of %v is too short: the allowance for clock drift is %v", d,
+			vote.Drift(d, o.Drift))
 	}
 	return nil
 }
@@ -242,8 +253,8 @@ func kernelRandom() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// NoLabel as Options.Label leaves no label on the nodes, and the Locker does not read those of
-// others.
+// NoLabel as Options.Label leaves no label on the nodes, and the Locker does not read
+// those of others.
 const NoLabel = "-"
 
 // maxLabel is the length of the longest label, in bytes.
@@ -253,11 +264,12 @@ const maxLabel = 100
 func defaultLabel() string {
 	host, _ := os.Hostname()
 	program, _ := os.Executable()
-	return fmt.Sprintf("%s pid %d %s", cmp.Or(host, "unknown host"), os.Getpid(), filepath.Base(cmp.Or(program, "unknown program")))
+	return fmt.Sprintf("%s pid %d %s", cmp.Or(host, "unknown host"), os.Getpid(),
+		filepath.Base(cmp.Or(program, "unknown program")))
 }
 
-// shortText makes a label or note of a text: what cannot be printed becomes ?, and what follows the first bytes
-// is left out.
+// shortText makes a label or note of a text: what cannot be printed becomes ?, and what
+// follows the first bytes is left out.
 func shortText(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
@@ -270,6 +282,8 @@ func shortText(text string, most int) string {
 
 // rules are what the engine follows of complete options.
 func (o *Options) rules() core.Rules {
-	return core.Rules{MaxLease: o.MaxLease, Grace: o.Grace, Drift: o.Drift, Timeout: o.Timeout, RetryEvery: o.RetryEvery, MaxDown: o.MaxDown,
-		FenceRetention: o.FenceRetention, NoRestartGuard: o.NoRestartGuard, Label: o.Label, Steps: o.Steps, Random: o.Random}
+	return core.Rules{MaxLease: o.MaxLease, Grace: o.Grace, Drift: o.Drift, Timeout: o.Timeout,
+		RetryEvery: o.RetryEvery, MaxDown: o.MaxDown,
+		FenceRetention: o.FenceRetention, NoRestartGuard: o.NoRestartGuard, Label: o.Label, Steps: o.Steps,
+		Random: o.Random}
 }

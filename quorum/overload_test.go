@@ -13,7 +13,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A busy server takes as long for each command, and executes those, too, that nobody waits for any more.
+// A busy server takes as long for each command, and executes those, too, that nobody
+// waits for any more.
 type busy struct {
 	mu     sync.Mutex
 	free   time.Time
@@ -99,8 +100,8 @@ func alike(n int, one func() *busy) (all []*busy) {
 
 const calm, load = 3, 8 // seconds
 
-// run returns how many locks there were in each second, and how many of the leases that each
-// program holds were lost.
+// run returns how many locks there were in each second, and how many of the leases that
+// each program holds were lost.
 func (o overload) run(w *world) (locks [2*calm + load]int, lost int) {
 	var mu sync.Mutex
 	began := time.Now()
@@ -153,8 +154,8 @@ func (o overload) run(w *world) (locks [2*calm + load]int, lost int) {
 	return locks, lost
 }
 
-// While programs ask for much more than the nodes can do, these do as much as before in each
-// second, and no lease is lost. When the overload is over, so are its effects.
+// While programs ask for much more than the nodes can do, these do as much as before in
+// each second, and no lease is lost. When the overload is over, so are its effects.
 func TestOverload(t *testing.T) {
 	slow := func() *busy { return &busy{each: time.Millisecond} }
 	quick := func() *busy { return &busy{each: time.Millisecond / 5} }

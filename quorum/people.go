@@ -20,7 +20,8 @@ type people struct{ l *Locker }
 func (p people) Explain(f core.Failure) error {
 	e := &Error{Op: f.Op, Name: f.Name, Quorum: f.Need, Err: f.Err, Cause: f.Cause, guarded: p.l.guarded}
 	for i, b := range f.Ballots {
-		e.Nodes = append(e.Nodes, NodeVote{Node: p.l.core.Nodes[i].Name(), Vote: Vote(b.Vote.String()), For: b.Wait, Err: b.Err})
+		e.Nodes = append(e.Nodes, NodeVote{Node: p.l.core.Nodes[i].Name(), Vote: Vote(b.Vote.String()), For: b.Wait,
+			Err: b.Err})
 	}
 	return e
 }
@@ -31,7 +32,8 @@ func (p people) Observes() bool { return p.l.events != nil || p.l.opts.Trace != 
 
 func (p people) Observe(x core.Event) {
 	l := p.l
-	e := Event{Kind: EventKind(x.Kind), Name: x.Name, Owner: x.Owner, Token: x.Token, Node: x.Node, Took: x.Took, Held: x.Held,
+	e := Event{Kind: EventKind(x.Kind), Name: x.Name, Owner: x.Owner, Token: x.Token, Node: x.Node, Took: x.Took,
+		Held:   x.Held,
 		Waited: x.Waited, Err: x.Err}
 	if l.opts.Trace != nil {
 		l.opts.Trace(e)

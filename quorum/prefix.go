@@ -12,13 +12,15 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A prefixed node has Options.Prefix before every name. The engine knows names without it.
+// A prefixed node has Options.Prefix before every name. The engine knows names without
+// it.
 type prefixed struct {
 	node.Node
 	prefix string
 }
 
-// withPrefix returns the nodes in a list of its own, as the caller may go on to change the other.
+// withPrefix returns the nodes in a list of its own, as the caller may go on to change
+// the other.
 func withPrefix(nodes []node.Node, prefix string) []node.Node {
 	nodes = slices.Clone(nodes)
 	if prefix != "" {

@@ -233,8 +233,8 @@ func TestNamesHaveTheirTurns(t *testing.T) {
 	}
 }
 
-// A waiter for several names is queued on the nodes while its own process has one of them: a
-// waiter of another process that comes later is served later.
+// A waiter for several names is queued on the nodes while its own process has one of
+// them: a waiter of another process that comes later is served later.
 func TestNamesQueueBehindTheirProcess(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -394,9 +394,9 @@ func TestProgramWithItsClockAheadHasItsTurn(t *testing.T) {
 	}
 }
 
-// A waiter of another make is in no queue: it listens, and is slower than a Locker to ask. It
-// has its turns, and so have Lockers that always want the name; when it has gone nobody waits
-// for it.
+// A waiter of another make is in no queue: it listens, and is slower than a Locker to
+// ask. It has its turns, and so have Lockers that always want the name; when it has gone
+// nobody waits for it.
 func TestListenersHaveTheirTurns(t *testing.T) {
 	const hold, slow = 10 * time.Millisecond, 2 * time.Millisecond
 	for _, lockers := range []int{1, 3} {
@@ -469,8 +469,9 @@ func (o *listener) turn(slow, hold time.Duration) {
 	}
 }
 
-// A contended name changes hands about as often when a minority of the nodes is slow as when it is down: after
-// a split among those that answered, nobody keeps its votes for long.
+// A contended name changes hands about as often when a minority of the nodes is slow as
+// when it is down: after a split among those that answered, nobody keeps its votes for
+// long.
 func TestSlowMinorityCostsFewTurns(t *testing.T) {
 	for _, nodes := range []int{3, 5}[:tests.Times(1, 2)] {
 		down := turns(t, nodes, 0)
@@ -482,8 +483,9 @@ func TestSlowMinorityCostsFewTurns(t *testing.T) {
 	}
 }
 
-// A key that somebody has left on one node costs a caller no more than the answer of the slowest of the
-// others, whether it waits or tries once: that is split among the nodes that answer soon.
+// A key that somebody has left on one node costs a caller no more than the answer of the
+// slowest of the others, whether it waits or tries once: that is split among the nodes
+// that answer soon.
 func TestStrayKeyBesideASlowNode(t *testing.T) {
 	const slow = 40 * time.Millisecond
 	for _, once := range []bool{false, true} {
@@ -504,7 +506,8 @@ func TestStrayKeyBesideASlowNode(t *testing.T) {
 	}
 }
 
-// turns counts for how often three Lockers get one name in some seconds. The last node is down if its round trip is 0.
+// turns counts for how often three Lockers get one name in some seconds. The last node is
+// down if its round trip is 0.
 func turns(t *testing.T, nodes int, slow time.Duration) (n int) {
 	inWorld(t, nodes, func(w *world) {
 		w.nodes[nodes-1].Down(slow == 0)

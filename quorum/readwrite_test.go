@@ -93,8 +93,8 @@ func TestWriterIsNotStarved(t *testing.T) {
 	})
 }
 
-// Writers that come and go do not keep a reader out: it waits for one writer of each process, since
-// no more are queued before it.
+// Writers that come and go do not keep a reader out: it waits for one writer of each
+// process, since no more are queued before it.
 func TestReaderIsNotStarved(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(200*time.Microsecond, 200*time.Microsecond)
@@ -117,9 +117,10 @@ func TestReaderIsNotStarved(t *testing.T) {
 	})
 }
 
-// Where writers of several processes wait, the next of the process that has just written does
-// not come before the others, though it is right behind the release: all have as many turns,
-// and a reader has to wait for those alone that come before it in its own process.
+// Where writers of several processes wait, the next of the process that has just written
+// does not come before the others, though it is right behind the release: all have as
+// many turns, and a reader has to wait for those alone that come before it in its own
+// process.
 func TestWritersOfAllProcessesHaveTurns(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(200*time.Microsecond, 300*time.Microsecond)
@@ -410,8 +411,9 @@ func TestLateAcquireAfterHealing(t *testing.T) {
 }
 
 // A reader's acquire that is answered after the node was healed settles nothing: the
-// command that heals may come after the release, and must create nothing either. That is so, too, for a
-// process that resumes the lease, with a handle from before the healing or from after it.
+// command that heals may come after the release, and must create nothing either. That is
+// so, too, for a process that resumes the lease, with a handle from before the healing or
+// from after it.
 func TestLateHealingOfAReader(t *testing.T) {
 	for _, how := range []string{"unlocked here", "detached", "of a program that is gone"} {
 		inWorld(t, 3, func(w *world) {

@@ -58,7 +58,8 @@ func connect(t testing.TB, all []*redisserver.Server, o quorum.Options) *quorum.
 	return l
 }
 
-// A lock and its release make few objects, on the whole production stack. docs/evidence/benchmarks.md has the figures.
+// A lock and its release make few objects, on the whole production stack.
+// docs/evidence/benchmarks.md has the figures.
 func TestAllocationsOfAPair(t *testing.T) {
 	if tests.Race {
 		t.Skip("the race detector allocates, too")
@@ -356,9 +357,9 @@ func TestManyReaders(t *testing.T) {
 var harassFor = flag.Duration("harass", 5*time.Second, "for how long servers are killed and stopped while locks of every kind are used")
 
 // Locks of every kind, of three names and of one for readers and writers, in four Lockers
-// of eight tasks each, while servers are killed, stopped and restarted empty, one or two at
-// a time: no holder gets what another has whose context goes on, tokens rise, everybody has
-// turns, and no key is left.
+// of eight tasks each, while servers are killed, stopped and restarted empty, one or two
+// at a time: no holder gets what another has whose context goes on, tokens rise,
+// everybody has turns, and no key is left.
 func TestRealKindsWhileServersFail(t *testing.T) {
 	tests.NeedLong(t)
 	all := servers(t, 5)
@@ -481,8 +482,8 @@ type deployment interface {
 	settled() bool
 }
 
-// A server that follows an empty master for a moment, under an address that stays. As Sentinel
-// does, each change of its role closes its connections.
+// A server that follows an empty master for a moment, under an address that stays. As
+// Sentinel does, each change of its role closes its connections.
 type demoted struct{ listed, empty *redisserver.Server }
 
 func (d *demoted) dial() (node.Node, error) {
@@ -663,8 +664,8 @@ func failovers(t *testing.T, all []deployment) {
 	ensure(t, grants.Load() != 0, "nobody was granted the lock")
 }
 
-// The script of docs/fencing.md refuses lower tokens, on Redis itself. Its other statements are
-// tested in contrib/fencesql and contrib/fencecheck.
+// The script of docs/fencing.md refuses lower tokens, on Redis itself. Its other
+// statements are tested in contrib/fencesql and contrib/fencecheck.
 func TestFencingScript(t *testing.T) {
 	page := assert.Got(os.ReadFile("../docs/fencing.md"))(t)
 	scripts := regexp.MustCompile("(?s)```lua\n(.*?)```").FindAllSubmatch(page, -1)

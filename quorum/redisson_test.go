@@ -16,8 +16,9 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The tests of this file share plain locks with Redisson, as the code at its end stands for it. Package redisnode has readers
-// and writers, and quorum/redisson what several servers, renewals and Redisson itself add.
+// The tests of this file share plain locks with Redisson, as the code at its end stands
+// for it. Package redisnode has readers and writers, and quorum/redisson what several
+// servers, renewals and Redisson itself add.
 
 // Exclusion both ways, and the layout.
 func TestRedissonExclusion(t *testing.T) {
@@ -39,11 +40,12 @@ func TestRedissonExclusion(t *testing.T) {
 	unlock(t, lease)
 }
 
-// muchLess than the leases of Java here, of 30 s, is what Go waits, and yet more than a busy machine
-// needs.
+// muchLess than the leases of Java here, of 30 s, is what Go waits, and yet more than a
+// busy machine needs.
 const muchLess = 15 * time.Second
 
-// Go wakes when Java unlocks, long before the TTL; and all the same with its subscription cut off, where Redisson is older than
+// Go wakes when Java unlocks, long before the TTL; and all the same with its subscription
+// cut off, where Redisson is older than
 // 3.2, which publishes on another channel, and after a spin lock, whose release sends no message.
 func TestRedissonWakesGo(t *testing.T) {
 	t.Parallel()
@@ -83,7 +85,8 @@ func TestRedissonWakesGo(t *testing.T) {
 	}
 }
 
-// Odd keys: one without a TTL, and a string, as redsync and others make a lock, which so excludes ours, and ours it.
+// Odd keys: one without a TTL, and a string, as redsync and others make a lock, which so
+// excludes ours, and ours it.
 func TestRedissonOddKeys(t *testing.T) {
 	t.Parallel()
 	l, j := shop(t)
@@ -149,8 +152,8 @@ func TestRedissonLostReply(t *testing.T) {
 	equal(t, j.fields("foo")[j.owner], "1", "Java's count is")
 }
 
-// The code from here on stands for Redisson: it does what Redisson's plain locks do to a key
-// and its channel, rewritten from their published behavior.
+// The code from here on stands for Redisson: it does what Redisson's plain locks do to a
+// key and its channel, rewritten from their published behavior.
 
 var (
 	// KEYS lock; ARGV lease ms, owner: nil when acquired, else the holder's PTTL.
@@ -162,7 +165,8 @@ var (
 			return nil
 		end
 		return redis.call('PTTL', KEYS[1])`)
-	// KEYS lock; ARGV owner, and the channel if it is no spin lock: 1 released, nil not the owner.
+	// KEYS lock; ARGV owner, and the channel if it is no spin lock: 1 released, nil not
+	// the owner.
 	javaUnlock = redis.NewScript(`
 		if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return nil end
 		redis.call('DEL', KEYS[1])

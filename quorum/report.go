@@ -10,51 +10,57 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A Report is what the nodes knew of a name when they were asked. It may be outdated
-// when it is read: never use it in place of a lock. A node that abstains may have forgotten a
-// lock, or have one that is over. So it does not count for the Verdict, HeldBy and Owners.
+// A Report is what the nodes knew of a name when they were asked. It may be outdated when
+// it is read: never use it in place of a lock. A node that abstains may have forgotten a
+// lock, or have one that is over. So it does not count for the Verdict, HeldBy and
+// Owners.
 type Report struct {
 	Name    string
 	Verdict Verdict
-	Owner   string    // of the most nodes that count or, if these have none, of one that abstains
-	HeldBy  int       // on how many nodes that count; without an Owner, how many have another library's lock
-	Owners  []string  // all who have a majority, sorted: several only if they read. Of more than 60 readers they are some
+	Owner   string // of the most nodes that count or, if these have none, of one that abstains
+	HeldBy  int    // on how many nodes that count; without an Owner, how many have another library's lock
+	// all who have a majority, sorted: several only if they read. Of more than 60 readers
+	// they are some
+	Owners  []string
 	Mode    node.Mode // of the Owner
 	Waiting []string  // waiters in the queue of any node, of each the first 64
 	Quorum  int       // a majority, also where Options.Quorum is more: enough to exclude others
 	Nodes   []NodeReport
 
-	// A node does not read a large lock or queue to its end, as it does nothing else meanwhile. So many more owners and
-	// waiters there are than in Owners and Waiting; some may be dead.
+	// A node does not read a large lock or queue to its end, as it does nothing else
+	// meanwhile. So many more owners and waiters there are than in Owners and Waiting;
+	// some may be dead.
 	MoreOwners, MoreWaiting int
 
 	labels  map[string]string // by process, and notes by owner
 	process string            // of the Locker that has asked
 }
 
-// A Verdict is what the answers of all nodes mean together. It says who has the name, and not
-// whether a lock would be granted: a server that answers may refuse writes, for example because
-// it is out of memory.
+// A Verdict is what the answers of all nodes mean together. It says who has the name, and
+// not whether a lock would be granted: a server that answers may refuse writes, for
+// example because it is out of memory.
 type Verdict string
 
 // The verdicts.
 const (
-	VerdictHeld      Verdict = "held"      // one owner, each of several readers, or another library's lock has a majority
+	// one owner, each of several readers, or another library's lock has a majority
+	VerdictHeld      Verdict = "held"
 	VerdictFree      Verdict = "free"      // nobody has the name on a majority
 	VerdictContended Verdict = "contended" // neither, because owners compete or a key was left behind
 	VerdictNoQuorum  Verdict = "no-quorum" // too few nodes answered that count
 )
 
-// Label returns the label of the Locker that an owner or waiter belongs to (see Options.Label), or ""
-// if no node knows it. A report has the labels of the owners with a majority, and of the first
-// waiters.
+// Label returns the label of the Locker that an owner or waiter belongs to (see
+// Options.Label), or "" if no node knows it. A report has the labels of the owners with a
+// majority, and of the first waiters.
 func (r *Report) Label(of string) string { return r.labels[node.Process(of)] }
 
-// Ours reports whether an owner or waiter is of the Locker that has made the report: perhaps of an attempt that is under way.
+// Ours reports whether an owner or waiter is of the Locker that has made the report:
+// perhaps of an attempt that is under way.
 func (r *Report) Ours(of string) bool { return node.Process(of) == r.process }
 
-// Note returns the note of an owner (see [WithNote]), or "" if no node knows one. A report has the notes of the first 32 owners
-// with a majority.
+// Note returns the note of an owner (see [WithNote]), or "" if no node knows one. A
+// report has the notes of the first 32 owners with a majority.
 func (r *Report) Note(owner string) string { return r.labels[owner] }
 
 // A NodeReport is one node's part in a Report.
@@ -69,8 +75,8 @@ type NodeReport struct {
 
 	MoreOwners, MoreWaiting int // that are not in Owners and Waiting
 
-	// Value is how a plain string at the name begins: a lock that another library, such as
-	// redsync, made by SET NX. State is then NodeHeld, without Owners.
+	// Value is how a plain string at the name begins: a lock that another library, such
+	// as redsync, made by SET NX. State is then NodeHeld, without Owners.
 	Value string
 	// Abstains is how long a node that restarted will be ignored.
 	Abstains time.Duration
@@ -133,8 +139,8 @@ func owners(fields []node.Field) (mode node.Mode, owners []string) {
 	return mode, slices.Compact(owners) // Redisson's writer may read, too
 }
 
-// has reports whether it is known that a majority has an owner, or lacks it: then the error says so. Until then the error
-// says what is missing.
+// has reports whether it is known that a majority has an owner, or lacks it: then the
+// error says so. Until then the error says what is missing.
 func (r *Report) has(owner, op string) (known bool, err *Error) {
 	votes := make(map[Vote]int)
 	err = &Error{Op: op, Name: r.Name, Quorum: r.Quorum, Err: ErrNoQuorum}
@@ -172,7 +178,8 @@ func (n *NodeReport) vote(owner string) NodeVote {
 	return NodeVote{Node: n.Node, Vote: VoteRefused}
 }
 
-// count adds the owners of one node that counts; counts says on how many of these each owner is.
+// count adds the owners of one node that counts; counts says on how many of these each
+// owner is.
 func (r *Report) count(n *NodeReport, counts map[string]int) {
 	for _, owner := range n.Owners {
 		counts[owner]++
@@ -197,7 +204,8 @@ func (r *Report) countMore() {
 	}
 }
 
-// mode is what most nodes tell of the owner: a downgrade needs only a majority. If as many say that it reads, it writes.
+// mode is what most nodes tell of the owner: a downgrade needs only a majority. If as
+// many say that it reads, it writes.
 func (r *Report) mode() (most node.Mode) {
 	var say [node.Write + 1]int
 	for _, n := range r.Nodes {

@@ -44,7 +44,8 @@ func (s *settings) setNames(first string, check func(string) error) error {
 		sum += len(name)
 	}
 	if sum > maxNamesBytes {
-		return fmt.Errorf("quorum: the names of one lock have %d bytes together, at most %d are supported", sum, maxNamesBytes)
+		return fmt.Errorf("quorum: the names of one lock have %d bytes together, at most %d are supported", sum,
+			maxNamesBytes)
 	}
 	return nil
 }

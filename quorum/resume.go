@@ -72,7 +72,8 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 
 // takeOver asks all nodes to give a lease to a new owner, with a token above the given
 // one. The lease counts from start, if that is earlier.
-func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.Duration, start clock.Instant) (*core.Round, error) {
+func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.Duration,
+	start clock.Instant) (*core.Round, error) {
 	in := l.core.Step()
 	defer in.Leave()
 	in.Because("resume", &s.Claim)
@@ -90,7 +91,8 @@ func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.
 // tookOver makes the lease that enough nodes have given to its new owner. Otherwise it
 // gives back what they have given, and returns why, the highest fence if it is one, and
 // what is left of the timeout.
-func (l *Locker) tookOver(ctx context.Context, r *core.Round, t *terms, s *settings, why error) (lease *Lease, fence node.Token,
+func (l *Locker) tookOver(ctx context.Context, r *core.Round, t *terms, s *settings,
+	why error) (lease *Lease, fence node.Token,
 	left time.Duration, err error) {
 	in := l.core.Step()
 	defer in.Leave()
@@ -102,7 +104,8 @@ func (l *Locker) tookOver(ctx context.Context, r *core.Round, t *terms, s *setti
 		}
 	}
 	switch {
-	case r.Tally.Verdict() == vote.Won && r.DiscountDuplicates() && in.Now() < vote.DecideBy(r.Start, s.Lease, s.Lease, l.opts.Drift):
+	case r.Tally.Verdict() == vote.Won && r.DiscountDuplicates() &&
+		in.Now() < vote.DecideBy(r.Start, s.Lease, s.Lease, l.opts.Drift):
 		if lease, err = l.resumed(ctx, in, r, t, s); err == nil {
 			return lease, 0, 0, nil
 		}

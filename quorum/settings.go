@@ -18,9 +18,10 @@ var errSettings = errors.New("another program has other settings")
 
 // This file compares what has to be the same in all programs that share locks.
 //
-// On the nodes the settings of a Locker are a reader of one name, with the text of them as its owner. So
-// programs with the same settings are one reader, and one inspection finds all that differ, unless there are dozens.
-// Like labels, they are for people: nothing depends on them.
+// On the nodes the settings of a Locker are a reader of one name, with the text of them
+// as its owner. So programs with the same settings are one reader, and one inspection
+// finds all that differ, unless there are dozens. Like labels, they are for people:
+// nothing depends on them.
 
 // settingsOf returns the text of settings on these nodes; need must grant.
 func settingsOf(nodes []node.Node, need int, o *Options) string {
@@ -31,10 +32,12 @@ func settingsOf(nodes []node.Node, need int, o *Options) string {
 		}
 	}
 	slices.Sort(replicas)
-	return fmt.Sprintf("nodes %d, quorum %d, replicas %v, MaxLease %v, Grace %v", len(nodes), need, replicas, o.MaxLease, o.Grace)
+	return fmt.Sprintf("nodes %d, quorum %d, replicas %v, MaxLease %v, Grace %v", len(nodes), need, replicas,
+		o.MaxLease, o.Grace)
 }
 
-// compareSettings keeps the settings on the nodes for a time, and looks whether those of others differ.
+// compareSettings keeps the settings on the nodes for a time, and looks whether those of
+// others differ.
 func (x *labels) compareSettings(in core.Step, token node.Token, ttl time.Duration) {
 	c := node.Command{Mode: node.Read, Claims: []node.Claim{{Name: node.SettingsName, Owner: x.settings, Token: token}},
 		TTL: ttl, Retention: time.Millisecond, Deadline: in.Now().Add(x.opts.Timeout)}
@@ -58,6 +61,7 @@ func (x *labels) foundSettings(in core.Step, i int, on []node.Field) {
 		err := fmt.Errorf("%w: %s; here: %s", errSettings, other, x.settings)
 		name := x.core.Nodes[i].Name()
 		in.Tell(core.Event{Kind: core.EventSettingsDiffer, Node: name, Err: err})
-		in.Log(slog.LevelError, "another program has other settings: both may hold one lock", "node", name, "there", other, "here", x.settings)
+		in.Log(slog.LevelError, "another program has other settings: both may hold one lock", "node", name, "there",
+			other, "here", x.settings)
 	}
 }

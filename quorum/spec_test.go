@@ -20,8 +20,9 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The tests of this file follow the page "Distributed Locks with Redis", read in November 2026, and this package's rules on
-// top of it: acquiring, renewal and loss, nodes that forget, releasing, and fencing tokens.
+// The tests of this file follow the page "Distributed Locks with Redis", read in November
+// 2026, and this package's rules on top of it: acquiring, renewal and loss, nodes that
+// forget, releasing, and fencing tokens.
 
 func TestAcquiring(t *testing.T) {
 	rules{
@@ -295,7 +296,8 @@ func TestLeases(t *testing.T) {
 	}.hold(t)
 }
 
-// Nodes refuse to extend several names together, as members of a cluster do. Each lease goes on, by commands of its own.
+// Nodes refuse to extend several names together, as members of a cluster do. Each lease
+// goes on, by commands of its own.
 func TestLeasesThatAreRefusedTogetherGoOn(t *testing.T) {
 	for _, refusal := range []error{node.ErrUnsupported, node.ErrAuth, node.ErrServer} {
 		inWorld(t, 3, func(w *world) {
@@ -318,8 +320,9 @@ func TestLeasesThatAreRefusedTogetherGoOn(t *testing.T) {
 	}
 }
 
-// A node refuses to extend a name, and with it all others of the command, as servers do that have keys of it
-// checked against the rights of their user: that name loses its own lease, and no others with it.
+// A node refuses to extend a name, and with it all others of the command, as servers do
+// that have keys of it checked against the rights of their user: that name loses its own
+// lease, and no others with it.
 func TestForbiddenNameIsLostAlone(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var on atomic.Bool
@@ -370,7 +373,8 @@ func TestExtendHeedsItsContext(t *testing.T) {
 	})
 }
 
-// A lease that ends while Extend waits for answers is not held, also where that ends the context of Extend.
+// A lease that ends while Extend waits for answers is not held, also where that ends the
+// context of Extend.
 func TestExtendOutlivesItsLease(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		lease := lock(t, w.locker(quorum.Options{}), "x", quorum.WithFixedLease(time.Second))
@@ -534,8 +538,8 @@ func TestRestartedNodeAbstains(t *testing.T) {
 	}
 }
 
-// Nobody has asked the servers before, and the two names of one answer first and last: the
-// lease that a majority of names has granted by then is not had.
+// Nobody has asked the servers before, and the two names of one answer first and last:
+// the lease that a majority of names has granted by then is not had.
 func TestSameServerTwiceIsRefusedAtOnce(t *testing.T) {
 	for _, lives := range [][2]string{
 		{"one", "one"},
@@ -568,8 +572,8 @@ func TestTheCallersListOfNodesIsItsOwn(t *testing.T) {
 	})
 }
 
-// A node that refuses one command and executes the next is reported once. An acquire of a held name needs neither memory,
-// nor rights, nor replicas.
+// A node that refuses one command and executes the next is reported once. An acquire of a
+// held name needs neither memory, nor rights, nor replicas.
 func TestNodeThatRefusesSomeCommandsIsReportedOnce(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := new(observer)

@@ -34,7 +34,8 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// A step that panics in a goroutine of a caller ends the program, also if the caller would recover it.
+// A step that panics in a goroutine of a caller ends the program, also if the caller
+// would recover it.
 func TestAPanicInAStepEndsTheProgram(t *testing.T) {
 	if os.Getenv("REDQUORUM_TEST_PANICS") == "" {
 		program := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=30s")
@@ -92,7 +93,8 @@ func TestACallThatPanicsIsOver(t *testing.T) {
 	})
 }
 
-// A panic that somebody recovers, as net/http does, does not keep the Locker from its work.
+// A panic that somebody recovers, as net/http does, does not keep the Locker from its
+// work.
 func TestRecoveredPanic(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		panics := true

@@ -16,9 +16,9 @@ import (
 // An Option changes one acquisition.
 type Option func(*settings)
 
-// WithLease makes the lease last d between renewals instead of Options.Lease. It
-// must be at most Options.MaxLease. An attempt takes at most a third of it, and has to make the connections
-// if there are none yet.
+// WithLease makes the lease last d between renewals instead of Options.Lease. It must be
+// at most Options.MaxLease. An attempt takes at most a third of it, and has to make the
+// connections if there are none yet.
 func WithLease(d time.Duration) Option { return func(s *settings) { s.Lease = d } }
 
 // WithFixedLease makes the lease last d, at most Options.MaxLease, and never renews it,
@@ -50,16 +50,17 @@ func WithWait(d time.Duration) Option {
 	}
 }
 
-// WaitOf returns the wait that options bound by [WithWait], and whether they do. It is for packages that make several
-// acquisitions for one call, such as semaphore.
+// WaitOf returns the wait that options bound by [WithWait], and whether they do. It is
+// for packages that make several acquisitions for one call, such as semaphore.
 func WaitOf(opts ...Option) (d time.Duration, bounded bool) {
 	s := settings{Want: core.Want{Wait: -1}}
 	s.take(opts)
 	return s.Wait, s.Wait >= 0
 }
 
-// NotPlain returns the name of one of the options by which an acquisition is not a lease of its own of one name: WithNames,
-// WithRead, WithWrite or WithReentry. It returns "" if there is none. Like WaitOf it is for packages such as semaphore.
+// NotPlain returns the name of one of the options by which an acquisition is not a lease
+// of its own of one name: WithNames, WithRead, WithWrite or WithReentry. It returns "" if
+// there is none. Like WaitOf it is for packages such as semaphore.
 func NotPlain(opts ...Option) string {
 	var s settings
 	s.take(opts)
@@ -84,71 +85,78 @@ func (s *settings) take(opts []Option) {
 	}
 }
 
-// WithFair serves waiters first come, first served, among all programs that use it. The order
-// is as exact as the programs' wall clocks, and as the order in which nodes hear of waiters. With
-// TryLock the name is granted only if nobody waits for it.
+// WithFair serves waiters first come, first served, among all programs that use it. The
+// order is as exact as the programs' wall clocks, and as the order in which nodes hear of
+// waiters. With TryLock the name is granted only if nobody waits for it.
 //
-// Acquisitions without WithFair wait in the same queue, but take the name whenever they find it
-// free. Redisson's fair locks have queues of their own: do not mix the two.
+// Acquisitions without WithFair wait in the same queue, but take the name whenever they
+// find it free. Redisson's fair locks have queues of their own: do not mix the two.
 //
-// Each waiter draws a ticket once, and every node serves waiters in the order of their tickets. A
-// waiter that gets too few nodes returns them at once and keeps its place. A place expires if its
-// waiter has not asked for Options.RetryEvery and three times Options.Timeout, so a dead waiter
-// blocks the others for that long at most. Only the first waiter of a Locker asks for a place. So
-// if the name is held for less than a round trip, waiters of other Lockers may pass the others.
+// Each waiter draws a ticket once, and every node serves waiters in the order of their
+// tickets. A waiter that gets too few nodes returns them at once and keeps its place. A
+// place expires if its waiter has not asked for Options.RetryEvery and three times
+// Options.Timeout, so a dead waiter blocks the others for that long at most. Only the
+// first waiter of a Locker asks for a place. So if the name is held for less than a round
+// trip, waiters of other Lockers may pass the others.
 func WithFair() Option { return func(s *settings) { s.Fair = true } }
 
-// WithReentry lets the acquisition share the lease that the context belongs to, if that is one
-// of the name: it is granted at once and counted, and the name is released by the Unlock of
-// the last of them, also if the outermost one is that of Do. Nested leases share token, length and bounds of the outermost one. A lease
-// of several names can nest some or all of them, and a writer's lease can nest readers.
+// WithReentry lets the acquisition share the lease that the context belongs to, if that
+// is one of the name: it is granted at once and counted, and the name is released by the
+// Unlock of the last of them, also if the outermost one is that of Do. Nested leases
+// share token, length and bounds of the outermost one. A lease of several names can nest
+// some or all of them, and a writer's lease can nest readers.
 //
 // The context is the one of a lease, or what Do gives its function, or made from either.
-// Without the option an acquisition with such a context fails at once, with ErrDeadlock: it
-// would wait for its own lease. A goroutine that has to wait for that lease needs another
-// context. With the option, goroutines that share the context do not exclude each other.
+// Without the option an acquisition with such a context fails at once, with ErrDeadlock:
+// it would wait for its own lease. A goroutine that has to wait for that lease needs
+// another context. With the option, goroutines that share the context do not exclude each
+// other.
 //
 // The nodes know nothing of this: counts kept there would diverge.
 func WithReentry() Option { return func(s *settings) { s.Reentry = true } }
 
-// WithNames makes one lock of several names: the given one and more. It is all or nothing on
-// every node, in one round trip, with one lease and one fencing token, which is above those of
-// all earlier holders of each name. It excludes all others that have or want any of them.
-// Duplicates count once, and the order does not matter. There may be 5,000 names, of 1 MiB together.
-// While a server locks so many, up to a tenth of a second, it executes no other command.
+// WithNames makes one lock of several names: the given one and more. It is all or nothing
+// on every node, in one round trip, with one lease and one fencing token, which is above
+// those of all earlier holders of each name. It excludes all others that have or want any
+// of them. Duplicates count once, and the order does not matter. There may be 5,000
+// names, of 1 MiB together. While a server locks so many, up to a tenth of a second, it
+// executes no other command.
 //
-// A waiter is queued on each of its names, and is served when it is first for each and all are
-// free. While one name stays locked, callers behind it may take the others. If the names come
-// and go but are never free together, it reserves them in sorted order. A reservation lasts as
-// long as the waiter has waited, times the number of names less one, and at most twice the longer
-// of Options.RetryEvery and Options.Timeout; if the waiter dies meanwhile, three Options.Timeout
-// more. Under contention it gets about as many turns as a waiter for one name. Of the waiters of
-// one Locker that have the same first name, one at a time asks the nodes.
+// A waiter is queued on each of its names, and is served when it is first for each and
+// all are free. While one name stays locked, callers behind it may take the others. If
+// the names come and go but are never free together, it reserves them in sorted order. A
+// reservation lasts as long as the waiter has waited, times the number of names less one,
+// and at most twice the longer of Options.RetryEvery and Options.Timeout; if the waiter
+// dies meanwhile, three Options.Timeout more. Under contention it gets about as many
+// turns as a waiter for one name. Of the waiters of one Locker that have the same first
+// name, one at a time asks the nodes.
 //
-// Acquire locks in sorted order if you take them one after the other. Otherwise two callers may
-// wait for each other until one of them gives up: one holds a name and waits for several, and
-// one of these sorts before the name it holds.
+// Acquire locks in sorted order if you take them one after the other. Otherwise two
+// callers may wait for each other until one of them gives up: one holds a name and waits
+// for several, and one of these sorts before the name it holds.
 func WithNames(more ...string) Option {
 	return func(s *settings) { s.Names = append(s.Names, more...) }
 }
 
-// WithMinHold keeps the name taken for at least d from the start of the attempt that acquired it,
-// even if the work is done earlier. So a job that ten hosts start at about the same time, each by
-// its own clock, runs once.
+// WithMinHold keeps the name taken for at least d from the start of the attempt that
+// acquired it, even if the work is done earlier. So a job that ten hosts start at about
+// the same time, each by its own clock, runs once.
 //
-// If Unlock comes before d is over, the lease ends as usual, but the name stays taken: Unlock
-// confirms that on a quorum, and returns the errors that it always returns. The name is released
-// when d is over and Options.Drift of it more, and a waiter then gets it as after any release.
-// Close, a crash and a lost lease do not release it earlier either; [Locker.Break] does.
+// If Unlock comes before d is over, the lease ends as usual, but the name stays taken:
+// Unlock confirms that on a quorum, and returns the errors that it always returns. The
+// name is released when d is over and Options.Drift of it more, and a waiter then gets it
+// as after any release. Close, a crash and a lost lease do not release it earlier either;
+// [Locker.Break] does.
 //
 // The nodes have the name for d from the start, so d and its drift must be at most
-// Options.MaxLease. If the process ends while the name is kept, it expires on the nodes: when d is
-// over, or a lease after the last renewal if that is later.
+// Options.MaxLease. If the process ends while the name is kept, it expires on the nodes:
+// when d is over, or a lease after the last renewal if that is later.
 //
-// It is for plain locks, of one or several names, and cannot be combined with WithRead, WithWrite
-// or LockAll. A nested lease shares the time of the outermost one, and must not ask for more. A
-// [Handle] carries the time that is left; do not resume one after Unlock. Waiters that ask for it are notified of a release, but
-// the lock is not handed over to them, which takes one more round trip.
+// It is for plain locks, of one or several names, and cannot be combined with WithRead,
+// WithWrite or LockAll. A nested lease shares the time of the outermost one, and must not
+// ask for more. A [Handle] carries the time that is left; do not resume one after Unlock.
+// Waiters that ask for it are notified of a release, but the lock is not handed over to
+// them, which takes one more round trip.
 func WithMinHold(d time.Duration) Option {
 	return func(s *settings) {
 		s.MinHold = max(s.MinHold, d)
@@ -158,14 +166,15 @@ func WithMinHold(d time.Duration) Option {
 	}
 }
 
-// WithNote says for people what the lease is for: a job, a URL, a trace. It is shown with the holder's label to those who
-// ask: by Inspect, in errors that match ErrHeld, and by the commands status and list. It must be printable, in UTF-8, and
-// have at most 256 bytes. Everybody who may use the nodes can read it: keep secrets out of it.
+// WithNote says for people what the lease is for: a job, a URL, a trace. It is shown with
+// the holder's label to those who ask: by Inspect, in errors that match ErrHeld, and by
+// the commands status and list. It must be printable, in UTF-8, and have at most 256
+// bytes. Everybody who may use the nodes can read it: keep secrets out of it.
 //
-// [Lease.SetNote] changes it. Each node keeps it in one key, until Unlock, or twice Options.MaxLease after the
-// last renewal. Nothing waits until it is written, and a node that misses a change may show the old text
-// for half of Options.MaxLease. A nested lease has the note of the outermost. A [Handle] does not carry it; give it to
-// Resume again.
+// [Lease.SetNote] changes it. Each node keeps it in one key, until Unlock, or twice
+// Options.MaxLease after the last renewal. Nothing waits until it is written, and a node
+// that misses a change may show the old text for half of Options.MaxLease. A nested lease
+// has the note of the outermost. A [Handle] does not carry it; give it to Resume again.
 func WithNote(text string) Option {
 	return func(s *settings) {
 		s.Note = text
@@ -175,29 +184,31 @@ func WithNote(text string) Option {
 	}
 }
 
-// WithRead makes the acquisition a reader's: it shares the name with other readers, and excludes
-// writers and plain acquisitions.
+// WithRead makes the acquisition a reader's: it shares the name with other readers, and
+// excludes writers and plain acquisitions.
 //
-// A reader's fencing token is above those of all earlier writers, and below those of all later
-// ones. So a resource that refuses tokens below the highest writer's also refuses a reader
-// whose lease ended before that writer came. Tokens of different readers have no order.
+// A reader's fencing token is above those of all earlier writers, and below those of all
+// later ones. So a resource that refuses tokens below the highest writer's also refuses a
+// reader whose lease ended before that writer came. Tokens of different readers have no
+// order.
 //
-// Readers and writers wait in one queue. A release hands the lock to its first waiter or, if that
-// reads, to all readers up to the next writer, with one token. So a reader that comes while a writer
-// waits is served after that writer, even with TryLock; re-entry does not wait.
+// Readers and writers wait in one queue. A release hands the lock to its first waiter or,
+// if that reads, to all readers up to the next writer, with one token. So a reader that
+// comes while a writer waits is served after that writer, even with TryLock; re-entry
+// does not wait.
 func WithRead() Option { return withMode(node.Read) }
 
 // WithWrite makes the acquisition a writer's: it excludes readers, writers and plain
-// acquisitions. Use a name in one way only, as readers and writers or as a plain lock: tokens do
-// not always rise from a reader to a plain acquisition.
+// acquisitions. Use a name in one way only, as readers and writers or as a plain lock:
+// tokens do not always rise from a reader to a plain acquisition.
 //
 // Readers that renew their leases for long block writers, and every waiter behind these.
 // Options.MaxHold bounds that.
 //
-// The holder of a write lease can also read, by an acquisition with the lease's context, WithRead
-// and WithReentry. If the write leases are unlocked first, the read leases go on as ordinary
-// ones, with the same token. A reader cannot become a writer: that fails at once with
-// ErrDeadlock, since it would wait for itself, or two readers for each other.
+// The holder of a write lease can also read, by an acquisition with the lease's context,
+// WithRead and WithReentry. If the write leases are unlocked first, the read leases go on
+// as ordinary ones, with the same token. A reader cannot become a writer: that fails at
+// once with ErrDeadlock, since it would wait for itself, or two readers for each other.
 func WithWrite() Option { return withMode(node.Write) }
 
 func withMode(mode node.Mode) Option {

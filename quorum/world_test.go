@@ -49,8 +49,8 @@ func (m models) Restart(empty bool)                   { m.each(func(n *model.Nod
 func (m models) Do(f func(*model.Server, model.Time)) { m.each(func(n *model.Node) { n.Do(f) }) }
 func (m models) Delay(each time.Duration)             { m.each(func(n *model.Node) { n.Delay(each) }) }
 
-// inWorld runs a test in a world of n nodes, and then has these answer again, and closes what it has opened. That
-// no task is left at its end is checked by synctest itself.
+// inWorld runs a test in a world of n nodes, and then has these answer again, and closes
+// what it has opened. That no task is left at its end is checked by synctest itself.
 func inWorld(t *testing.T, n int, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -231,7 +231,8 @@ func (o *observer) observe(e quorum.Event) {
 	o.all = append(o.all, e)
 }
 
-// of returns the events of a kind when all is quiet: another task than that of a call may report its events.
+// of returns the events of a kind when all is quiet: another task than that of a call may
+// report its events.
 func (o *observer) of(kind quorum.EventKind) (events []quorum.Event) {
 	synctest.Wait()
 	o.mu.Lock()
@@ -256,7 +257,8 @@ func must[T any](t testing.TB) func(T, error) T {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// expect checks that an error is, or wraps, the one that is wanted: nil is none. A remark says what is wrong otherwise.
+// expect checks that an error is, or wraps, the one that is wanted: nil is none. A remark
+// says what is wrong otherwise.
 func expect(t testing.TB, got, want error, remark ...string) {
 	t.Helper()
 	assert.That(t, errors.Is(got, want), "got %v, want %v %q", got, want, remark)

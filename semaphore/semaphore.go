@@ -1,4 +1,5 @@
-// Package semaphore lets at most k callers at a time work, in all programs that share the servers.
+// Package semaphore lets at most k callers at a time work, in all programs that share the
+// servers.
 //
 //	printers, err := semaphore.New(locker, "printers", 3)
 //	...
@@ -8,30 +9,34 @@
 //	}
 //	defer permit.Unlock(ctx)
 //
-// A semaphore of k permits is k slots, and each slot is a lock of package quorum: "printers/1" to
-// "printers/3". A permit is a [quorum.Lease] of one slot, with all that a lease has: it is renewed,
-// its context ends when it is lost, and a slot has one holder at a time under the same assumptions.
-// A count on each node would not be safe: see docs/not-here.md.
+// A semaphore of k permits is k slots, and each slot is a lock of package quorum:
+// "printers/1" to "printers/3". A permit is a [quorum.Lease] of one slot, with all that a
+// lease has: it is renewed, its context ends when it is lost, and a slot has one holder
+// at a time under the same assumptions. A count on each node would not be safe: see
+// docs/not-here.md.
 //
 // # Order
 //
-// A caller that finds no free slot waits for all of them at the same time, first come, first
-// served for each, and keeps the first that it gets. So about the caller that came first gets the
-// next permit, whichever slot that is. The order is as exact as that of [quorum.WithFair]. There is
-// none between callers that come within the time of a few round trips.
+// A caller that finds no free slot waits for all of them at the same time, first come,
+// first served for each, and keeps the first that it gets. So about the caller that came
+// first gets the next permit, whichever slot that is. The order is as exact as that of
+// [quorum.WithFair]. There is none between callers that come within the time of a few
+// round trips.
 //
 // Twelve programs with a round trip of 2 ms shared three permits and held each for 2 s, without a
 // pause. Half of the waits took up to 6.0 s, the longest 7.9 s, and a permit took 86 commands to three
 // nodes. When each waited for one slot, and tried the others every second, the longest wait was 41 s, with
 // 131 commands. With work of 0.1 s, it was 0.4 s and 31 commands against 1.2 s and 18.
 //
-// Each caller that waits has a goroutine and a place in the queue of every slot. It may be granted
-// two slots at once, and gives one back: for a round trip, TryAcquire then finds it taken.
+// Each caller that waits has a goroutine and a place in the queue of every slot. It may
+// be granted two slots at once, and gives one back: for a round trip, TryAcquire then
+// finds it taken.
 //
-// So use it for few permits. What a turn costs grows with their number as soon as callers wait: with half
-// as many callers more than permits, and work of 0.1 s, three programs on a busy machine of two processors
-// did 93 % of the turns that were possible with 3 permits, 67 % with 10, and 28 % with 25. A turn took 400,
-// 900 and 2,000 commands to three servers, with those in scripts.
+// So use it for few permits. What a turn costs grows with their number as soon as callers
+// wait: with half as many callers more than permits, and work of 0.1 s, three programs on
+// a busy machine of two processors did 93 % of the turns that were possible with 3
+// permits, 67 % with 10, and 28 % with 25. A turn took 400, 900 and 2,000 commands to
+// three servers, with those in scripts.
 //
 // # What it is not
 //
@@ -83,10 +88,11 @@ func New(locker *quorum.Locker, name string, k int) (*Semaphore, error) {
 	return s, nil
 }
 
-// TryAcquire takes a permit if one is free and nobody waits for it. It asks for the slots one
-// after the other, in random order. If all are taken the error matches quorum.ErrHeld. If ctx
-// belongs to all of them it matches quorum.ErrDeadlock; otherwise the permits that ctx belongs to
-// count as taken. Other errors are those of [quorum.Locker.TryLock].
+// TryAcquire takes a permit if one is free and nobody waits for it. It asks for the slots
+// one after the other, in random order. If all are taken the error matches
+// quorum.ErrHeld. If ctx belongs to all of them it matches quorum.ErrDeadlock; otherwise
+// the permits that ctx belongs to count as taken. Other errors are those of
+// [quorum.Locker.TryLock].
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...quorum.Option) (*quorum.Lease, error) {
 	if err := refused(opts); err != nil {
 		return nil, err
@@ -110,9 +116,10 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...quorum.Option) (*quo
 }
 
 // Acquire takes a permit, and waits for it until ctx ends, or for the time given by
-// quorum.WithWait and the Locker's Timeout at most. It first does what TryAcquire does, but for no longer than half
-// of the time that WithWait gives, and then waits for all slots at the same time. Unlock gives the permit back.
-// Options are for each slot: those for several names, for readers and writers and for re-entry are refused. Errors are
+// quorum.WithWait and the Locker's Timeout at most. It first does what TryAcquire does,
+// but for no longer than half of the time that WithWait gives, and then waits for all
+// slots at the same time. Unlock gives the permit back. Options are for each slot: those
+// for several names, for readers and writers and for re-entry are refused. Errors are
 // those of [quorum.Locker.Lock], for one of the slots.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...quorum.Option) (*quorum.Lease, error) {
 	if err := refused(opts); err != nil {

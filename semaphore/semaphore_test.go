@@ -204,7 +204,8 @@ func TestPermitsInOrder(t *testing.T) {
 	})
 }
 
-// A caller that comes while others wait passes none of them, though a slot is free for a moment.
+// A caller that comes while others wait passes none of them, though a slot is free for a
+// moment.
 func TestNobodyPassesWaiters(t *testing.T) {
 	inWorld(t, func(w *world) {
 		brief := quorum.WithFixedLease(time.Second) // which is not handed over
@@ -262,8 +263,8 @@ func TestPermitsAreGivenBack(t *testing.T) {
 	})
 }
 
-// However many slots there are, and however slow nodes are, a wait lasts no longer than it may. A free slot is found
-// in that time, whichever it is.
+// However many slots there are, and however slow nodes are, a wait lasts no longer than
+// it may. A free slot is found in that time, whichever it is.
 func TestAWaitForPermitsIsBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		timeout := quorum.Defaults().Timeout
@@ -326,8 +327,8 @@ func TestAPermitEndsTheWait(t *testing.T) {
 	})
 }
 
-// A caller that has a permit gets another one, and not the same. One that has all of them would
-// wait for itself.
+// A caller that has a permit gets another one, and not the same. One that has all of them
+// would wait for itself.
 func TestPermitsOfOneCaller(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.semaphore(2)
@@ -350,7 +351,8 @@ func TestRefusedSemaphores(t *testing.T) {
 	})
 }
 
-// Options that are not for permits are refused by their names. With re-entry a caller would have two permits in one slot.
+// Options that are not for permits are refused by their names. With re-entry a caller
+// would have two permits in one slot.
 func TestOptionsThatAreNotForPermits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.semaphore(2)

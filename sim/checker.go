@@ -20,10 +20,12 @@ import (
 //   - note: the client gets the answer,
 //   - Observe: the engine reports an event.
 //
-// Each updates the state that the checks share, in the files state_*.go, and calls the checks.
-// Each check is in the file of its invariant, i01_exclusion.go to i16_specification.go.
+// Each updates the state that the checks share, in the files state_*.go, and calls the
+// checks. Each check is in the file of its invariant, i01_exclusion.go to
+// i16_specification.go.
 
-// Invariants has a sentence for each invariant: a word or two, a colon, and what must hold.
+// Invariants has a sentence for each invariant: a word or two, a colon, and what must
+// hold.
 var Invariants = map[string]string{
 	"I1": i1, "I2": i2, "I3": i3, "I4": i4, "I5": i5, "I6": i6, "I7": i7, "I8": i8, "I9": i9, "I10": i10, "I11": i11,
 	"I12": i12, "I13": i13, "I14": i14, "I15": i15, "I16": i16,
@@ -65,8 +67,10 @@ type checker struct {
 }
 
 func newChecker(w *world) checker {
-	return checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p), passings: make(map[string][]*passing), renamed: make(map[string]*holder), once: make(map[string]*holder),
-		handles: make(map[string]*passing), broken: make(map[string]*broken), breaks: make(map[string]cut), kept: make(map[string]bool), gone: make(map[string]*goneClaim),
+	return checker{w: w, latest: make(map[string]latest), labels: newLabels(w.p), passings: make(map[string][]*passing),
+		renamed: make(map[string]*holder), once: make(map[string]*holder),
+		handles: make(map[string]*passing), broken: make(map[string]*broken), breaks: make(map[string]cut),
+		kept: make(map[string]bool), gone: make(map[string]*goneClaim),
 		again: make(map[string]bool), ended: make([]pastClaims, w.p.Clients), scans: 1} // none has found anything yet
 }
 
@@ -109,8 +113,8 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 	}
 }
 
-// acquires is called for a command of an attempt, and for one that restores a holder's key on a
-// node.
+// acquires is called for a command of an attempt, and for one that restores a holder's
+// key on a node.
 func (k *checker) acquires(l *link, cmd *node.Command) {
 	c, owner := l.c, cmd.Claims[0].Owner
 	if h := k.holder(owner); h != nil {
@@ -306,7 +310,8 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 	if b := w.check.asked(m); b != nil {
 		b.keeps(l, r.Status)
 	}
-	if h := w.check.renamed[m.cmd.Claims[0].Owner]; h != nil && h.c == l.c && m.cmd.Kind == node.Rename && r.Status == node.Granted {
+	if h := w.check.renamed[m.cmd.Claims[0].Owner]; h != nil && h.c == l.c && m.cmd.Kind == node.Rename &&
+		r.Status == node.Granted {
 		w.check.resumes(h, l.n.number, m.sent)
 	}
 	for i, kept := range r.Kept {
@@ -335,7 +340,8 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 // observe checks an event of the engine.
 func (c *Client) observe(e quorum.Event) {
 	w := c.w
-	if c.dead || w.over || e.Kind == quorum.EventWaiting || e.Kind == quorum.EventNotAcquired { // the trace has calls and their results
+	// the trace has calls and their results
+	if c.dead || w.over || e.Kind == quorum.EventWaiting || e.Kind == quorum.EventNotAcquired {
 		return
 	}
 	k := &w.check

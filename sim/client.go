@@ -77,7 +77,8 @@ type Client struct {
 	served   bool // it got every lock in the end
 }
 
-// A backlog is an event that a process handles when it goes on, as it is stopped or computes. An empty one is a sweep.
+// A backlog is an event that a process handles when it goes on, as it is stopped or
+// computes. An empty one is a sweep.
 type backlog struct {
 	task    *task
 	message *message
@@ -96,9 +97,9 @@ func (c *Client) Locker() *quorum.Locker {
 	return c.locker
 }
 
-// Far returns a second Locker of the client, as if of another deployment, for [quorum.LockAll]. It
-// uses the first [faults.Plan.FarNodes] nodes, and the only name to lock with it is [faults.Far].
-// It is nil if the plan's clients are plain.
+// Far returns a second Locker of the client, as if of another deployment, for
+// [quorum.LockAll]. It uses the first [faults.Plan.FarNodes] nodes, and the only name to
+// lock with it is [faults.Far]. It is nil if the plan's clients are plain.
 func (c *Client) Far() *quorum.Locker {
 	c.idles()
 	if c.far == nil && c.locker != nil {
@@ -116,8 +117,8 @@ func (c *Client) Context() context.Context {
 // Now implements clock.Clock.
 func (c *Client) Now() clock.Instant { return clock.Instant(c.rate.read(c.w.now)) }
 
-// origin is what the client's clock shows at the beginning. It differs from client to client, as
-// instants of two clocks are unrelated.
+// origin is what the client's clock shows at the beginning. It differs from client to
+// client, as instants of two clocks are unrelated.
 func (c *Client) origin() int64 { return int64(c.number+1) * int64(time.Hour) }
 
 // Wall implements clock.Clock.
@@ -147,9 +148,10 @@ func (c *Client) Sleep(d time.Duration) {
 	}
 }
 
-// Holds tells the checker that the program relies on a lease. Its validity and its context are
-// then checked against I3, I8 and I12. Otherwise the checker does not see them, because only the
-// program has the lease. Pass the Leases of a [quorum.MultiLease] one by one.
+// Holds tells the checker that the program relies on a lease. Its validity and its
+// context are then checked against I3, I8 and I12. Otherwise the checker does not see
+// them, because only the program has the lease. Pass the Leases of a [quorum.MultiLease]
+// one by one.
 func (c *Client) Holds(l *quorum.Lease) { c.w.check.relies(l) }
 
 // Below draws a number from 0 to n-1, from the client's own stream. It panics if n is
@@ -179,7 +181,8 @@ func (w *world) newClient(number int) *Client {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.random = w.p.Stream(faults.OfWork, number)
 	for i := range w.p.Work.Tasks {
-		c.workers = append(c.workers, &program.Worker{Client: actor{c}, Random: w.p.Stream(faults.OfWork, number+i*faults.MaxClients), Names: w.locks})
+		c.workers = append(c.workers, &program.Worker{Client: actor{c},
+			Random: w.p.Stream(faults.OfWork, number+i*faults.MaxClients), Names: w.locks})
 	}
 	c.engine = w.p.Stream(faults.OfEngine, w.original(number)+w.starts*faults.MaxClients)
 	if c.engine.Happens(w.p.Work.Label) {
@@ -220,8 +223,8 @@ func (w *world) newClient(number int) *Client {
 	return c
 }
 
-// original returns the client whose random numbers a client draws: itself, or the first that it
-// is a clone of.
+// original returns the client whose random numbers a client draws: itself, or the first
+// that it is a clone of.
 func (w *world) original(client int) int {
 	for i := range w.p.Events {
 		e := &w.p.Events[i]
@@ -304,7 +307,8 @@ func (c *Client) openFar() (err error) {
 	return err
 }
 
-// prefix is before all names of the client on the nodes. One client in four has one, but not with replicas.
+// prefix is before all names of the client on the nodes. One client in four has one, but
+// not with replicas.
 func (c *Client) prefix() string {
 	if c.w.p.Lock.Replicas == 0 && (c.w.p.Seed+uint64(c.number))%4 == 3 {
 		return prefix
@@ -338,8 +342,10 @@ func (c *Client) options(nodes, need int) quorum.Options {
 		steps = func(line string) { c.w.log(Entry{Kind: KindSteps, Client: c.number, Node: -1, Text: line}) }
 	}
 	return quorum.Options{
-		Steps: steps, Lease: p.Lease, MaxLease: longest, Timeout: timeout, RetryEvery: poll, Grace: p.Grace, MaxHold: p.MaxHold, MaxDown: p.MaxDown, Drift: drift,
-		NoRestartGuard: !p.Guard, Quorum: cmp.Or(need, nodes/2+1), Prefix: c.prefix(), Label: cmp.Or(c.label, quorum.NoLabel),
+		Steps: steps, Lease: p.Lease, MaxLease: longest, Timeout: timeout, RetryEvery: poll, Grace: p.Grace,
+		MaxHold: p.MaxHold, MaxDown: p.MaxDown, Drift: drift,
+		NoRestartGuard: !p.Guard, Quorum: cmp.Or(need, nodes/2+1), Prefix: c.prefix(),
+		Label: cmp.Or(c.label, quorum.NoLabel),
 		Clock: c, Random: c.engine.Next, Trace: c.observe,
 	}
 }
@@ -417,8 +423,9 @@ func (c *Client) computes() {
 	})
 }
 
-// next handles one of the events that wait: often a task that can go on, and else the first. Messages that are still
-// unread do not hold up a task, such as one that has slept.
+// next handles one of the events that wait: often a task that can go on, and else the
+// first. Messages that are still unread do not hold up a task, such as one that has
+// slept.
 func (c *Client) next() {
 	if len(c.backlog) == 0 {
 		return

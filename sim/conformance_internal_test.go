@@ -18,9 +18,9 @@ import (
 // The node that the engine talks to in a run is a node as package node defines it. Every
 // result of the simulator rests on that.
 //
-// It differs from package redisnode in one point that package node leaves open: it gives a
-// connection up at the first timeout, and answers what is in flight over it not before the
-// deadline of each command.
+// It differs from package redisnode in one point that package node leaves open: it gives
+// a connection up at the first timeout, and answers what is in flight over it not before
+// the deadline of each command.
 func TestConformance(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -168,8 +168,8 @@ type pacedNode struct{ p *paced }
 
 func (n pacedNode) Name() string { return n.p.link().Name() }
 
-// Submit overwrites the claims and the Wait when the link's Submit has returned: the caller may
-// use them again.
+// Submit overwrites the claims and the Wait when the link's Submit has returned: the
+// caller may use them again.
 func (n pacedNode) Submit(cmd node.Command, reply func(node.Reply)) {
 	cmd.Claims = slices.Clone(cmd.Claims)
 	if cmd.Wait != nil {

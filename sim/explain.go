@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/faults"
 )
 
-// This file tells how a violation came about: the grants that it is about, what took their keys from
-// the nodes, and the faults that were in effect.
+// This file tells how a violation came about: the grants that it is about, what took
+// their keys from the nodes, and the faults that were in effect.
 
 // A telling is the story of a violation.
 type telling struct {

@@ -57,8 +57,8 @@ func (r *Report) Missed() (missed []Mark) {
 	return missed
 }
 
-// Explore runs a campaign. It returns when all seeds have run, when enough bugs are found, or when
-// ctx ends.
+// Explore runs a campaign. It returns when all seeds have run, when enough bugs are
+// found, or when ctx ends.
 func Explore(ctx context.Context, c Campaign) *Report {
 	begun := time.Now()
 	var (
@@ -115,7 +115,8 @@ func (r *Report) add(seed uint64, result *Result) {
 		r.Outside++
 	case Unsafe, Stuck:
 		v := result.Worst()
-		r.Found = append(r.Found, Found{Seed: seed, Invariant: v.Invariant, What: v.What, Plan: result.Plan.String(), Verdict: result.Verdict})
+		r.Found = append(r.Found, Found{Seed: seed, Invariant: v.Invariant, What: v.What, Plan: result.Plan.String(),
+			Verdict: result.Verdict})
 		slices.SortFunc(r.Found, func(a, b Found) int { return cmp.Compare(a.Seed, b.Seed) })
 	}
 }

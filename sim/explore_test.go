@@ -61,8 +61,9 @@ func leftOuts(p *faults.Plan) map[string]*faults.Plan {
 	return all
 }
 
-// A plan fails only with some seeds as soon as a setting of its work is left out. Shrink finds them:
-// this one had three names, two tasks, ten shares and 46 faults that do not matter.
+// A plan fails only with some seeds as soon as a setting of its work is left out. Shrink
+// finds them: this one had three names, two tasks, ten shares and 46 faults that do not
+// matter.
 func TestShrinkTriesOtherSeeds(t *testing.T) {
 	tests.NeedLong(t)
 	p := faults.Generate(5, faults.Profile{Nodes: 5})

@@ -10,14 +10,14 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
-// This file hands leases from one client to another: one detaches a lease, or gives out its
-// handle and goes on, and another resumes it from that.
+// This file hands leases from one client to another: one detaches a lease, or gives out
+// its handle and goes on, and another resumes it from that.
 
 // maxResumes is how many clients try to resume one lease.
 const maxResumes = 3
 
-// handOver detaches the lease, and sends its handle to a client. It returns false if the lease had
-// ended.
+// handOver detaches the lease, and sends its handle to a client. It returns false if the
+// lease had ended.
 func (c *Client) handOver(r *faults.Random, l *lock) bool {
 	b := l.detach()
 	if b == nil {
@@ -30,7 +30,8 @@ func (c *Client) handOver(r *faults.Random, l *lock) bool {
 	return true
 }
 
-// givesHandle sends the handle of a lease to a client, or to two, and goes on with the lease.
+// givesHandle sends the handle of a lease to a client, or to two, and goes on with the
+// lease.
 func (c *Client) givesHandle(r *faults.Random, l *lock) {
 	b := l.handle()
 	if b == nil {
@@ -42,8 +43,8 @@ func (c *Client) givesHandle(r *faults.Random, l *lock) {
 	}
 }
 
-// send passes a handle to a client after a while. The handle is lost if the client is dead then.
-// If the lease is not detached, it goes to another process, and to each once.
+// send passes a handle to a client after a while. The handle is lost if the client is
+// dead then. If the lease is not detached, it goes to another process, and to each once.
 func (c *Client) send(r *faults.Random, b *passing) {
 	w := c.w
 	to, after := r.Below(len(w.clients)), r.Within(w.p.Work.Think)

@@ -88,7 +88,8 @@ func (r *Result) writeHTML(out io.Writer, s *Scenario) error {
 		return err
 	}
 	p := page.Page{Title: pic.Title, Data: map[string]any{"runs": []*picture{pic}}, Script: "start();\n",
-		Still: fmt.Sprintf("<p><b>%s.</b> %s The picture needs JavaScript.</p>\n<pre>%s</pre>", r.Verdict, html.EscapeString(pic.Words), html.EscapeString(pic.Plan))}
+		Still: fmt.Sprintf("<p><b>%s.</b> %s The picture needs JavaScript.</p>\n<pre>%s</pre>", r.Verdict,
+			html.EscapeString(pic.Words), html.EscapeString(pic.Plan))}
 	return p.Write(out)
 }
 
@@ -106,10 +107,12 @@ func (r *Result) picture(s *Scenario) (*picture, error) {
 		Verdict: r.Verdict,
 		Words:   r.words(),
 		Facts: []string{
-			fmt.Sprintf("seed %d", p.Seed), count(p.Nodes, "node"), count(p.Clients, "client"), count(r.Grants, "grant"),
+			fmt.Sprintf("seed %d", p.Seed), count(p.Nodes, "node"), count(p.Clients, "client"),
+			count(r.Grants, "grant"),
 			count(len(r.Trace.Entries), "traced event"), r.Virtual.String() + " of virtual time",
 		},
-		Plan: p.String(), Nodes: p.Nodes, Clients: p.Clients, End: r.Virtual, Entries: r.Trace.Entries, Faults: r.extents(),
+		Plan: p.String(), Nodes: p.Nodes, Clients: p.Clients, End: r.Virtual, Entries: r.Trace.Entries,
+		Faults: r.extents(),
 	}
 	switch {
 	case s != nil:
@@ -127,8 +130,9 @@ func (r *Result) picture(s *Scenario) (*picture, error) {
 	for i := range r.Violations {
 		v := &r.Violations[i]
 		name, means, _ := strings.Cut(Invariants[v.Invariant], ": ")
-		pic.Violations = append(pic.Violations, pictureViolation{At: v.At, Invariant: v.Invariant, Name: name, Means: means,
-			What: v.What, Outside: v.Outside, Worst: v == r.Worst()})
+		pic.Violations = append(pic.Violations, pictureViolation{At: v.At, Invariant: v.Invariant, Name: name,
+			Means: means,
+			What:  v.What, Outside: v.Outside, Worst: v == r.Worst()})
 	}
 	return pic, nil
 }
@@ -218,8 +222,8 @@ func (r *Result) extents() []pictureFault {
 	return list
 }
 
-// event returns the event of the plan that an entry is about: of those with its words the nearest,
-// as an observed run may be late.
+// event returns the event of the plan that an entry is about: of those with its words the
+// nearest, as an observed run may be late.
 func (r *Result) event(e *Entry) (nearest *faults.Event) {
 	for i := range r.Plan.Events {
 		o := &r.Plan.Events[i]

@@ -7,9 +7,9 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// The time of a minimum hold counts as held. The holder whose handle was resumed holds the lock
-// together with the one that has resumed it. I1 is checked whenever a lease begins, is extended or
-// resumed, and when a client writes.
+// The time of a minimum hold counts as held. The holder whose handle was resumed holds
+// the lock together with the one that has resumed it. I1 is checked whenever a lease
+// begins, is extended or resumed, and when a client writes.
 const i1 = "mutual exclusion: two owners never consider the lock theirs at the same moment, unless both are readers"
 
 // exclusive checks that nobody else considers the lock its own.
@@ -41,14 +41,16 @@ func (k *checker) upgraded(c *Client, from, to *lock) {
 	}
 }
 
-// keptLongEnough checks that a name is granted only when the minimum hold of the holder before is over.
+// keptLongEnough checks that a name is granted only when the minimum hold of the holder
+// before is over.
 func (k *checker) keptLongEnough(h *holder, name string) {
 	last := k.latest[name].alone
 	if last == nil || last.keep == 0 || k.w.broken != "" || k.broken[last.owner] != nil || k.excused(h) {
 		return
 	}
 	if passed := time.Duration(k.w.now - last.begun); passed < last.keep {
-		k.w.fail("I1", "%s was granted %q %v after %s had asked for it, whose minimum hold is %v", h.c.name, name, passed, last.c.name, last.keep)
+		k.w.fail("I1", "%s was granted %q %v after %s had asked for it, whose minimum hold is %v", h.c.name, name,
+			passed, last.c.name, last.keep)
 	} else if passed < 2*last.keep {
 		k.w.sometimes(KeptName)
 	}

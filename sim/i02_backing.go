@@ -9,12 +9,12 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// I2 is checked whenever a lease begins, is extended, resumed or released, and just before it
-// expires.
+// I2 is checked whenever a lease begins, is extended, resumed or released, and just
+// before it expires.
 const i2 = "backing: while a lease is valid, no other client can get a quorum"
 
-// backed checks that so many nodes have h's key, or abstain, that no other owner can get a quorum, of the nodes that its client
-// lists.
+// backed checks that so many nodes have h's key, or abstain, that no other owner can get
+// a quorum, of the nodes that its client lists.
 func (k *checker) backed(h *holder, moment string) {
 	w := k.w
 	if w.broken != "" {
@@ -29,11 +29,13 @@ func (k *checker) backed(h *holder, moment string) {
 			all := countNodes(nodes, func(s *server) bool { return c.lists().Has(s.number) })
 			need := all - w.quorumOf(c, name) + 1
 			have := countNodes(nodes, func(s *server) bool {
-				return c.lists().Has(s.number) && (s.has(h, name) || s.silent() || s.guarded() || k.isForced(h, s.number))
+				return c.lists().Has(s.number) && (s.has(h, name) || s.silent() || s.guarded() ||
+					k.isForced(h, s.number))
 			})
 			switch {
 			case have < need:
-				w.fail("I2", "%s holds %q, but at its %s %d of %d nodes protected it; %d needed", h.c.name, name, moment, have, all, need)
+				w.fail("I2", "%s holds %q, but at its %s %d of %d nodes protected it; %d needed", h.c.name, name,
+					moment, have, all, need)
 			case have == need:
 				w.sometimes(BarelyBacked)
 			}
@@ -45,7 +47,8 @@ func (k *checker) backed(h *holder, moment string) {
 // lists are the nodes that the client was configured with.
 func (c *Client) lists() faults.Set { return c.w.p.Lists(c.number) }
 
-// quorumOf is how many nodes must grant a name to a client, at the least: its Locker may need more.
+// quorumOf is how many nodes must grant a name to a client, at the least: its Locker may
+// need more.
 func (w *world) quorumOf(c *Client, name string) int {
 	if name == faults.Far {
 		return c.needs(name)
@@ -53,22 +56,25 @@ func (w *world) quorumOf(c *Client, name string) int {
 	return w.p.Quorum(c.number)
 }
 
-// unopposed checks that no attempt under way can still be won from h: not by votes of nodes that have
-// forgotten them either, and may have h's key now.
+// unopposed checks that no attempt under way can still be won from h: not by votes of
+// nodes that have forgotten them either, and may have h's key now.
 func (k *checker) unopposed(h *holder, name, moment string) {
 	nodes, _ := k.w.site(name)
 	for _, c := range k.w.clients {
 		lists, quorum := c.lists(), k.w.quorumOf(c, name)
 		for _, o := range c.calls {
-			if c.plain != nil || c.dead || o.won || o.failed || same(o.owner, h.owner) || !slices.Contains(o.names, name) || !o.mayWin() ||
+			if c.plain != nil || c.dead || o.won || o.failed || same(o.owner, h.owner) ||
+				!slices.Contains(o.names, name) || !o.mayWin() ||
 				k.broken[o.owner] != nil || h.mode == node.Read && o.mode == node.Read {
 				continue
 			}
 			n := countNodes(nodes, func(s *server) bool {
-				return lists.Has(s.number) && !k.isForced(h, s.number) && (o.elects(s) || !s.has(h, name) && !s.silent() && !s.guarded())
+				return lists.Has(s.number) && !k.isForced(h, s.number) &&
+					(o.elects(s) || !s.has(h, name) && !s.silent() && !s.guarded())
 			})
 			if n >= quorum {
-				k.w.fail("I2", "%s holds %q, but at its %s %s has, or can get, the votes of %d nodes", h.c.name, name, moment, c.name, n)
+				k.w.fail("I2", "%s holds %q, but at its %s %s has, or can get, the votes of %d nodes", h.c.name, name,
+					moment, c.name, n)
 			}
 		}
 	}
@@ -80,7 +86,8 @@ func (o *call) mayWin() bool {
 	return o.owner != "" && o.c.Now() < o.start.Add(min(o.ttl, lock.MaxLease/3))
 }
 
-// lasting checks that a quorum of nodes keeps h's key until the end of h's validity, or abstains.
+// lasting checks that a quorum of nodes keeps h's key until the end of h's validity, or
+// abstains.
 func (k *checker) lasting(h *holder) {
 	w := k.w
 	if w.broken != "" || h.c.plain != nil {
@@ -96,7 +103,8 @@ func (k *checker) lasting(h *holder) {
 				holds && (until == model.Never || time.Duration(until-s.time())*time.Millisecond >= remaining))
 		})
 		if have < need {
-			w.fail("I2", "%s may rely on %q for %v, and only %d nodes keep it for that time", h.c.name, name, remaining, have)
+			w.fail("I2", "%s may rely on %q for %v, and only %d nodes keep it for that time", h.c.name, name, remaining,
+				have)
 		}
 	}
 }
@@ -118,8 +126,8 @@ func (k *checker) elected(c *Client, o *call, name string) {
 	}
 }
 
-// handedOverByEnough checks that a quorum of servers that may vote has handed the lock over, all with
-// the same token.
+// handedOverByEnough checks that a quorum of servers that may vote has handed the lock
+// over, all with the same token.
 func (k *checker) handedOverByEnough(c *Client, a *attempt, name string, token node.Token) {
 	var by faults.Set
 	nodes, _ := k.w.site(name)
@@ -136,7 +144,8 @@ func (k *checker) handedOverByEnough(c *Client, a *attempt, name string, token n
 	}
 }
 
-// resumedByEnough checks that a quorum of nodes that may vote has confirmed a resumed lease.
+// resumedByEnough checks that a quorum of nodes that may vote has confirmed a resumed
+// lease.
 func (k *checker) resumedByEnough(c *Client, b *passing) {
 	if n := (b.kept &^ b.lacks & b.votes).Len(); n < k.w.quorumOf(c, b.h.name) && k.w.broken == "" {
 		k.w.fail("I2", "%s has resumed %q with %d nodes that may vote", c.name, b.h.name, n)

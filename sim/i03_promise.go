@@ -8,11 +8,12 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I3 is checked whenever a lease states its remaining validity, just after that has ended, and
-// when a node creates a key.
+// I3 is checked whenever a lease states its remaining validity, just after that has
+// ended, and when a node creates a key.
 const i3 = "no over-promise: a lease is never valid for longer than its length, less the time since the first command and the clocks' drift"
 
-// promised checks that a lease does not claim to be valid for too long, and notes what it claims.
+// promised checks that a lease does not claim to be valid for too long, and notes what it
+// claims.
 func (k *checker) promised(h *holder, at clock.Instant) {
 	said := h.c.Now().Add(h.lease.Remaining())
 	at = min(at, h.limit)
@@ -26,11 +27,12 @@ func (k *checker) promised(h *holder, at clock.Instant) {
 	k.planAudit(h)
 }
 
-// promisedTogether checks that several locks that are one are not valid for longer than each of
-// them.
+// promisedTogether checks that several locks that are one are not valid for longer than
+// each of them.
 func (k *checker) promisedTogether(h *holder, j *quorum.MultiLease) {
 	if said := h.c.Now().Add(j.Remaining()); said > h.until && j.Remaining() > 0 {
-		k.w.fail("I3", "%s is promised several locks for %v longer than one of them, %q", h.c.name, said.Sub(h.until), h.name)
+		k.w.fail("I3", "%s is promised several locks for %v longer than one of them, %q", h.c.name, said.Sub(h.until),
+			h.name)
 	}
 }
 

@@ -7,12 +7,13 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I4 is checked whenever a lease begins or is resumed, a lost key is restored on a node, or a
-// claim is released.
+// I4 is checked whenever a lease begins or is resumed, a lost key is restored on a node,
+// or a claim is released.
 const i4 = "tokens: each holder's fencing token is above those of all holders before it and of a Break that ended before its attempt, a reader's above those of all writers, and not ahead of all clocks"
 
-// rises checks that a new holder's token is above those of the holders before it. A reader's need
-// not be above other readers', nor an exclusive holder's above those of readers.
+// rises checks that a new holder's token is above those of the holders before it. A
+// reader's need not be above other readers', nor an exclusive holder's above those of
+// readers.
 func (k *checker) rises(h *holder, name string) {
 	w := k.w
 	if b, broken := k.breaks[name]; broken && h.begun > b.at && h.token <= b.token {
@@ -50,32 +51,36 @@ func (k *checker) falls(what string, about ...any) {
 	k.w.fail("I4", what, about...)
 }
 
-// behindClocks checks that a token is not ahead of all clocks. The margin is for clients that
-// follow tokens of others at their own clock's rate.
+// behindClocks checks that a token is not ahead of all clocks. The margin is for clients
+// that follow tokens of others at their own clock's rate.
 func (k *checker) behindClocks(h *holder) {
 	w := k.w
 	w.checkDays()
 	ahead := time.Duration(int64(h.token)-epoch.UnixMicro())*time.Microsecond - time.Duration(w.now)
 	if most := w.foremost + time.Duration(w.now)/20 + 10*time.Millisecond; ahead > most && h.c.plain == nil {
-		w.fail("I4", "%s was granted %q with token %d, which is %v ahead; no clock was by more than %v", h.c.name, h.name, h.token, ahead, most)
+		w.fail("I4", "%s was granted %q with token %d, which is %v ahead; no clock was by more than %v", h.c.name,
+			h.name, h.token, ahead, most)
 	}
 }
 
-// healsAbove checks that a key is restored on a node with a new token, so that late commands
-// with earlier ones stay refused.
+// healsAbove checks that a key is restored on a node with a new token, so that late
+// commands with earlier ones stay refused.
 func (k *checker) healsAbove(h *holder, token node.Token) {
 	if token <= h.high {
-		k.w.fail("I4", "%s restores %q on a node with token %d, and has used %d before", h.c.name, h.name, token, h.high)
+		k.w.fail("I4", "%s restores %q on a node with token %d, and has used %d before", h.c.name, h.name, token,
+			h.high)
 	}
 }
 
-// releasesAbove checks that the fence of a release refuses every acquire of its claim that may
-// still arrive. A release with token 0 leaves the fence alone, where that does no harm.
+// releasesAbove checks that the fence of a release refuses every acquire of its claim
+// that may still arrive. A release with token 0 leaves the fence alone, where that does
+// no harm.
 func (k *checker) releasesAbove(g *givenUp, cmd *node.Command) {
 	token := cmd.Claims[0].Token
 	spares := token == 0 && (cmd.Mode == node.Read || !cmd.Waiting().Queued())
 	if token < g.high && g.c.plain == nil && !spares {
-		k.w.fail("I4", "%s releases %q with token %d, below the %d of an acquire that may still arrive", g.c.name, g.name, token, g.high)
+		k.w.fail("I4", "%s releases %q with token %d, below the %d of an acquire that may still arrive", g.c.name,
+			g.name, token, g.high)
 	}
 }
 
@@ -114,8 +119,8 @@ func (k *checker) resumedAnew(c *Client, e *quorum.Event) {
 	}
 }
 
-// adds makes one more holder of who has resumed a lease whose former holder goes on. It relies on
-// nothing before Resume has returned.
+// adds makes one more holder of who has resumed a lease whose former holder goes on. It
+// relies on nothing before Resume has returned.
 func (k *checker) adds(c *Client, h *holder) {
 	h.c, h.stops, h.detached, h.until = c, c.stops, true, c.Now()
 	k.holders = append(k.holders, h)

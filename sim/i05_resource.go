@@ -14,8 +14,8 @@ import (
 // I5 is checked whenever a request reaches the resource, and at the end of a run.
 const i5 = "resource: no write is accepted after one of a later holder; the history of a fenced resource is linearizable, where a holder's read and write are one operation"
 
-// stale reports that the resource accepted a write after one of a later holder. A resource without fencing breaks an
-// assumption.
+// stale reports that the resource accepted a write after one of a later holder. A
+// resource without fencing breaks an assumption.
 func (w *world) stale(a *access) {
 	switch lock := &w.p.Lock; {
 	case lock.Fence && a.token != 0:
@@ -27,7 +27,8 @@ func (w *world) stale(a *access) {
 	w.fail("I5", "%s writes to %q after a later holder has", a.c.name, w.names[a.name])
 }
 
-// turnedAway checks that a reader whose request the resource has refused no longer holds the lock.
+// turnedAway checks that a reader whose request the resource has refused no longer holds
+// the lock.
 func (k *checker) turnedAway(a *access) {
 	for _, h := range k.holders {
 		if h.grant == a.grant && h.token == a.token && h.believed() {
@@ -81,8 +82,8 @@ func (f fence) model() porcupine.Model {
 	}
 }
 
-// linearizable checks the history of a fenced resource, as its clients see it: when they sent
-// each request, and when they got which answer.
+// linearizable checks the history of a fenced resource, as its clients see it: when they
+// sent each request, and when they got which answer.
 func (r *resource) linearizable() {
 	byName := make([][]*access, len(r.registers))
 	for _, a := range r.history {
@@ -101,8 +102,8 @@ func (r *resource) linearizable() {
 	r.before, r.history = slices.Clone(r.registers), r.history[:0]
 }
 
-// maxSearch bounds the search for an order. If everything happens at one instant there may be too
-// many orders; then the history passes.
+// maxSearch bounds the search for an order. If everything happens at one instant there
+// may be too many orders; then the history passes.
 const maxSearch = 100 * time.Millisecond
 
 // explains reports whether the accesses can have been carried out one after the other.

@@ -11,8 +11,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I6 is checked whenever a claim is released, extended or restored on a node, when an attempt has
-// failed or a Locker is closed, ten times a second, and at the end of a run.
+// I6 is checked whenever a claim is released, extended or restored on a node, when an
+// attempt has failed or a Locker is closed, ten times a second, and at the end of a run.
 const i6 = "no leak: a released lock is not renewed, its release is repeated on each node that has not confirmed it, however late a node executes the acquire, and no key is left at the end"
 
 // mayRenew checks that a fixed lease is not renewed.
@@ -50,8 +50,8 @@ func (k *checker) goesWithout(c *Client, owner string, what string) {
 	}
 }
 
-// swept checks that the release of a claim was repeated on each node that still has the key after
-// the first release should have been answered.
+// swept checks that the release of a claim was repeated on each node that still has the
+// key after the first release should have been answered.
 func (k *checker) swept(c *Client) {
 	w := k.w
 	past := k.past(c)
@@ -68,15 +68,18 @@ func (k *checker) swept(c *Client) {
 			past.look = min(past.look, look)
 			continue
 		}
-		due := c.plain == nil && !(c.farShut && g.name == faults.Far) && c.Now() < g.until && g.c == c && c.stops == g.stops && w.broken == ""
+		due := c.plain == nil && !(c.farShut && g.name == faults.Far) && c.Now() < g.until && g.c == c &&
+			c.stops == g.stops && w.broken == ""
 		g.until = 0
 		if !due {
 			continue
 		}
 		for _, s := range w.nodes {
 			// A server that crashed may have got the key back.
-			if s.keepsAny(g.names, g.owner, g.mode) && s.born < g.at && !s.copied(g.begun) && g.sent[s.number] < 2 && !c.links[s.number].closed && !g.doubled.Has(s.number) {
-				w.fail("I6", "%s has released %q, which %s still has, and does not repeat the release", c.name, g.name, s.name)
+			if s.keepsAny(g.names, g.owner, g.mode) && s.born < g.at && !s.copied(g.begun) && g.sent[s.number] < 2 &&
+				!c.links[s.number].closed && !g.doubled.Has(s.number) {
+				w.fail("I6", "%s has released %q, which %s still has, and does not repeat the release", c.name, g.name,
+					s.name)
 				return
 			}
 		}
@@ -103,16 +106,16 @@ func (k *checker) abandoned(c *Client, e *quorum.Event) {
 	}
 }
 
-// closesLease reports that Close has left a lease unreleased, unless a program may have detached
-// the lease.
+// closesLease reports that Close has left a lease unreleased, unless a program may have
+// detached the lease.
 func (k *checker) closesLease(h *holder) {
 	if k.w.program == nil || h.endedBy(quorum.ErrClosed) {
 		k.w.fail("I6", "%s has closed its Locker, and does not release %q", h.c.name, h.name)
 	}
 }
 
-// leaves checks that a closed Locker has left no keys of its attempts on the nodes, if there were
-// no faults for a long time.
+// leaves checks that a closed Locker has left no keys of its attempts on the nodes, if
+// there were no faults for a long time.
 func (k *checker) leaves(c *Client, since int64) {
 	w := k.w
 	if w.broken != "" || !w.tranquil(since-2*int64(w.p.Lock.MaxLease+w.p.Lock.Grace)) {
@@ -131,8 +134,8 @@ func (k *checker) leaves(c *Client, since int64) {
 	}
 }
 
-// insists checks that a downgrade is sent again with each renewal to a node that does not know
-// of it.
+// insists checks that a downgrade is sent again with each renewal to a node that does not
+// know of it.
 func (k *checker) insists(h *holder, l *link) {
 	s := l.n
 	told := h.told[s.number]
@@ -141,7 +144,8 @@ func (k *checker) insists(h *holder, l *link) {
 		due = h.lacked[s.number] > told
 	}
 	if _, writes := s.mem.Keeps(s.time(), h.name, h.owner, node.Write); writes && due {
-		k.w.fail("I6", "%s reads %q, and does not repeat its downgrade to %s, which has it as a writer", h.c.name, h.name, s.name)
+		k.w.fail("I6", "%s reads %q, and does not repeat its downgrade to %s, which has it as a writer", h.c.name,
+			h.name, s.name)
 	}
 }
 
@@ -167,9 +171,9 @@ func (k *checker) letsReadersIn(c *Client, owner string) {
 	}
 }
 
-// ghosts checks that no node keeps what a living process has released, and does not want any more,
-// when the two have been in contact for long. A node that hung may execute the acquire after its
-// release was sent.
+// ghosts checks that no node keeps what a living process has released, and does not want
+// any more, when the two have been in contact for long. A node that hung may execute the
+// acquire after its release was sent.
 func (k *checker) ghosts() {
 	w := k.w
 	if k.goneNames == nil || w.now < k.nextScan || w.broken != "" {
@@ -204,14 +208,16 @@ func (k *checker) isGhost(s *server, g *goneClaim, name, owner string) {
 	case w.disturbs(l, since):
 		g.since[n] = w.now
 	default:
-		w.fail("I6", "%s has released %q, and does not release it again on %s, which has it for %v", g.c.name, name, s.name,
+		w.fail("I6", "%s has released %q, and does not release it again on %s, which has it for %v", g.c.name, name,
+			s.name,
 			time.Duration(w.now-since))
 	}
 }
 
-// forgets is for how long a node may keep what a process does not want, after they are in contact
-// again: until the next repetition of its release, which comes at once if the process has taken the
-// node for silent. A lock that was handed over to a waiter ends by itself soon.
+// forgets is for how long a node may keep what a process does not want, after they are in
+// contact again: until the next repetition of its release, which comes at once if the
+// process has taken the node for silent. A lock that was handed over to a waiter ends by
+// itself soon.
 func (w *world) forgets(owner string, atOnce bool) time.Duration {
 	within := 2*w.p.Lock.Timeout + w.quick() + 100*time.Millisecond
 	if !atOnce {
@@ -231,7 +237,8 @@ func (k *checker) leaks() {
 			continue
 		}
 		for _, e := range s.mem.Dump(s.time()) {
-			if (e.Type != "hash" || isText(e.Key)) && e.Expires != model.Never || w.broken != "" && e.Expires != model.Never {
+			if (e.Type != "hash" || isText(e.Key)) && e.Expires != model.Never ||
+				w.broken != "" && e.Expires != model.Never {
 				continue
 			}
 			owner := e.Value

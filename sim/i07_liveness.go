@@ -22,7 +22,8 @@ type start struct {
 
 func (c *Client) starts() start { return start{c.w.now, c.stops} }
 
-// bounded checks that a call returned within its bound, unless its client was stopped meanwhile.
+// bounded checks that a call returned within its bound, unless its client was stopped
+// meanwhile.
 func (c *Client) bounded(call string, from start, bound time.Duration) {
 	took := time.Duration(c.w.now - from.at)
 	bound += time.Duration(mulRatio(int64(bound), faults.Percent(60))) + time.Millisecond
@@ -31,8 +32,8 @@ func (c *Client) bounded(call string, from start, bound time.Duration) {
 	}
 }
 
-// endsWithContext checks that a waiting call has returned when its context ended, or when the
-// attempt that was under way did.
+// endsWithContext checks that a waiting call has returned when its context ended, or when
+// the attempt that was under way did.
 func (c *Client) endsWithContext(ctx context.Context, q *request, from start, attempt time.Duration) {
 	if q.Wait && q.Ended != nil && ctx.Err() != nil {
 		from.at = max(from.at, cmp.Or(*q.Ended, c.w.calmed))
@@ -40,8 +41,9 @@ func (c *Client) endsWithContext(ctx context.Context, q *request, from start, at
 	}
 }
 
-// endsWithItsWait checks that a waiting call has returned when the bound of its wait was reached, or when
-// the attempt that was under way ended. It reports whether the bound was reached.
+// endsWithItsWait checks that a waiting call has returned when the bound of its wait was
+// reached, or when the attempt that was under way ended. It reports whether the bound was
+// reached.
 func (c *Client) endsWithItsWait(q *request, begun clock.Instant, from start, attempt time.Duration) (over bool) {
 	past := c.Now().Sub(begun.Add(q.Bound))
 	if q.Bound == 0 || past < 0 {
@@ -52,9 +54,9 @@ func (c *Client) endsWithItsWait(q *request, begun clock.Instant, from start, at
 	return true
 }
 
-// outlastsDown checks that a call has not waited for longer than MaxDown for nodes that do not answer. It
-// may sleep for Poll, and then ask for Timeout. One that has not asked yet waits for its own process, and
-// one whose process has the name as well.
+// outlastsDown checks that a call has not waited for longer than MaxDown for nodes that
+// do not answer. It may sleep for Poll, and then ask for Timeout. One that has not asked
+// yet waits for its own process, and one whose process has the name as well.
 func (k *checker) outlastsDown(c *Client, t *caller) {
 	l := &k.w.p.Lock
 	asks := slices.ContainsFunc(c.calls, func(o *call) bool { return o.at >= t.since && !o.won && t.asks(o.names, o.mode) })
@@ -72,22 +74,25 @@ func (k *checker) outlastsDown(c *Client, t *caller) {
 			from.at = max(from.at, c.trueTime(h.removed))
 		}
 	}
-	c.bounded(fmt.Sprintf("Lock, while too few nodes answered for %v,", time.Duration(k.w.now-c.down.at)), from, l.MaxDown+l.Poll+l.Timeout)
+	c.bounded(fmt.Sprintf("Lock, while too few nodes answered for %v,", time.Duration(k.w.now-c.down.at)), from,
+		l.MaxDown+l.Poll+l.Timeout)
 }
 
-// refusedAtOnce checks that a reader that asks to write fails at once: it would wait for itself.
+// refusedAtOnce checks that a reader that asks to write fails at once: it would wait for
+// itself.
 func (k *checker) refusedAtOnce(c *Client, name string, start int64) {
 	if k.w.now != start {
 		k.w.fail("I7", "%s waits to write %q, which it reads, before it is refused", c.name, name)
 	}
 }
 
-// allServed checks that every client has got every lock within a bound after the faults, and that
-// programs have returned. before is the number of grants until then.
+// allServed checks that every client has got every lock within a bound after the faults,
+// and that programs have returned. before is the number of grants until then.
 func (k *checker) allServed(live []*Client, bound time.Duration, before int) bool {
 	for _, c := range live {
 		if k.w.program != nil && !c.returned {
-			k.w.fail("I7", "the program of %s has not returned within %v after the faults, when its Context ended", c.name, bound)
+			k.w.fail("I7", "the program of %s has not returned within %v after the faults, when its Context ended",
+				c.name, bound)
 			return false
 		}
 		if !c.served {
@@ -98,8 +103,8 @@ func (k *checker) allServed(live []*Client, bound time.Duration, before int) boo
 	return true
 }
 
-// heldOn names a lock that a step of the plan or the caller's program has never unlocked. It is
-// one of the given number of first grants.
+// heldOn names a lock that a step of the plan or the caller's program has never unlocked.
+// It is one of the given number of first grants.
 func (k *checker) heldOn(grants int) string {
 	for _, h := range k.holders {
 		switch {
@@ -113,9 +118,11 @@ func (k *checker) heldOn(grants int) string {
 	return ""
 }
 
-// stillWaits reports that a step still waits for a lock that nobody holds after the faults.
+// stillWaits reports that a step still waits for a lock that nobody holds after the
+// faults.
 func (k *checker) stillWaits(c *Client) {
-	k.w.fail("I7", "%s waits for %q, which nobody holds, still %v after the faults", c.name, c.script.waits, k.w.serveWithin(1))
+	k.w.fail("I7", "%s waits for %q, which nobody holds, still %v after the faults", c.name, c.script.waits,
+		k.w.serveWithin(1))
 }
 
 // canAcquire reports that a lock cannot be acquired after the faults.
@@ -125,5 +132,6 @@ func (k *checker) canAcquire(c *Client, name string, err error) {
 
 // letsTimePass reports that a program runs on and on at one instant.
 func (k *checker) letsTimePass(c *Client) {
-	k.w.fail("I7", "the program of %s spins at %v: it goes on and on, and does not let time pass", c.name, time.Duration(k.w.now))
+	k.w.fail("I7", "the program of %s spins at %v: it goes on and on, and does not let time pass", c.name,
+		time.Duration(k.w.now))
 }

@@ -11,11 +11,12 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I8 is checked whenever a lease is lost, released, renewed or detached, and just after its
-// validity has ended.
+// I8 is checked whenever a lease is lost, released, renewed or detached, and just after
+// its validity has ended.
 const i8 = "loss notice: the context of a lease ends when its validity does, neither ends without a cause, and no lease is lost because nobody tried to renew it"
 
-// maxOverdue is how many steps a process may take before it ends the context of a lease that has ended while it computes.
+// maxOverdue is how many steps a process may take before it ends the context of a lease
+// that has ended while it computes.
 const maxOverdue = 200
 
 // An overdue context is of a lease that has ended while its process computes.
@@ -31,7 +32,8 @@ func goesOn(l lease) bool {
 	return ok && q.Context().Err() == nil
 }
 
-// isOverdue notes a context that goes on after its lease, as its process can handle nothing.
+// isOverdue notes a context that goes on after its lease, as its process can handle
+// nothing.
 func (k *checker) isOverdue(h *holder) {
 	if k.w.p.Work.Step > 0 && goesOn(h.lease) {
 		h.c.overdue = append(h.c.overdue, overdue{h.name, h.lease, h.c.steps + maxOverdue})
@@ -43,7 +45,8 @@ func (k *checker) endSoon(c *Client) {
 	c.overdue = slices.DeleteFunc(c.overdue, func(o overdue) bool { return !goesOn(o.lease) })
 	for _, o := range c.overdue {
 		if c.steps > o.last {
-			k.w.fail("I8", "%s: the context of %q goes on %d steps after its validity has ended", c.name, o.name, maxOverdue)
+			k.w.fail("I8", "%s: the context of %q goes on %d steps after its validity has ended", c.name, o.name,
+				maxOverdue)
 		}
 	}
 }
@@ -63,9 +66,9 @@ func (k *checker) endsInTime(h *holder) {
 	}
 }
 
-// lostForCause checks that too few nodes have the key of a lease that was lost before the end of
-// its validity. It allows for a node whose key was restored a moment ago: its earlier answer, that
-// it lacks the key, may be read only now.
+// lostForCause checks that too few nodes have the key of a lease that was lost before the
+// end of its validity. It allows for a node whose key was restored a moment ago: its
+// earlier answer, that it lacks the key, may be read only now.
 func (k *checker) lostForCause(h *holder) {
 	w, c, given := k.w, h.c, h.given
 	if given >= c.halted {
@@ -77,21 +80,23 @@ func (k *checker) lostForCause(h *holder) {
 	}
 	nodes, _ := w.site(h.names[0])
 	if have := countNodes(w.nodes, func(s *server) bool { return !s.guarded() && s.keepsAll(h.names, h.owner, h.mode) }); w.broken == "" && !healing && k.broken[h.owner] == nil && have >= len(nodes)/2+1 {
-		w.fail("I8", "%s lost %q, which %d nodes still have, %v before its validity ends", c.name, h.name, have, h.until.Sub(c.Now()))
+		w.fail("I8", "%s lost %q, which %d nodes still have, %v before its validity ends", c.name, h.name, have,
+			h.until.Sub(c.Now()))
 	}
 }
 
-// renewed checks that a lease that ended at its deadline had a renewal and a second one when they
-// were due.
+// renewed checks that a lease that ended at its deadline had a renewal and a second one
+// when they were due.
 func (k *checker) renewed(h *holder) {
 	if waited, late := k.unrenewedFor(h); late {
 		k.w.fail("I8", "%s lost %q, and had not tried to renew it for %v", h.c.name, h.name, waited)
 	}
 }
 
-// renews checks that a renewal comes when it is due, unless its process was stopped. The first one
-// of a handed-over lock is due some time after the hand-over, not after the waiter asked for its
-// place. Programs are not checked: it is not known what lease they asked for.
+// renews checks that a renewal comes when it is due, unless its process was stopped. The
+// first one of a handed-over lock is due some time after the hand-over, not after the
+// waiter asked for its place. Programs are not checked: it is not known what lease they
+// asked for.
 func (k *checker) renews(h *holder) {
 	if k.w.program != nil {
 		return
@@ -105,8 +110,8 @@ func (k *checker) renews(h *holder) {
 	}
 }
 
-// unrenewedFor returns for how long nobody has tried to renew a lease, and whether that is longer
-// than two renewals may take.
+// unrenewedFor returns for how long nobody has tried to renew a lease, and whether that
+// is longer than two renewals may take.
 func (k *checker) unrenewedFor(h *holder) (waited time.Duration, late bool) {
 	if h.fixed || h.c.script.scripted || h.c.stops != h.stops {
 		return 0, false
@@ -123,15 +128,15 @@ func (k *checker) unrenewedFor(h *holder) (waited time.Duration, late bool) {
 	return waited, waited > max(lease/3, min(k.w.p.Lock.Timeout, lease/3)+lease/10)+lease/10
 }
 
-// unrenewed reports whether the error of a lost lease is that of one without renewal, which a
-// program may ask for.
+// unrenewed reports whether the error of a lost lease is that of one without renewal,
+// which a program may ask for.
 func unrenewed(err error) bool {
 	e, ok := errors.AsType[*quorum.Error](err)
 	return ok && e.Op == "hold"
 }
 
-// lacks notes that a node no longer has a lease that was unlocked by force. The lease must end
-// when a majority has reported that for one renewal.
+// lacks notes that a node no longer has a lease that was unlocked by force. The lease
+// must end when a majority has reported that for one renewal.
 func (k *checker) lacks(h *holder, on int, m *message) {
 	w := k.w
 	byHand := slices.ContainsFunc(h.asked, func(x extension) bool { return x.at == m.sent && x.hand })
@@ -151,7 +156,8 @@ func (k *checker) lacks(h *holder, on int, m *message) {
 		switch lease, ok := h.lease.(*quorum.Lease); {
 		case !ok || h.c != c || c.stops != stops || c.dead:
 		case lease.Remaining() > 0:
-			w.fail("I8", "%s goes on to hold %q, which %d nodes have said that they no longer have", c.name, h.name, len(nodes)/2+1)
+			w.fail("I8", "%s goes on to hold %q, which %d nodes have said that they no longer have", c.name, h.name,
+				len(nodes)/2+1)
 		case errors.Is(context.Cause(lease.Context()), quorum.ErrLost):
 			w.sometimes(BrokenLost)
 		}
@@ -170,7 +176,8 @@ func (k *checker) forcedHere(c *Client, here []*holder, name string) {
 // endedByDetach checks that Detach ends the validity and the context of a lease.
 func (k *checker) endedByDetach(h *holder, lease *quorum.Lease) {
 	if cause := context.Cause(lease.Context()); !errors.Is(cause, quorum.ErrNotHeld) || lease.Remaining() > 0 {
-		k.w.fail("I8", "%s has detached %q, and may rely on it for %v; its context has ended with %v", h.c.name, h.name, lease.Remaining(), cause)
+		k.w.fail("I8", "%s has detached %q, and may rely on it for %v; its context has ended with %v", h.c.name, h.name,
+			lease.Remaining(), cause)
 	}
 }
 

@@ -32,8 +32,8 @@ func (k *checker) spares(s *server, claim *node.Claim, now model.Time) {
 func (k *checker) hasSpared(s *server, m *message, now model.Time) {
 	for _, sp := range k.spared {
 		until, ok := s.keeps(sp.name, sp.h)
-		// A downgrade in the last millisecond of a key makes the hold one millisecond longer, and
-		// the key too, if there is another reader.
+		// A downgrade in the last millisecond of a key makes the hold one millisecond
+		// longer, and the key too, if there is another reader.
 		if ok && sp.h.mode == node.Read && until == sp.until+1 {
 			continue
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I10 is checked whenever an attempt begins, or a Locker looks for a holder, and at the end of a run.
+// I10 is checked whenever an attempt begins, or a Locker looks for a holder, and at the
+// end of a run.
 const i10 = "budget: the number of commands of an acquisition is bounded, and no task is left at the end"
 
 // asksEachOnce checks that an attempt sends each node one acquire.
@@ -18,9 +19,9 @@ func (k *checker) asksEachOnce(c *Client, o *call) {
 	}
 }
 
-// restless checks that a waiter's attempts have a reason: time that has passed, or attempts of
-// others, which may have released the lock. Programs are not checked: it is not known when they
-// begin to wait.
+// restless checks that a waiter's attempts have a reason: time that has passed, or
+// attempts of others, which may have released the lock. Programs are not checked: it is
+// not known when they begin to wait.
 func (k *checker) restless(c *Client, o *call) {
 	if k.w.program != nil {
 		return
@@ -32,8 +33,8 @@ func (k *checker) restless(c *Client, o *call) {
 	}
 }
 
-// looksForHolder checks that a Locker does not look for holders at each refusal. name is one that it asks a
-// node about.
+// looksForHolder checks that a Locker does not look for holders at each refusal. name is
+// one that it asks a node about.
 func (k *checker) looksForHolder(c *Client, name string) {
 	asked := slices.ContainsFunc(k.inspections, func(i *inspection) bool { return i.c == c && i.name == name })
 	if asked || !k.labels.once || k.w.program != nil || c.Now() == c.looked {

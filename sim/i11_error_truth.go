@@ -12,8 +12,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I11 is checked whenever a call returns an error, or reports what the nodes answered; and whenever a lease
-// of a Locker with a label begins or is extended.
+// I11 is checked whenever a call returns an error, or reports what the nodes answered;
+// and whenever a lease of a Locker with a label begins or is extended.
 const i11 = "error truth: an error, or a report, says what the nodes answered, and can name the holder"
 
 // failed checks the error of an attempt against the nodes' answers.
@@ -28,7 +28,8 @@ func (c *Client) failed(name, owner string, err error) {
 	for i, v := range e.Nodes {
 		votes[v.Vote]++
 		if heard := o.heard[i]; o.told.Has(i) && !c.links[i].honest(v.Vote, heard) {
-			w.fail("I11", "%s: the error gives the vote of %s as %s; its answer was %s", c.name, c.links[i].n.name, v.Vote, heard)
+			w.fail("I11", "%s: the error gives the vote of %s as %s; its answer was %s", c.name, c.links[i].n.name,
+				v.Vote, heard)
 		}
 	}
 	need := c.needs(name)
@@ -103,8 +104,8 @@ func (k *checker) confirmed(c *Client, e *quorum.Event) {
 	k.awaited(c, e)
 }
 
-// awaited checks that a failed Unlock has waited for the nodes' answers, also if its context had
-// ended.
+// awaited checks that a failed Unlock has waited for the nodes' answers, also if its
+// context had ended.
 func (k *checker) awaited(c *Client, e *quorum.Event) {
 	err, ok := errors.AsType[*quorum.Error](e.Err)
 	if !ok || err.Err != quorum.ErrNoQuorum {
@@ -121,8 +122,8 @@ func (k *checker) awaited(c *Client, e *quorum.Event) {
 	}
 }
 
-// closed checks a lease when its Locker was closed. One with a minimum hold may have been unlocked before, which
-// is not reported yet.
+// closed checks a lease when its Locker was closed. One with a minimum hold may have been
+// unlocked before, which is not reported yet.
 func (k *checker) closed(h *holder, err error) {
 	if k.holder(h.owner) == h && (!h.stays() || h.believed()) {
 		k.closesLease(h)
@@ -146,13 +147,15 @@ func (k *checker) closedTruly(h *holder) {
 	}
 }
 
-// givesUpInTime checks that a waiting call does not give up before its context ends, or the bound of
-// its wait is reached, for a lock that others hold or that too few nodes grant.
+// givesUpInTime checks that a waiting call does not give up before its context ends, or
+// the bound of its wait is reached, for a lock that others hold or that too few nodes
+// grant.
 func (c *Client) givesUpInTime(ctx context.Context, q *request, over bool, err error) {
 	switch {
 	case over && !errors.Is(err, quorum.ErrDeadlock):
 		c.w.sometimes(WaitedInVain)
-	case !q.Wait || ctx.Err() != nil || !errors.Is(err, quorum.ErrHeld) && !errors.Is(err, quorum.ErrNoQuorum) || errors.Is(err, quorum.ErrDeadlock):
+	case !q.Wait || ctx.Err() != nil || !errors.Is(err, quorum.ErrHeld) && !errors.Is(err, quorum.ErrNoQuorum) ||
+		errors.Is(err, quorum.ErrDeadlock):
 	case errors.Is(err, quorum.ErrHeld) || !c.tooLongDown():
 		c.w.fail("I11", "%s no longer waits for %q, though nothing has ended the wait: %v", c.name, q.Names[0], err)
 	default:
@@ -211,7 +214,8 @@ func (k *checker) saysDetached(c *Client, name string, err error) {
 	}
 }
 
-// resumeFails checks the error of Resume. passed is how much of the lease's bounds has passed.
+// resumeFails checks the error of Resume. passed is how much of the lease's bounds has
+// passed.
 func (k *checker) resumeFails(c *Client, b *passing, passed time.Duration, from start, err error) {
 	w, h := k.w, b.h
 	nodes, _ := w.site(h.name)
@@ -260,7 +264,8 @@ func (i *inspection) tells(report *quorum.Report, err error, through []*holder) 
 
 // still returns those that have held their lock all the while.
 func (k *checker) still(through []*holder) []*holder {
-	return slices.DeleteFunc(slices.Clone(through), func(h *holder) bool { return k.holder(h.owner) != h || !h.believed() || k.broken[h.owner] != nil })
+	return slices.DeleteFunc(slices.Clone(through),
+		func(h *holder) bool { return k.holder(h.owner) != h || !h.believed() || k.broken[h.owner] != nil })
 }
 
 // asks checks the error of an Ask. through are holders that had the name before.
@@ -268,18 +273,21 @@ func (i *inspection) asks(err error, through []*holder) {
 	k := &i.c.w.check
 	if err == nil {
 		k.w.sometimes(Asked)
-	} else if through = k.still(through); errors.Is(err, quorum.ErrNotHeld) && len(through) > 0 && k.w.broken == "" && !slices.ContainsFunc(k.w.nodes, (*server).silent) {
-		k.w.fail("I11", "%s asks the holder of %q, which %s is, to finish: %v", i.c.name, i.name, through[0].c.name, err)
+	} else if through = k.still(through); errors.Is(err, quorum.ErrNotHeld) && len(through) > 0 && k.w.broken == "" &&
+		!slices.ContainsFunc(k.w.nodes, (*server).silent) {
+		k.w.fail("I11", "%s asks the holder of %q, which %s is, to finish: %v", i.c.name, i.name, through[0].c.name,
+			err)
 	}
 }
 
-// sees checks that a name is not reported as free that was held during the whole call, unless a
-// node may have forgotten it.
+// sees checks that a name is not reported as free that was held during the whole call,
+// unless a node may have forgotten it.
 func (i *inspection) sees(h *holder, report *quorum.Report) {
 	c, w := i.c, i.c.w
 	forgot := slices.ContainsFunc(i.looks, func(l look) bool { return l.free && l.forgot })
 	if report.Verdict == "free" && !forgot && w.broken == "" && len(c.listed) == len(c.links) {
-		w.fail("I11", "%s: Inspect reports that %q is free, which %s has held all the while", c.name, report.Name, h.c.name)
+		w.fail("I11", "%s: Inspect reports that %q is free, which %s has held all the while", c.name, report.Name,
+			h.c.name)
 	}
 }
 
@@ -293,9 +301,11 @@ func (i *inspection) wrong(report *quorum.Report) string {
 		}
 		number := i.c.listed[n].n.number
 		if !slices.ContainsFunc(i.looks, func(l look) bool {
-			return l.node == number && l.fence == at.Fence && slices.Equal(l.owners, at.Owners) && (l.free || at.State != "free")
+			return l.node == number && l.fence == at.Fence && slices.Equal(l.owners, at.Owners) &&
+				(l.free || at.State != "free")
 		}) {
-			return fmt.Sprintf("%s is said to be %s, of %v, with fence %d; it never was", at.Node, at.State, at.Owners, at.Fence)
+			return fmt.Sprintf("%s is said to be %s, of %v, with fence %d; it never was", at.Node, at.State, at.Owners,
+				at.Fence)
 		}
 		if at.State == quorum.NodeAbstaining {
 			continue // what it has may be over
@@ -319,12 +329,14 @@ func (i *inspection) wrong(report *quorum.Report) string {
 		want = quorum.VerdictContended
 	}
 	if report.Verdict != want || report.HeldBy != most || most > 0 && counts[report.Owner] != most {
-		return fmt.Sprintf("the verdict is %s, by %d; it has to be %s, by %d", report.Verdict, report.HeldBy, want, most)
+		return fmt.Sprintf("the verdict is %s, by %d; it has to be %s, by %d", report.Verdict, report.HeldBy, want,
+			most)
 	}
 	return ""
 }
 
-// outlasts checks that the label of a holder stays on the nodes for at least as long as the lease.
+// outlasts checks that the label of a holder stays on the nodes for at least as long as
+// the lease.
 func (k *checker) outlasts(h *holder) {
 	if h.c.label == "" {
 		return
@@ -333,7 +345,8 @@ func (k *checker) outlasts(h *holder) {
 	switch {
 	case l == nil && (h.handed || h.passedOn), l != nil && l.c != h.c: // it is that of another process
 	case l == nil || l.until < h.until:
-		k.w.fail("I11", "%s has %q, and its label expires before the lease: nobody can tell who the holder is", h.c.name, h.name)
+		k.w.fail("I11", "%s has %q, and its label expires before the lease: nobody can tell who the holder is",
+			h.c.name, h.name)
 	}
 }
 

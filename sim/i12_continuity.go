@@ -8,11 +8,12 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I12 is checked whenever a lease is extended or resumed, and when a key is restored on a node.
+// I12 is checked whenever a lease is extended or resumed, and when a key is restored on a
+// node.
 const i12 = "continuity: a lease is extended only while it is valid, so nobody else was granted it in between"
 
-// continuous checks that nobody else was granted a name between its grant to an owner and the
-// owner's extension.
+// continuous checks that nobody else was granted a name between its grant to an owner and
+// the owner's extension.
 func (k *checker) continuous(c *Client, name, owner string) {
 	h := k.holder(owner)
 	if h == nil { // it ended long ago
@@ -27,15 +28,16 @@ func (k *checker) continuous(c *Client, name, owner string) {
 		if r := last.reader; h.mode != node.Read && r != nil && (since == nil || r.grant > since.grant) {
 			since = r
 		}
-		// A grant that was broken while it was under way becomes known when the next may be known already.
+		// A grant that was broken while it was under way becomes known when the next may
+		// be known already.
 		if since != nil && since.grant > h.grant && k.broken[since.owner] == nil && !k.excused(h) {
 			k.w.fail("I12", "%s has extended %q, which was granted to %s since", c.name, name, since.c.name)
 		}
 	}
 }
 
-// extendedInTime checks that a lease was extended before its end. A resumed lease may be extended
-// for as long as the nodes have it.
+// extendedInTime checks that a lease was extended before its end. A resumed lease may be
+// extended for as long as the nodes have it.
 func (k *checker) extendedInTime(c *Client, h *holder, e *quorum.Event) {
 	resumed := h != nil && h.passedOn
 	if slices.Contains(c.lapsed, e.Owner) && !resumed || h != nil && h.lease != nil && c.Now() >= h.until {

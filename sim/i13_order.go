@@ -9,17 +9,18 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I13 is checked whenever a waiter asks a node, gives up or gets the lock. The rules of package nodetest
-// check what one node does with its queue.
+// I13 is checked whenever a waiter asks a node, gives up or gets the lock. The rules of
+// package nodetest check what one node does with its queue.
 const i13 = "order: no waiter that enough nodes know is overtaken by a later one, or, without WithFair, by one after the other; a waiter in line holds nothing for longer than an attempt; all nodes come to have the same first waiter"
 
-// keepsItsPlace checks that a waiter uses the same ticket in all attempts, and asks the nodes to keep
-// its place.
+// keepsItsPlace checks that a waiter uses the same ticket in all attempts, and asks the
+// nodes to keep its place.
 func (k *checker) keepsItsPlace(c *Client, o *call, wait *node.Wait) {
 	_, waits := c.wants(o.names, o.mode, func(q *request) bool { return q.Wait && !q.Joint })
 	switch {
 	case o.ticket > 0 && o.ticket != wait.Ticket:
-		k.w.fail("I13", "%s is queued for %q with ticket %d, and had %d before", c.name, o.names[0], wait.Ticket, o.ticket)
+		k.w.fail("I13", "%s is queued for %q with ticket %d, and had %d before", c.name, o.names[0], wait.Ticket,
+			o.ticket)
 	case waits && wait.Queued() && !wait.Stays():
 		k.w.fail("I13", "%s waits for %q, and does not ask for its place to be kept", c.name, o.names[0])
 	case o.left != 0:
@@ -27,19 +28,20 @@ func (k *checker) keepsItsPlace(c *Client, o *call, wait *node.Wait) {
 	}
 }
 
-// yields checks that a waiter that gives back a partial grant says which is its place. A program may
-// wait for several locks as one, and then waits on for another of them.
+// yields checks that a waiter that gives back a partial grant says which is its place. A
+// program may wait for several locks as one, and then waits on for another of them.
 func (k *checker) yields(c *Client, o *call, h *holder, cmd *node.Command) {
 	if h != nil || o == nil || !o.waiting || k.w.program != nil {
 		return
 	}
-	if slices.Contains(o.heard[:], node.Granted) && (cmd.Waiting().Waiter != o.waiter || cmd.Waiting().Ticket != o.ticket) {
+	if slices.Contains(o.heard[:], node.Granted) && (cmd.Waiting().Waiter != o.waiter ||
+		cmd.Waiting().Ticket != o.ticket) {
 		k.w.fail("I13", "%s gives back its partial grant of %q, and its place with it", c.name, o.names[0])
 	}
 }
 
-// gaveUp checks that a waiter that gives up tells all nodes. Otherwise others wait for it until
-// its place expires.
+// gaveUp checks that a waiter that gives up tells all nodes. Otherwise others wait for it
+// until its place expires.
 func (k *checker) gaveUp(c *Client, q *request) {
 	if waiters, callers := c.inLine(q.Names, q.Mode); waiters > callers {
 		k.w.fail("I13", "%s no longer waits for %q, and does not tell all nodes", c.name, q.Names[0])
@@ -53,7 +55,8 @@ func (k *checker) oneWaiterEach(c *Client, o *call) {
 	}
 }
 
-// inLine returns how many waiters some nodes may know, and how many callers wait for the same.
+// inLine returns how many waiters some nodes may know, and how many callers wait for the
+// same.
 func (c *Client) inLine(names []string, mode node.Mode) (waiters, callers int) {
 	for _, t := range c.callers {
 		if t.asks(names, mode) && t.wants.Wait {
@@ -69,25 +72,28 @@ func (c *Client) inLine(names []string, mode node.Mode) (waiters, callers int) {
 	return waiters, callers
 }
 
-// forgotten checks that a waiter's place expires soon if the waiter does not ask again:
-// a dead waiter must not hold up others. Copied data is excepted: it expires by another server's clock.
+// forgotten checks that a waiter's place expires soon if the waiter does not ask again: a
+// dead waiter must not hold up others. Copied data is excepted: it expires by another
+// server's clock.
 func (k *checker) forgotten(s *server, name string, before *node.State) {
 	longest := placeTTL(k.w.p) + time.Millisecond
 	for _, p := range before.Queue {
 		if k.w.program == nil && (p.TTL == node.NoExpiry || p.TTL > longest && !s.copied(k.w.now-int64(longest))) {
-			k.w.fail("I13", "%s keeps the place of a waiter for %q for longer than the waiter may take to ask again", s.name, name)
+			k.w.fail("I13", "%s keeps the place of a waiter for %q for longer than the waiter may take to ask again",
+				s.name, name)
 		}
 	}
 }
 
-// maxPassed bounds how often a waiter is passed while nothing fails. Of 10,000 seeds, of five clients or fewer, the most is
-// 17, and with 64 clients about one for each; the bound is to find a waiter that is left out.
+// maxPassed bounds how often a waiter is passed while nothing fails. Of 10,000 seeds, of
+// five clients or fewer, the most is 17, and with 64 clients about one for each; the
+// bound is to find a waiter that is left out.
 func (w *world) maxPassed() int { return 10 * max(5, w.p.Clients) }
 
-// overtakesNobody checks the order of service, for all modes. The caller that gets a lock passes
-// no waiter with an earlier ticket that enough nodes know, unless both read. Without WithFair an
-// attempt may pass waiters, unless it reads, but not one waiter again and again. A hand-over
-// never does.
+// overtakesNobody checks the order of service, for all modes. The caller that gets a lock
+// passes no waiter with an earlier ticket that enough nodes know, unless both read.
+// Without WithFair an attempt may pass waiters, unless it reads, but not one waiter again
+// and again. A hand-over never does.
 func (k *checker) overtakesNobody(h *holder, o *call) {
 	w := k.w
 	if w.disagree >= quorum.Defaults().FenceRetention {
@@ -102,16 +108,18 @@ func (k *checker) overtakesNobody(h *holder, o *call) {
 			waits.passed++
 			switch {
 			case !mayPass:
-				w.fail("I13", "%s was granted %q before %s, which has waited for longer, and which enough nodes know", h.c.name, h.name, c.name)
+				w.fail("I13", "%s was granted %q before %s, which has waited for longer, and which enough nodes know",
+					h.c.name, h.name, c.name)
 			case waits.passed > w.maxPassed():
-				w.fail("I13", "%s waits for %q, and %d callers that came later were granted it", c.name, h.name, waits.passed)
+				w.fail("I13", "%s waits for %q, and %d callers that came later were granted it", c.name, h.name,
+					waits.passed)
 			}
 		}
 	}
 }
 
-// passes reports whether the caller that has got a lock came after a waiter that enough nodes know,
-// and that it cannot share the lock with, while nothing failed.
+// passes reports whether the caller that has got a lock came after a waiter that enough
+// nodes know, and that it cannot share the lock with, while nothing failed.
 func (w *world) passes(h *holder, o, waits *call) bool {
 	switch {
 	case !waits.waiting, waits.over(), waits.firm == 0, !h.has(waits.names[0]), len(waits.names) > 1:
@@ -119,12 +127,14 @@ func (w *world) passes(h *holder, o, waits *call) bool {
 	case o.mode == node.Read && waits.mode == node.Read:
 		return false
 	}
-	return (o.ticket == 0 || waits.ticket < o.ticket) && o.at > waits.firm && w.now < waits.until && w.tranquil(waits.firm)
+	return (o.ticket == 0 || waits.ticket < o.ticket) && o.at > waits.firm && w.now < waits.until &&
+		w.tranquil(waits.firm)
 }
 
-// sameFirst checks that all voting nodes have the same first waiter, the one with the lowest
-// ticket. It allows for some time after each change: the last waiter to come may have to ask
-// again because its token was too low, and a node that was away has to hear of all waiters.
+// sameFirst checks that all voting nodes have the same first waiter, the one with the
+// lowest ticket. It allows for some time after each change: the last waiter to come may
+// have to ask again because its token was too low, and a node that was away has to hear
+// of all waiters.
 func (k *checker) sameFirst(name string) {
 	w := k.w
 	if w.broken != "" || !w.tranquil(w.now) {
@@ -151,8 +161,8 @@ func (k *checker) sameFirst(name string) {
 	w.sometimes(AgreedOnFirst)
 }
 
-// lineUp collects the waiters for a name in k.line. changed is the last change that some nodes
-// may not know yet; it is unknown if a waiter cannot reach all nodes.
+// lineUp collects the waiters for a name in k.line. changed is the last change that some
+// nodes may not know yet; it is unknown if a waiter cannot reach all nodes.
 func (k *checker) lineUp(name string, nodes []*server) (changed int64, known bool) {
 	w := k.w
 	changed, k.line = w.troubled, k.line[:0]
@@ -176,8 +186,8 @@ func (k *checker) lineUp(name string, nodes []*server) (changed int64, known boo
 	return changed, true
 }
 
-// firstOn returns the first waiter of k.line on a node: the one that has the key by an attempt
-// that is not over, or else the first in the node's queue.
+// firstOn returns the first waiter of k.line on a node: the one that has the key by an
+// attempt that is not over, or else the first in the node's queue.
 func (k *checker) firstOn(s *server, name string) (waiter string) {
 	state := s.inspect(s.time(), name, &k.seen)
 	waits := func(waiter string) bool {
@@ -205,13 +215,13 @@ func (k *checker) firstOn(s *server, name string) (waiter string) {
 	return ""
 }
 
-// agreeWithin is for how long the nodes may have different first waiters: the last waiter to come
-// asks all nodes, pauses, and asks again.
+// agreeWithin is for how long the nodes may have different first waiters: the last waiter
+// to come asks all nodes, pauses, and asks again.
 func (w *world) agreeWithin() time.Duration { return w.p.Lock.Poll + 4*w.p.Lock.Timeout }
 
-// noHoldAndWait checks, when a waiter's command reaches a node, whose key the node has. The key of
-// a failed attempt may be there until its release arrives, and no longer. This is checked during
-// faults as well, if none affects that client and its link to the node.
+// noHoldAndWait checks, when a waiter's command reaches a node, whose key the node has.
+// The key of a failed attempt may be there until its release arrives, and no longer. This
+// is checked during faults as well, if none affects that client and its link to the node.
 func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 	owners := ownersOf(before.Fields)
 	// A holder may have won it, or it is being resumed.
@@ -236,15 +246,17 @@ func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 	}
 }
 
-// gaveBackAtOnce checks that the key of a waiter's failed attempt is gone, unless its release may
-// have been sent over a connection that was given up.
+// gaveBackAtOnce checks that the key of a waiter's failed attempt is gone, unless its
+// release may have been sent over a connection that was given up.
 func (k *checker) gaveBackAtOnce(l *link, g *givenUp, name string) {
 	w, s := k.w, l.n
-	if g.began == 0 || s.disturbed() >= g.began || !g.clear.Has(s.number) || l.warmed > g.at || g.doubled.Has(s.number) {
+	if g.began == 0 || s.disturbed() >= g.began || !g.clear.Has(s.number) || l.warmed > g.at ||
+		g.doubled.Has(s.number) {
 		return
 	}
 	if kept := time.Duration(w.now - g.at); kept > w.quick() {
-		w.fail("I13", "%s is queued for %q, and keeps it on %s for %v after its attempt has failed", l.c.name, name, s.name, kept)
+		w.fail("I13", "%s is queued for %q, and keeps it on %s for %v after its attempt has failed", l.c.name, name,
+			s.name, kept)
 	}
 	w.sometimes(GaveBackAtOnce)
 }
@@ -253,14 +265,15 @@ func (k *checker) gaveBackAtOnce(l *link, g *givenUp, name string) {
 func (k *checker) triesBriefly(l *link, o *call, name string) {
 	c, s, lock := l.c, l.n, &k.w.p.Lock
 	longest := min(lock.Timeout, (o.ttl-lock.Grace)/3) + time.Millisecond
-	if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && !no(o.heard[s.number]) && s.disturbed() < o.at && took > longest {
+	if took := c.Now().Sub(o.start); o.ticket > 0 && !o.won && !no(o.heard[s.number]) && s.disturbed() < o.at &&
+		took > longest {
 		k.w.fail("I13", "%s is queued for %q, and holds it on %s for %v", c.name, name, s.name, took)
 	}
 }
 
-// noIdleHandOver checks, when a waiter's command reaches a node, what the node has handed over. A
-// client that cannot get the lock from enough nodes any more must give the hand-over back as soon
-// as it hears of it.
+// noIdleHandOver checks, when a waiter's command reaches a node, what the node has handed
+// over. A client that cannot get the lock from enough nodes any more must give the
+// hand-over back as soon as it hears of it.
 func (k *checker) noIdleHandOver(s *server, name, owner string) {
 	w := k.w
 	for i := range s.handovers {
@@ -285,16 +298,17 @@ func (k *checker) noIdleHandOver(s *server, name, owner string) {
 	}
 }
 
-// A reservation is a free name that a waiter for several names keeps from others, because one of
-// its other names is held.
+// A reservation is a free name that a waiter for several names keeps from others, because
+// one of its other names is held.
 type reservation struct {
 	waiter string
 	began  int64
 }
 
-// reservesInTime checks that a waiter for several names does not reserve some of them for long
-// while another client holds one of the others. A reservation lasts for at most twice the longer of
-// RetryEvery and Timeout. One more is allowed, as the waiter may hear late that a name was free.
+// reservesInTime checks that a waiter for several names does not reserve some of them for
+// long while another client holds one of the others. A reservation lasts for at most
+// twice the longer of RetryEvery and Timeout. One more is allowed, as the waiter may hear
+// late that a name was free.
 func (k *checker) reservesInTime(c *Client, o *call, wait *node.Wait) {
 	w := k.w
 	for _, h := range k.holders {
@@ -319,7 +333,8 @@ func (k *checker) reservesInTime(c *Client, o *call, wait *node.Wait) {
 		default:
 			began := h.keptFor[i].began
 			lock := &w.p.Lock
-			if kept := time.Duration(w.now - began); kept > 4*max(lock.Poll, lock.Timeout)+2*lock.Timeout && w.tranquil(began) {
+			if kept := time.Duration(w.now - began); kept > 4*max(lock.Poll, lock.Timeout)+2*lock.Timeout &&
+				w.tranquil(began) {
 				w.fail("I13", "%s has reserved names for %v, while %s held %q", c.name, kept, h.c.name, h.name)
 			}
 		}

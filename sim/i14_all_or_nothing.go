@@ -1,6 +1,7 @@
 package sim
 
-// I14 is checked whenever one of several locks has ended, and when a call for several returns.
+// I14 is checked whenever one of several locks has ended, and when a call for several
+// returns.
 const i14 = "all or nothing: several locks that are acquired as one are held, lost and released as one"
 
 // endedTogether checks that the end of one of several locks ends all of them.

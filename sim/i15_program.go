@@ -25,7 +25,8 @@ func (k *checker) writes(c *Client, name string, token node.Token, p pass) {
 		if p.h.removed > 0 {
 			ended = min(ended, p.h.removed)
 		}
-		k.w.violated("", "I15", "%s wrote %q %v after its lease had ended", c.name, name, now.Sub(ended).Round(time.Microsecond))
+		k.w.violated("", "I15", "%s wrote %q %v after its lease had ended", c.name, name,
+			now.Sub(ended).Round(time.Microsecond))
 	case locked: // else the register has another name than the lock
 		k.w.violated("", "I15", "%s wrote %q without ever having held its lock", c.name, name)
 	}

@@ -13,20 +13,22 @@ import (
 	"github.com/redquorum/redquorum/spec"
 )
 
-// I16 is checked whenever a node executes a command, restarts or hands a lock over, and when a client
-// acquires, extends, resumes or detaches a lease, or says how long it is valid.
+// I16 is checked whenever a node executes a command, restarts or hands a lock over, and
+// when a client acquires, extends, resumes or detaches a lease, or says how long it is
+// valid.
 const i16 = "specification: what happens to a name is what the specification allows (spec/README.md)"
 
-// A judge tells the specification of each name what happens to it. It knows nothing of what other
-// invariants record. It judges plans with the restart guard, until they break an assumption.
+// A judge tells the specification of each name what happens to it. It knows nothing of
+// what other invariants record. It judges plans with the restart guard, until they break
+// an assumption.
 type judge struct {
 	w     *world
 	names map[string]*judged
 	began int // attempts
 }
 
-// A judged name is one that the specification judges, unless something has happened to it that is not in
-// the specification.
+// A judged name is one that the specification judges, unless something has happened to it
+// that is not in the specification.
 type judged struct {
 	*spec.Run
 	name    string
@@ -75,8 +77,8 @@ func (j *judge) of(name string) *judged {
 	return r
 }
 
-// Specification returns the constants of the specification for one lock of a plan. Without the restart guard
-// any node counts.
+// Specification returns the constants of the specification for one lock of a plan.
+// Without the restart guard any node counts.
 func Specification(p *faults.Plan, name string) *spec.Rules {
 	l := &p.Lock
 	_, need := p.Site(name)
@@ -154,7 +156,8 @@ func (j *judge) asks(r *judged, c *Client, cmd *node.Command, owner string) {
 	}
 	j.began++
 	grace := j.w.p.Lock.Grace
-	claim := spec.Claim{Name: c.name + "#" + strconv.Itoa(j.began), Reads: cmd.Mode == node.Read, Length: int64(cmd.TTL - grace)}
+	claim := spec.Claim{Name: c.name + "#" + strconv.Itoa(j.began), Reads: cmd.Mode == node.Read,
+		Length: int64(cmd.TTL - grace)}
 	if keep, lease := c.minHold(namesOf(cmd), cmd); keep > 0 { // the nodes may have the name for longer than the lease
 		claim.Length, claim.MinHold = int64(lease), int64(keep)
 	}
@@ -219,8 +222,8 @@ func (j *judge) executed(s *server, m *message, now model.Time) {
 	}
 }
 
-// released is called for each name of a release that a node has executed. That of a waiter who waits no more
-// ends what was handed over to it as well.
+// released is called for each name of a release that a node has executed. That of a
+// waiter who waits no more ends what was handed over to it as well.
 func (j *judge) released(s *server, m *message, r *judged, owner string, now model.Time) {
 	wait, n, mode := m.cmd.Waiting(), s.number, m.cmd.Mode
 	if mode == node.Write { // or it reads by now, which ends likewise
@@ -253,7 +256,8 @@ func (s *server) left(now model.Time, name, owner string, mode node.Mode) (spec.
 	return int64(until-now+1) * int64(time.Millisecond), true
 }
 
-// believes notes that a client may take a node for one that remembers everything, though it was a replica.
+// believes notes that a client may take a node for one that remembers everything, though
+// it was a replica.
 func (r *judged) believes(l *link, owner string) {
 	if l.unaware() {
 		r.unaware[owner] = true
@@ -276,11 +280,12 @@ func (j *judge) handsOver(s *server, name, owner, waiter string) {
 	j.refuses(r, r.Grants(s.number, owner, left))
 }
 
-// tells is called when an engine reports an event. It returns a name for which the specification does not allow
-// that.
+// tells is called when an engine reports an event. It returns a name for which the
+// specification does not allow that.
 func (j *judge) tells(c *Client, e *quorum.Event) (refused *judged, why error) {
 	switch e.Kind {
-	case quorum.EventAcquired, quorum.EventExtended, quorum.EventLost, quorum.EventReleased, quorum.EventDetached, quorum.EventAttemptFailed:
+	case quorum.EventAcquired, quorum.EventExtended, quorum.EventLost, quorum.EventReleased, quorum.EventDetached,
+		quorum.EventAttemptFailed:
 	default:
 		return nil, nil
 	}

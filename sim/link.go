@@ -13,13 +13,13 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
-// A link connects one client to one node: it is the node.Node that the client's engine talks to.
-// It does what package redisnode does: it connects, shakes hands, bounds each command by its
-// deadline, and subscribes.
+// A link connects one client to one node: it is the node.Node that the client's engine
+// talks to. It does what package redisnode does: it connects, shakes hands, bounds each
+// command by its deadline, and subscribes.
 //
-// Commands are sent at once, and several may be in flight. One connection keeps their order,
-// unless a fault changes it. The link gives a connection up when a command on it got no answer in
-// time. Commands in flight at that time may still arrive.
+// Commands are sent at once, and several may be in flight. One connection keeps their
+// order, unless a fault changes it. The link gives a connection up when a command on it
+// got no answer in time. Commands in flight at that time may still arrive.
 type link struct {
 	w *world
 	c *Client
@@ -38,8 +38,8 @@ type link struct {
 	refused bool          // the last attempt failed; until the next one commands are answered at once
 	closed  bool
 
-	// The server has answered as a replica: nothing more is sent on this connection, no grant
-	// over it counts, and the server's life is not that of the handshake any more.
+	// The server has answered as a replica: nothing more is sent on this connection, no
+	// grant over it counts, and the server's life is not that of the handshake any more.
 	demoted      bool
 	refusedWrite int64         // when it did last; less than 0: never
 	rest         time.Duration // after a connection that did not last
@@ -101,7 +101,9 @@ type message struct {
 	plain  textbook.Op
 	reply  func(node.Reply)
 
-	life     int          // of the server, when it was sent; in the answer to a handshake, its present one, or 0: refused
+	// of the server, when it was sent; in the answer to a handshake, its present one, or
+	// 0: refused
+	life     int
 	uptime   lives.Uptime // in the answer to a handshake
 	replid   string       // likewise
 	result   node.Reply
@@ -128,7 +130,8 @@ type watcher struct {
 	wake  func(node.Turn)
 }
 
-// shared is the prefix of the topics of readers and writers, which have channels of their own.
+// shared is the prefix of the topics of readers and writers, which have channels of their
+// own.
 const shared = "shared "
 
 // topic returns the topic of a name.
@@ -213,8 +216,8 @@ func (l *link) submit(cmd node.Command, plain textbook.Op, reply func(node.Reply
 	l.dial()
 }
 
-// armSweep makes sure that commands are checked at their deadline. One event checks those of all
-// links, because most are answered long before.
+// armSweep makes sure that commands are checked at their deadline. One event checks those
+// of all links, because most are answered long before.
 func (c *Client) armSweep(deadline clock.Instant) {
 	if c.sweepAt != 0 && c.sweepFor <= deadline {
 		return
@@ -232,8 +235,8 @@ func (c *Client) sweep(at int64) {
 	c.comes(backlog{})
 }
 
-// expire answers the commands whose deadline has passed, one link after the other. Tasks that wake
-// run before the next link.
+// expire answers the commands whose deadline has passed, one link after the other. Tasks
+// that wake run before the next link.
 func (c *Client) expire() {
 	now, next, late := c.Now(), clock.Never, false
 	for _, l := range c.links {
@@ -515,8 +518,8 @@ func (l *link) receive(m *message) {
 	}
 }
 
-// leave gives up the connection to a former replica when nothing is in flight on it. The link
-// connects again at once only if this connection has lasted.
+// leave gives up the connection to a former replica when nothing is in flight on it. The
+// link connects again at once only if this connection has lasted.
 func (l *link) leave() {
 	if l.phase != warm || slices.ContainsFunc(l.pending, func(m *message) bool { return m.conn == l.conn && !slices.Contains(l.waiting, m) }) {
 		return
@@ -548,8 +551,8 @@ func (l *link) reset(conn uint32) {
 // hears reports whether the client learns that the server closes the present connection.
 func (l *link) hears() bool { return !l.Cut[toClient] && l.conn != l.gone }
 
-// halfOpens leaves the connection half-open. The server takes it to be there until that ends, and the
-// client until it misses an answer, at most until then.
+// halfOpens leaves the connection half-open. The server takes it to be there until that
+// ends, and the client until it misses an answer, at most until then.
 func (l *link) halfOpens(e *faults.Event, end bool) {
 	switch {
 	case !end && l.phase == warm:
@@ -561,8 +564,8 @@ func (l *link) halfOpens(e *faults.Event, end bool) {
 	}
 }
 
-// closes closes the connection, which both ends learn if the network lets them. Nothing more is sent
-// on it.
+// closes closes the connection, which both ends learn if the network lets them. Nothing
+// more is sent on it.
 func (l *link) closes() {
 	l.n.hangsUp(func(o *listener) bool { return o.link == l })
 	if l.phase != warm {
@@ -574,7 +577,8 @@ func (l *link) closes() {
 	l.gone = l.conn
 }
 
-// resets lets the client learn, when that has come over the network, that its connection is closed.
+// resets lets the client learn, when that has come over the network, that its connection
+// is closed.
 func (l *link) resets() {
 	l.w.plan(l.w.now+int64(l.random.Within(l.w.p.Network.Delay)), evReset, l, int(l.conn))
 }
@@ -626,7 +630,8 @@ func (l *link) subscribe(names []string) {
 	}
 }
 
-// hear tells the client that it is a waiter's turn, or that a lock was handed over to a waiter.
+// hear tells the client that it is a waiter's turn, or that a lock was handed over to a
+// waiter.
 func (l *link) hear(t *turn) {
 	if t.Owner == "" {
 		l.w.sometimes(FreedByNotice)

@@ -173,7 +173,8 @@ func (l *lock) Upgrade(q request) {
 	}
 }
 
-// Downgrade turns l, a writer's lock, into a reader's. It returns nil if the lock was lost.
+// Downgrade turns l, a writer's lock, into a reader's. It returns nil if the lock was
+// lost.
 func (l *lock) Downgrade() program.Lock {
 	if inner := l.downgrade(); inner != nil {
 		return inner

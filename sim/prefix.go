@@ -6,7 +6,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// prefix is the Options.Prefix of some clients. Links know names without it, so a run is the same as without.
+// prefix is the Options.Prefix of some clients. Links know names without it, so a run is
+// the same as without.
 const prefix = "app/"
 
 // A prefixed link is one of a Locker with the prefix.

@@ -232,8 +232,8 @@ func everything(handles *[]quorum.Handle) func(c *sim.Client) error {
 	}
 }
 
-// A Locker lets 1,024 attempts go to the nodes at a time. A task that has to wait for that is
-// served in the end, gives up with its context, or gets ErrClosed.
+// A Locker lets 1,024 attempts go to the nodes at a time. A task that has to wait for
+// that is served in the end, gives up with its context, or gets ErrClosed.
 func TestMoreAttemptsThanGoAtATime(t *testing.T) {
 	tests.NeedLong(t)
 	const tasks = 1300
@@ -276,8 +276,8 @@ func TestMoreAttemptsThanGoAtATime(t *testing.T) {
 	}
 }
 
-// No correct program is blamed, whatever happens to it; and of its leases it is known what
-// they say of themselves, without which none would be lost early.
+// No correct program is blamed, whatever happens to it; and of its leases it is known
+// what they say of themselves, without which none would be lost early.
 func TestProgramsDrawnFromSeeds(t *testing.T) {
 	tests.NeedLong(t)
 	seeds := uint64(300)
@@ -488,8 +488,8 @@ func TestProgramBreaks(t *testing.T) {
 	}
 }
 
-// Whatever happens within the assumptions, two that acquire a name one after the other do so with
-// the minimum hold between them.
+// Whatever happens within the assumptions, two that acquire a name one after the other do
+// so with the minimum hold between them.
 func TestMinHold(t *testing.T) {
 	tests.NeedSeconds(t)
 	gaps := 0

@@ -11,10 +11,12 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file has servers that are a primary and its replicas; site.go has the client's side.
+// This file has servers that are a primary and its replicas; site.go has the client's
+// side.
 
-// ofReplicas are the invariants of plans with replicas: those that are about clients alone. Others look at what each
-// server has, and there a majority of the servers of a node decides.
+// ofReplicas are the invariants of plans with replicas: those that are about clients
+// alone. Others look at what each server has, and there a majority of the servers of a
+// node decides.
 var ofReplicas = []string{"I1", "I3", "I4", "I5", "I7", "I12", "I15", "panic"}
 
 // A replication is what a server knows of the others that are one node with it.
@@ -30,8 +32,8 @@ type replication struct {
 	questions []*message // that wait for replicas
 }
 
-// A follower is the connection of a replica, as its primary sees it. If the replica has gone and the primary
-// could not hear of that, the connection stays.
+// A follower is the connection of a replica, as its primary sees it. If the replica has
+// gone and the primary could not hear of that, the connection stays.
 type follower struct {
 	by     *server
 	number int   // it is the replica's present connection if that has the same
@@ -40,8 +42,8 @@ type follower struct {
 	busy   bool  // data is under way
 }
 
-// A question is whether replicas have all that a primary has executed so far: INFO, PUBLISH, WAIT and INFO on a
-// real server.
+// A question is whether replicas have all that a primary has executed so far: INFO,
+// PUBLISH, WAIT and INFO on a real server.
 type question struct {
 	site   *site
 	link   *link
@@ -94,10 +96,12 @@ func (w *world) replicate() {
 	}
 }
 
-// reaches reports whether something passes between two servers, and the other executes what comes.
+// reaches reports whether something passes between two servers, and the other executes
+// what comes.
 func (s *server) reaches(o *server) bool {
 	for _, e := range s.w.severed {
-		if e.Procs.Nodes.Has(s.number) && e.Source.Has(o.number) || e.Procs.Nodes.Has(o.number) && e.Source.Has(s.number) {
+		if e.Procs.Nodes.Has(s.number) && e.Source.Has(o.number) || e.Procs.Nodes.Has(o.number) &&
+			e.Source.Has(s.number) {
 			return false
 		}
 	}
@@ -107,7 +111,8 @@ func (s *server) reaches(o *server) bool {
 // resend is when a server tries again what did not get through.
 const resend = 10 * time.Millisecond
 
-// sends calls arrives when what the server sends has got to another one. TCP sends it again until then.
+// sends calls arrives when what the server sends has got to another one. TCP sends it
+// again until then.
 func (s *server) sends(o *server, arrives func()) {
 	at := s.w.now + int64(s.random.Within(s.w.p.Network.Delay))
 	var try func()
@@ -147,7 +152,8 @@ func (s *server) turns(to *server) {
 	s.forgets(false)
 }
 
-// leaves closes the connection to the server's primary, which learns that if it can be reached.
+// leaves closes the connection to the server's primary, which learns that if it can be
+// reached.
 func (s *server) leaves() {
 	from, number := s.follows, s.copies
 	s.copies++
@@ -156,12 +162,14 @@ func (s *server) leaves() {
 	}
 	s.w.call(s.w.now+int64(s.random.Within(s.w.p.Network.Delay)), func() {
 		if s.reaches(from) {
-			from.followers = slices.DeleteFunc(from.followers, func(f *follower) bool { return f.by == s && f.number == number })
+			from.followers = slices.DeleteFunc(from.followers,
+				func(f *follower) bool { return f.by == s && f.number == number })
 		}
 	})
 }
 
-// hangsUpReplicas begins another history: the replicas have to connect again, and what waits for them waits in vain.
+// hangsUpReplicas begins another history: the replicas have to connect again, and what
+// waits for them waits in vain.
 func (s *server) hangsUpReplicas() {
 	s.w.histories++
 	s.replid = s.name + "/" + strconv.Itoa(s.w.histories)
@@ -178,7 +186,8 @@ func (s *server) hangsUpReplicas() {
 	s.questions = nil
 }
 
-// attach connects the server to the one that it follows. It begins with nothing, and gets a copy of everything.
+// attach connects the server to the one that it follows. It begins with nothing, and gets
+// a copy of everything.
 func (s *server) attach() {
 	of, number := s.follows, s.copies
 	s.sends(of, func() {
@@ -196,7 +205,8 @@ func (s *server) attach() {
 	})
 }
 
-// lacksFences reports whether another server of the node has a fence that this one lacks, or a higher one.
+// lacksFences reports whether another server of the node has a fence that this one lacks,
+// or a higher one.
 func (s *server) lacksFences() bool {
 	own := s.fences()
 	return slices.ContainsFunc(s.members, func(o *server) bool {
@@ -296,7 +306,8 @@ func (s *server) answersWhatItCan() {
 	}
 }
 
-// having returns the replicas that have acknowledged an offset, and all that are connected, each once.
+// having returns the replicas that have acknowledged an offset, and all that are
+// connected, each once.
 func (s *server) having(offset int64) (have, listed faults.Set) {
 	for _, f := range s.followers {
 		listed |= faults.Of(f.by.number)
@@ -321,7 +332,8 @@ func (s *server) answers(m *message) {
 	m.link.carry(toClient, m, evReply)
 }
 
-// promotion adds to a server's run_id and uptime whether it was promoted, and how long ago at least.
+// promotion adds to a server's run_id and uptime whether it was promoted, and how long
+// ago at least.
 func (s *server) promotion(up *lives.Uptime) {
 	if !s.promoted || s.follows != nil {
 		return
@@ -368,7 +380,8 @@ func (w *world) primaries() (list []*server) {
 	return list
 }
 
-// reunite makes of the servers of each node one primary and its replicas, and leads all clients there.
+// reunite makes of the servers of each node one primary and its replicas, and leads all
+// clients there.
 func (w *world) reunite(primaries []*server) {
 	w.severed = nil
 	for _, p := range primaries {

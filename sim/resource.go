@@ -8,8 +8,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A resource is what the locks protect: one register for each name. A fenced resource remembers the
-// highest token that it has seen, and refuses lower ones.
+// A resource is what the locks protect: one register for each name. A fenced resource
+// remembers the highest token that it has seen, and refuses lower ones.
 type resource struct {
 	w         *world
 	registers []register // by the number of the name
@@ -17,7 +17,9 @@ type resource struct {
 	before    []register // what they were then
 
 	passes map[node.Token][]pass // of the caller's program, which shows any that it has
-	late   map[int]bool          // grants that became known after the next one: the lock was unlocked by force in between
+	// grants that became known after the next one: the lock was unlocked by force in
+	// between
+	late map[int]bool
 }
 
 // A pass is what a token was granted for.
@@ -64,12 +66,12 @@ type access struct {
 	read    int  // what it has read
 }
 
-// Read reads the register of name with the token of a lease, or with 0 for none. ok is false if the
-// resource refused the token.
+// Read reads the register of name with the token of a lease, or with 0 for none. ok is
+// false if the resource refused the token.
 //
-// A register should have the name of the lock that protects it; a lock of several names protects
-// several registers. The checker knows the holder of a register with another name by the token
-// alone, so only one lock may protect it.
+// A register should have the name of the lock that protects it; a lock of several names
+// protects several registers. The checker knows the holder of a register with another
+// name by the token alone, so only one lock may protect it.
 func (c *Client) Read(name string, token node.Token) (value int, ok bool) {
 	p := c.pass(name, token)
 	a := c.access(name, token, p.grant(), 0, false, p.h != nil && p.h.mode == node.Read, 0)
@@ -78,10 +80,11 @@ func (c *Client) Read(name string, token node.Token) (value int, ok bool) {
 
 // Write writes the register of name with a token: see [Client.Read].
 //
-// A program must hold the lock when it calls Write, unless the resource is fenced and the call has
-// a token: only then is a late write refused. Otherwise the write violates I15, whatever the
-// faults. A write that is in flight when the lease ends is no violation. Do not conclude from this
-// that it is enough to ask the lease before the write: see the package's documentation.
+// A program must hold the lock when it calls Write, unless the resource is fenced and the
+// call has a token: only then is a late write refused. Otherwise the write violates I15,
+// whatever the faults. A write that is in flight when the lease ends is no violation. Do
+// not conclude from this that it is enough to ask the lease before the write: see the
+// package's documentation.
 func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
 	p := c.pass(name, token)
 	if token == 0 || !c.w.p.Lock.Fence {
@@ -90,8 +93,8 @@ func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
 	return c.access(name, token, p.grant(), value, true, false, 0).ok
 }
 
-// pass returns the grant of a token for name, preferably one of this client. Without a token it is
-// the client's latest grant of name.
+// pass returns the grant of a token for name, preferably one of this client. Without a
+// token it is the client's latest grant of name.
 func (c *Client) pass(name string, token node.Token) (best pass) {
 	if token == 0 {
 		return pass{c: c, name: name, h: c.grants[name]}
@@ -113,7 +116,8 @@ func (c *Client) pass(name string, token node.Token) (best pass) {
 }
 
 // access sends a request to the resource, delayed by longer, and waits for the answer.
-func (c *Client) access(name string, token node.Token, grant, value int, write, shares bool, longer time.Duration) *access {
+func (c *Client) access(name string, token node.Token, grant, value int, write, shares bool,
+	longer time.Duration) *access {
 	w := c.w
 	a := &access{c: c, write: write, name: w.number(name), token: token, value: value, shares: shares, sent: w.now,
 		grant: grant, signal: &signal{owner: c}}

@@ -1,30 +1,32 @@
-// Package sim tests the lock of package quorum in a simulated world with virtual time. Nodes
-// crash, lose their data, hang, and have a wrong time of day. Networks lose, delay and repeat
-// messages. Processes stop at the worst instant.
+// Package sim tests the lock of package quorum in a simulated world with virtual time.
+// Nodes crash, lose their data, hang, and have a wrong time of day. Networks lose, delay
+// and repeat messages. Processes stop at the worst instant.
 //
-// The engine is the one of production. It reaches the world through packages clock and node
-// alone. A task is a coroutine, a wait is an entry in a queue of events, and a run is a pure
-// function of its [faults.Plan]: the same plan gives the same events in the same order, byte for
-// byte, on every machine.
+// The engine is the one of production. It reaches the world through packages clock and
+// node alone. A task is a coroutine, a wait is an entry in a queue of events, and a run
+// is a pure function of its [faults.Plan]: the same plan gives the same events in the
+// same order, byte for byte, on every machine.
 //
 //	plan := faults.Generate(7, faults.Profile{})
 //	result := sim.Run(plan, nil)
 //	fmt.Println(result.Verdict)
 //
-// A checker holds each run to the [Invariants]. A violation is a bug of the lock, unless the plan
-// breaks an assumption that every lock with a lease makes: then the violation names it.
+// A checker holds each run to the [Invariants]. A violation is a bug of the lock, unless
+// the plan breaks an assumption that every lock with a lease makes: then the violation
+// names it.
 //
 // # What may change
 //
-// The language of plans, which package faults parses, is stable from the first release on: a plan
-// stays valid, and means the same. The Go API of this package may change in any release, and so
-// may what a plan's run comes to: the hash, the trace, and which seed finds a bug.
+// The language of plans, which package faults parses, is stable from the first release
+// on: a plan stays valid, and means the same. The Go API of this package may change in
+// any release, and so may what a plan's run comes to: the hash, the trace, and which seed
+// finds a bug.
 //
 // # Programs
 //
-// [Run] can test your own program under a plan: each of the plan's clients runs it, with a
-// [Client] that has a Locker. The program must unlock what it has locked, and return when its
-// [Client.Context] has ended.
+// [Run] can test your own program under a plan: each of the plan's clients runs it, with
+// a [Client] that has a Locker. The program must unlock what it has locked, and return
+// when its [Client.Context] has ended.
 //
 // The program must be deterministic, and let virtual time pass. It uses
 //
@@ -34,19 +36,21 @@
 //   - [Client.NewSignal] instead of channels and sync.WaitGroup,
 //   - [Client.Below] for random numbers.
 //
-// Its tasks run one at a time, up to the next wait, so they need no mutex. A mutex that is held
-// across a wait stops the run for good. The program must not call anything that waits in real
-// time, such as a network.
+// Its tasks run one at a time, up to the next wait, so they need no mutex. A mutex that
+// is held across a wait stops the run for good. The program must not call anything that
+// waits in real time, such as a network.
 //
-// A client is stopped, paused or killed only where it waits. A check and the call after it are one
-// step here, and two in production: if a program asks [quorum.Lease.Remaining] and then writes
-// without its token, a pause between the two makes the write late, and no run shows it.
+// A client is stopped, paused or killed only where it waits. A check and the call after
+// it are one step here, and two in production: if a program asks [quorum.Lease.Remaining]
+// and then writes without its token, a pause between the two makes the write late, and no
+// run shows it.
 //
-// So the simulator runs only what is written for a Client. It cannot run a service as it is, with its
-// goroutines, timers and connections: put what uses the lock into a function that has a Locker, a way
-// to sleep and a store as its arguments.
+// So the simulator runs only what is written for a Client. It cannot run a service as it
+// is, with its goroutines, timers and connections: put what uses the lock into a function
+// that has a Locker, a way to sleep and a store as its arguments.
 //
-// A killed client runs its deferred calls only when the run is over. A panic is a violation.
+// A killed client runs its deferred calls only when the run is over. A panic is a
+// violation.
 package sim
 
 import (
@@ -102,10 +106,12 @@ type Result struct {
 	cause func() string
 }
 
-// Observed returns the result of a run that was carried out outside of the simulator, with a lock of
-// that name. The entries are in the order of their times. Observed adds the violations to them.
+// Observed returns the result of a run that was carried out outside of the simulator,
+// with a lock of that name. The entries are in the order of their times. Observed adds
+// the violations to them.
 func Observed(p *faults.Plan, lock string, entries []Entry, found []Violation) *Result {
-	r := &Result{Plan: p, Lock: lock, Events: uint64(len(entries)), Trace: &Trace{Entries: slices.Clone(entries)}, cause: func() string { return "" }}
+	r := &Result{Plan: p, Lock: lock, Events: uint64(len(entries)), Trace: &Trace{Entries: slices.Clone(entries)},
+		cause: func() string { return "" }}
 	slices.SortStableFunc(found, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
 	r.Violations = found[:min(len(found), maxViolations)]
 	r.Verdict = r.verdict()
@@ -119,7 +125,8 @@ func Observed(p *faults.Plan, lock string, entries []Entry, found []Violation) *
 		}
 	}
 	for _, v := range r.Violations {
-		r.Trace.Entries = append(r.Trace.Entries, Entry{At: v.At, Kind: KindViolation, Client: -1, Node: -1, Text: v.said()})
+		r.Trace.Entries = append(r.Trace.Entries, Entry{At: v.At, Kind: KindViolation, Client: -1, Node: -1,
+			Text: v.said()})
 	}
 	slices.SortStableFunc(r.Trace.Entries, func(a, b Entry) int { return cmp.Compare(a.At, b.At) })
 	return r
@@ -148,9 +155,9 @@ func (r *Result) verdict() Verdict {
 // An Option changes how plans are run.
 type Option func(*world)
 
-// WithProgram makes each client run a program, as the argument of [Run] does. It is for [Verify],
-// [Shrink] and [Explore], which run plans many times. The program must do the same each time. A
-// [Campaign] with several Jobs runs it concurrently.
+// WithProgram makes each client run a program, as the argument of [Run] does. It is for
+// [Verify], [Shrink] and [Explore], which run plans many times. The program must do the
+// same each time. A [Campaign] with several Jobs runs it concurrently.
 func WithProgram(program func(*Client) error) Option {
 	return func(w *world) { w.program = program }
 }
@@ -169,12 +176,13 @@ func WithSteps() Option {
 	}
 }
 
-// Run runs a plan. If program is not nil, each client runs it once, instead of its work in the
-// plan. Run panics with the error of [faults.Plan.Check] if the plan is not valid.
+// Run runs a plan. If program is not nil, each client runs it once, instead of its work
+// in the plan. Run panics with the error of [faults.Plan.Check] if the plan is not valid.
 //
-// The checker holds a program to the same invariants, except for the bounds of calls and the number
-// of attempts: it does not see when the program calls its Locker. It checks the validity of a lease
-// that the program passes to [Client.Holds]. I15 is for programs alone: see [Client.Write].
+// The checker holds a program to the same invariants, except for the bounds of calls and
+// the number of attempts: it does not see when the program calls its Locker. It checks
+// the validity of a lease that the program passes to [Client.Holds]. I15 is for programs
+// alone: see [Client.Write].
 func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result {
 	if err := p.Check(); err != nil {
 		panic(err)
@@ -199,7 +207,8 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 
 // newWorld returns the world of a plan before anything has happened in it.
 func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *world {
-	w := &world{p: p, program: program, seen: newSometimes(), memory: func(e model.Ears) memory { return &model.Server{Ears: e} }}
+	w := &world{p: p, program: program, seen: newSometimes(),
+		memory: func(e model.Ears) memory { return &model.Server{Ears: e} }}
 	w.order = p.Stream(faults.OfOrder, 0)
 	w.healing = p.Stream(faults.OfHealing, 0)
 	w.strange = p.Stream(faults.OfStrangers, 0)
@@ -218,7 +227,8 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 		o(w)
 	}
 	for i := range p.Nodes {
-		s := &server{w: w, number: i, name: procName('n', i), random: p.Stream(faults.OfClocks, i), Server: faults.Server{Mode: faults.Durable}}
+		s := &server{w: w, number: i, name: procName('n', i), random: p.Stream(faults.OfClocks, i),
+			Server: faults.Server{Mode: faults.Durable}}
 		s.mem = w.memory(s)
 		s.mem.Sync()
 		w.nodes = append(w.nodes, s)
@@ -237,7 +247,8 @@ func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *wo
 	return w
 }
 
-// unwind ends all tasks that are left, also if a program has ended the test that called Run.
+// unwind ends all tasks that are left, also if a program has ended the test that called
+// Run.
 func (w *world) unwind() {
 	w.over = true
 	for _, c := range slices.Concat(w.clients, w.dead) {
@@ -245,8 +256,9 @@ func (w *world) unwind() {
 	}
 }
 
-// finish is the second part of a run. A quorum of nodes is healed, and all other faults stay
-// forever: every waiter must get the lock. Then all clients end, and nothing may be left.
+// finish is the second part of a run. A quorum of nodes is healed, and all other faults
+// stay forever: every waiter must get the lock. Then all clients end, and nothing may be
+// left.
 func (w *world) finish() {
 	if w.over {
 		return
@@ -259,7 +271,8 @@ func (w *world) finish() {
 	for _, s := range w.nodes {
 		if w.core.Has(s.number) {
 			s.heal()
-			w.log(Entry{Kind: KindHealed, Client: -1, Node: s.number, Text: s.name + " and all links to it are as they should be"})
+			w.log(Entry{Kind: KindHealed, Client: -1, Node: s.number, Text: s.name +
+				" and all links to it are as they should be"})
 			w.logKeys(s)
 		}
 	}
@@ -330,8 +343,8 @@ func (w *world) chooseCore() {
 	}
 }
 
-// healClients ends all faults of the clients and of their links to the core, and returns the
-// clients that live.
+// healClients ends all faults of the clients and of their links to the core, and returns
+// the clients that live.
 func (w *world) healClients() (live []*Client) {
 	for _, c := range w.clients {
 		for _, l := range c.links {
@@ -363,7 +376,8 @@ func (w *world) acquisitions(live []*Client, names int) int {
 	return len(live) * work.Tasks * n
 }
 
-// serveWaiting lets steps go on that wait for a lock that nobody holds, until they have it.
+// serveWaiting lets steps go on that wait for a lock that nobody holds, until they have
+// it.
 func (w *world) serveWaiting() {
 	waits := func() *Client {
 		return find(w.clients, func(c *Client) bool { return c.script.waits != "" && !c.dead && !w.check.taken(c.script.waits) })
@@ -385,7 +399,8 @@ func (w *world) serveWithin(n int) time.Duration {
 	for i := range w.p.Events {
 		longest = max(longest, w.p.Events[i].Range.Max+2*(l.MaxLease+l.Grace))
 	}
-	return 2*longest + maxDial + maxRedial + time.Duration(n)*(l.Poll+4*l.Timeout+20*w.p.Network.Delay.Max+50*w.p.Work.Step) + 5*time.Second
+	return 2*longest + maxDial + maxRedial + time.Duration(n)*(l.Poll+4*l.Timeout+20*w.p.Network.Delay.Max+
+		50*w.p.Work.Step) + 5*time.Second
 }
 
 // heal ends everything that is wrong with a node.

@@ -107,9 +107,9 @@ var Variants = []Variant{
 	{"redquorum", func(*faults.Lock) {}},
 }
 
-// Of changes a plan into one of the variant. A plan of textbook Redlock gets the settings that
-// redquorum has if none are given. Of returns nil if the variant is [Mistaken], and the plan about no
-// mistake.
+// Of changes a plan into one of the variant. A plan of textbook Redlock gets the settings
+// that redquorum has if none are given. Of returns nil if the variant is [Mistaken], and
+// the plan about no mistake.
 func (v Variant) Of(p *faults.Plan) *faults.Plan {
 	l := &p.Lock
 	if v.Name == Mistaken && l.Mistake == "" {
@@ -194,8 +194,9 @@ var legend = []struct{ word, means string }{
 	{"outside", "no lease-based lock survives this scenario (expected)"},
 }
 
-// WriteText writes the matrix for a terminal with so many columns, and what its words mean. In
-// fewer columns than a line takes, a scenario has two. The function paints a cell with this verdict.
+// WriteText writes the matrix for a terminal with so many columns, and what its words
+// mean. In fewer columns than a line takes, a scenario has two. The function paints a
+// cell with this verdict.
 func (m *Matrix) WriteText(out io.Writer, columns int, paint func(Verdict, string) string) error {
 	const id, title, variant = 4, 45, 11 // the columns of each
 	begin := "%-4s %-44s"
@@ -234,8 +235,8 @@ func (m *Matrix) WriteText(out io.Writer, columns int, paint func(Verdict, strin
 	return err
 }
 
-// WriteMarkdown writes the matrix as a table, and what its words mean. It names the protections
-// without which a run that is sound goes wrong, instead of a column for each.
+// WriteMarkdown writes the matrix as a table, and what its words mean. It names the
+// protections without which a run that is sound goes wrong, instead of a column for each.
 func (m *Matrix) WriteMarkdown(out io.Writer) error {
 	var b strings.Builder
 	for _, l := range legend {

@@ -27,8 +27,8 @@ func golden(t *testing.T, path string, got []byte) {
 	assert.That(t, err == nil && bytes.Equal(got, want), "it differs from %s (%v); -update writes it again", path, err)
 }
 
-// A fingerprint of a trace has a number of a byte for each few lines, so that two of them tell where traces
-// begin to differ.
+// A fingerprint of a trace has a number of a byte for each few lines, so that two of them
+// tell where traces begin to differ.
 const linesPerByte = 16
 
 func fingerprint(lines []string) string {
@@ -66,8 +66,8 @@ func recorded(t *testing.T) map[string]string {
 	return rows
 }
 
-// Each scenario goes as its file says, with textbook Redlock and with ours, and event by event as it always
-// went.
+// Each scenario goes as its file says, with textbook Redlock and with ours, and event by
+// event as it always went.
 func TestScenarios(t *testing.T) {
 	all := sim.Scenarios()
 	assert.Must(t, len(all) == 76, "%d scenarios", len(all))
@@ -116,8 +116,9 @@ func traceOf(t *testing.T, r *sim.Result, p *faults.Plan) []string {
 	return slices.Collect(strings.Lines(trace.String()))
 }
 
-// The traces that a reader learns the protocol from are those of their plans, but for what is said between
-// their lines. A line that begins with # is about the next one, and stays with it.
+// The traces that a reader learns the protocol from are those of their plans, but for
+// what is said between their lines. A line that begins with # is about the next one, and
+// stays with it.
 func TestTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/traces/*.txt")
 	assert.Must(t, err == nil && len(files) == 6, "%d traces, %v", len(files), err)
@@ -274,8 +275,8 @@ func TestFaultsEndWhatTheyBegan(t *testing.T) {
 	}
 }
 
-// A node takes the subscriber of a half-open connection to be there until the fault ends, and hands
-// the lock on to it.
+// A node takes the subscriber of a half-open connection to be there until the fault ends,
+// and hands the lock on to it.
 func TestHalfOpenSubscribers(t *testing.T) {
 	const plan = "nodes 3\nclients 3\nlength 3s\nlock lease=1s timeout=50ms poll=200ms\nnetwork delay=1ms\n" +
 		"at 0s lock c1 x\nat 10ms lock c2 x\nat 60ms lock c3 x\nat 260ms kill c2\nat 300ms unlock c1\nat 2s unlock c3\n"

@@ -43,9 +43,9 @@ type server struct {
 	random    faults.Random
 }
 
-// A memory holds the keys of a node, and executes its commands: it is a [model.Server], or a test's own
-// with faults. Keeps and Dump change nothing: they may be called with a time that is later than that of
-// the next command.
+// A memory holds the keys of a node, and executes its commands: it is a [model.Server],
+// or a test's own with faults. Keeps and Dump change nothing: they may be called with a
+// time that is later than that of the next command.
 type memory interface {
 	Apply(now model.Time, cmd node.Command) (reply node.Reply, published []model.Notice)
 	State(now model.Time, name string, state *node.State) error
@@ -118,8 +118,8 @@ func (s *server) idle() bool {
 	return s.Stopped == 0 && s.runs(s.busy) <= s.w.now && s.Slow.Max == 0 && len(s.inbox) == 0
 }
 
-// runs returns when the server goes on that could do so from an instant on: now, or when it has the
-// processor again.
+// runs returns when the server goes on that could do so from an instant on: now, or when
+// it has the processor again.
 func (s *server) runs(from int64) int64 {
 	at := max(from, s.w.now)
 	if s.Starved == nil {
@@ -222,8 +222,8 @@ func (s *server) execute(m *message) {
 	l.carry(toClient, m, evReply)
 }
 
-// hosts finds the nodes that are databases of one server. The first of them stands for the
-// server, and they share its life.
+// hosts finds the nodes that are databases of one server. The first of them stands for
+// the server, and they share its life.
 func (w *world) hosts() {
 	for i, s := range w.nodes {
 		s.host = w.p.Server(i).First()
@@ -287,7 +287,8 @@ func (s *server) heard(topic string) bool {
 	return slices.ContainsFunc(s.listeners, func(o listener) bool { return o.name == topic && o.there() })
 }
 
-// tells reports whether a message on a topic goes to a link over a connection that is not half-open.
+// tells reports whether a message on a topic goes to a link over a connection that is not
+// half-open.
 func (s *server) tells(l *link, topic string) bool {
 	return slices.ContainsFunc(s.listeners, func(o listener) bool { return o.link == l && o.name == topic && o.half == nil && o.there() })
 }
@@ -382,8 +383,8 @@ func (s *server) restart() {
 	}
 }
 
-// demote makes the server a replica, with the data that the event says. Its connections, its
-// scripts and the life that it reports stay.
+// demote makes the server a replica, with the data that the event says. Its connections,
+// its scripts and the life that it reports stay.
 func (s *server) demote(e *faults.Event) {
 	if s.members != nil {
 		s.follow(s.w.nodes[e.Source.First()])
@@ -419,7 +420,8 @@ func (s *server) forgets(unnoticed bool) {
 	}
 }
 
-// refusal is what the server answers to writes, or to those that need memory; nil: it executes them.
+// refusal is what the server answers to writes, or to those that need memory; nil: it
+// executes them.
 func (s *server) refusal() error {
 	switch {
 	case s.Demoted:
@@ -454,11 +456,13 @@ func (s *server) hangsUp(which func(*listener) bool) {
 	s.listeners = slices.DeleteFunc(s.listeners, func(o listener) bool { return which(&o) })
 }
 
-// unaware reports whether the client cannot know that the server was a replica, and may have lost
-// keys: the server reports its earlier life, and has refused the client no write since.
+// unaware reports whether the client cannot know that the server was a replica, and may
+// have lost keys: the server reports its earlier life, and has refused the client no
+// write since.
 func (l *link) unaware() bool { return l.n.since > l.n.born && !l.knows() }
 
-// knows reports whether the server has refused the client a write since it last lost data.
+// knows reports whether the server has refused the client a write since it last lost
+// data.
 func (l *link) knows() bool { return l.refusedWrite >= l.n.since }
 
 // relies notes that the client counts the server's vote, though it may have lost data.
@@ -466,8 +470,9 @@ func (l *link) relies() {
 	l.w.breaks(l.n.name + " was a replica for a while, and " + l.c.name + " has not seen that")
 }
 
-// meet notes the first life of the server that the client meets. A replica that took over may lack
-// a lock that is still held; a new client cannot know, because the server reports a long uptime.
+// meet notes the first life of the server that the client meets. A replica that took over
+// may lack a lock that is still held; a new client cannot know, because the server
+// reports a long uptime.
 func (l *link) meet() {
 	if l.first > 0 {
 		return

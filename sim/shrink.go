@@ -8,11 +8,12 @@ import (
 	"github.com/redquorum/redquorum/faults"
 )
 
-// Shrink looks for a smaller plan that violates the same invariant as p, until it finds no smaller
-// one or ctx ends. It returns p itself if p violates none. The options are those of each run.
+// Shrink looks for a smaller plan that violates the same invariant as p, until it finds
+// no smaller one or ctx ends. It returns p itself if p violates none. The options are
+// those of each run.
 //
-// Shrink leaves out events, clients, nodes and what else is in the work, shortens the run, and
-// simplifies the rest. The plan that it returns may have another seed.
+// Shrink leaves out events, clients, nodes and what else is in the work, shortens the
+// run, and simplifies the rest. The plan that it returns may have another seed.
 func Shrink(ctx context.Context, p *faults.Plan, options ...Option) *faults.Plan {
 	return ShrinkBy(ctx, p, func(p *faults.Plan) *Result { return Run(p, nil, options...) })
 }
@@ -53,8 +54,9 @@ type shrinker struct {
 	invariant string
 	outside   bool
 
-	// A changed plan that does not fail with its own seed is tried with so many others. A change lets
-	// the work draw other numbers, so that the same bug may need another seed to show.
+	// A changed plan that does not fail with its own seed is tried with so many others. A
+	// change lets the work draw other numbers, so that the same bug may need another seed
+	// to show.
 	seeds uint64
 }
 
@@ -64,7 +66,8 @@ func clone(p *faults.Plan) *faults.Plan {
 	return &c
 }
 
-// fails runs a plan. It returns nil if the plan does not break the invariant, or ctx has ended.
+// fails runs a plan. It returns nil if the plan does not break the invariant, or ctx has
+// ended.
 func (s *shrinker) fails(p *faults.Plan) *Result {
 	if s.ctx.Err() != nil {
 		return nil

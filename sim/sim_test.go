@@ -58,14 +58,15 @@ func TestSeeds(t *testing.T) {
 	assert.That(t, len(missed) == 0 || c.To < 1999, "never reached: %v", missed)
 }
 
-// Runs are also sound with servers that lack disk, memory or processor, and with connections that
-// break.
+// Runs are also sound with servers that lack disk, memory or processor, and with
+// connections that break.
 func TestSeedsWithMachines(t *testing.T) {
 	tests.NeedSeconds(t)
 	explored(t, sim.Campaign{To: uint64(tests.Times(15, 100)), Profile: faults.Profile{Machines: true}})
 }
 
-// Runs are also sound where each node is a primary with replicas, through failovers of all kinds.
+// Runs are also sound where each node is a primary with replicas, through failovers of
+// all kinds.
 func TestReplicasSeeds(t *testing.T) {
 	tests.NeedSeconds(t)
 	explored(t, sim.Campaign{To: uint64(tests.Times(25, 200)), Profile: faults.Profile{Replicas: true}})
@@ -90,8 +91,8 @@ func TestProgramLocksOften(t *testing.T) {
 	}
 }
 
-// Holds are as long as the plan says, those that are expiring about as long as the lease, and those
-// with a late write up to two leases longer.
+// Holds are as long as the plan says, those that are expiring about as long as the lease,
+// and those with a late write up to two leases longer.
 func TestHoldsAreAsPlanned(t *testing.T) {
 	for _, c := range []struct{ expiring, late int64 }{{0, 0}, {50, 0}, {100, 0}, {0, 100}} {
 		p := faults.New(3, 1)
@@ -129,7 +130,8 @@ func evidence(t *testing.T, name string) string {
 	return string(content)
 }
 
-// The plans, tests, rules and mutants that two pages name exist, and one names each saved plan.
+// The plans, tests, rules and mutants that two pages name exist, and one names each saved
+// plan.
 func TestTrackRecord(t *testing.T) {
 	page := evidence(t, "track-record.md")
 	for _, link := range regexp.MustCompile(`\[([^]]+)\]\(([^)#]+)[^)]*\)`).FindAllStringSubmatch(page+evidence(t, "threats.md"), -1) {

@@ -13,12 +13,12 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
-// A site is a node that is a primary with replicas, as one client sees it: it is the node.Node that the client's
-// engine talks to. It has a link to each of the servers and uses one of them, until that fails and the client is led to
-// another.
+// A site is a node that is a primary with replicas, as one client sees it: it is the
+// node.Node that the client's engine talks to. It has a link to each of the servers and
+// uses one of them, until that fails and the client is led to another.
 //
-// A yes is kept until a majority of the primary and its replicas has it. A textbook does not wait, or makes
-// the mistake of waiting for one of the replicas that are connected.
+// A yes is kept until a majority of the primary and its replicas has it. A textbook does
+// not wait, or makes the mistake of waiting for one of the replicas that are connected.
 type site struct {
 	c        *Client
 	links    []*link // to the servers
@@ -53,12 +53,13 @@ type attention struct {
 	stop  func()
 }
 
-// makeSites makes a site of the links to each primary and its replicas. A process that starts again is led to where
-// the one before was.
+// makeSites makes a site of the links to each primary and its replicas. A process that
+// starts again is led to where the one before was.
 func (c *Client) makeSites(before []*link) {
 	size := 1 + c.w.p.Lock.Replicas
 	for i := 0; size > 1 && i < len(c.links); i += size {
-		s := &site{c: c, links: c.links[i : i+size], led: c.links[i], count: replicas.Count(size - 1), seen: make(map[int]clock.Instant)}
+		s := &site{c: c, links: c.links[i : i+size], led: c.links[i], count: replicas.Count(size - 1),
+			seen: make(map[int]clock.Instant)}
 		if before != nil {
 			s.led = c.links[before[i].site.led.n.number]
 		}
@@ -183,8 +184,8 @@ func (s *site) short(have, need int) error {
 	return fmt.Errorf("%w: only %d of %d replicas have it", node.ErrUnreplicated, have, need)
 }
 
-// age returns the life of answers that so many replicas have: it is as young as the youngest of
-// those that are needed. It is not known whose each connection is.
+// age returns the life of answers that so many replicas have: it is as young as the
+// youngest of those that are needed. It is not known whose each connection is.
 func (s *site) age(q *question, life *node.Life, have int) *node.Life {
 	now, all, seen := s.c.Now(), make([]clock.Instant, 0, len(q.sessions)), make(map[int]clock.Instant)
 	for _, o := range q.sessions {
@@ -228,7 +229,8 @@ func (s *site) letGo(err error, life *node.Life, goes func(*heldYes) bool) {
 	}
 }
 
-// expire answers what replicas have not confirmed in time, and returns when there is more to be.
+// expire answers what replicas have not confirmed in time, and returns when there is more
+// to be.
 func (s *site) expire(now clock.Instant) (next clock.Instant) {
 	s.letGo(node.ErrTimeout, nil, func(h *heldYes) bool { return h.deadline <= now })
 	next = clock.Never
@@ -251,7 +253,8 @@ func (s *site) dropped(l *link) {
 	}
 }
 
-// diverts is called before a link connects. It reports whether another one is to do so instead.
+// diverts is called before a link connects. It reports whether another one is to do so
+// instead.
 func (s *site) diverts(l *link) bool {
 	if s.at != l {
 		return true
@@ -288,8 +291,9 @@ func (s *site) diverts(l *link) bool {
 	return true
 }
 
-// listensFor is for how long the connection that listens stays at a server that commands no longer go to. Package redisnode leaves it
-// after half a second. Here it is longer than a promoted server is ignored, as no hand-over counts before.
+// listensFor is for how long the connection that listens stays at a server that commands
+// no longer go to. Package redisnode leaves it after half a second. Here it is longer
+// than a promoted server is ignored, as no hand-over counts before.
 const listensFor = 5 * time.Second
 
 // listensElsewhere ends the listening to a server that commands no longer go to.

@@ -1,7 +1,7 @@
 package sim
 
-// A Mark is a situation that a campaign of runs must reach at least once. Otherwise the campaign
-// proves nothing about it.
+// A Mark is a situation that a campaign of runs must reach at least once. Otherwise the
+// campaign proves nothing about it.
 type Mark uint8
 
 // marks are what the situations are called in reports.

@@ -10,8 +10,9 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file records what callers ask for, what a Locker asks the nodes for, and their answers. Commands
-// carry owner and waiter, and nothing here goes by the task that sends them.
+// This file records what callers ask for, what a Locker asks the nodes for, and their
+// answers. Commands carry owner and waiter, and nothing here goes by the task that sends
+// them.
 
 // A caller is a task of a client's work, with what it asks for.
 type caller struct {
@@ -21,8 +22,8 @@ type caller struct {
 	extends []string // the owners of a lease that it extends by hand
 }
 
-// A call is what a Locker asks for: the attempts of one waiter, or one after the other of those who
-// have none.
+// A call is what a Locker asks for: the attempts of one waiter, or one after the other of
+// those who have none.
 type call struct {
 	c        *Client
 	since    int64
@@ -101,7 +102,8 @@ func (t *caller) asks(names []string, mode node.Mode) bool {
 	return sameNames(names, q.Names)
 }
 
-// wants reports whether a caller that asks for these names in this mode wants it so, and whether all do.
+// wants reports whether a caller that asks for these names in this mode wants it so, and
+// whether all do.
 func (c *Client) wants(names []string, mode node.Mode, so func(q *request) bool) (one, all bool) {
 	others := false
 	for _, t := range c.callers {
@@ -166,8 +168,8 @@ func namesOf(cmd *node.Command) (names []string) {
 // over reports whether a call has ended, or has no waiter and no attempt now.
 func (o *call) over() bool { return o.won || o.left != 0 || o.failed && o.waiter == "" }
 
-// minHold returns the minimum hold and the lease of the call that an acquire is for. They are 0 if several
-// tasks ask for the same names, and it may be for any of them.
+// minHold returns the minimum hold and the lease of the call that an acquire is for. They
+// are 0 if several tasks ask for the same names, and it may be for any of them.
 func (c *Client) minHold(names []string, cmd *node.Command) (keep, lease time.Duration) {
 	for _, fitting := range [...]bool{false, true} {
 		var found *request
@@ -253,7 +255,8 @@ func (k *checker) begins(c *Client, o *call, cmd *node.Command) {
 		k.oneWaiterEach(c, o)
 	}
 	o.stood = o.attempt
-	o.attempt = attempt{owner: cmd.Claims[0].Owner, token: cmd.Claims[0].Token, start: c.Now(), at: k.w.now, ttl: cmd.TTL}
+	o.attempt = attempt{owner: cmd.Claims[0].Owner, token: cmd.Claims[0].Token, start: c.Now(), at: k.w.now,
+		ttl: cmd.TTL}
 	keep, lease := c.minHold(o.names, cmd)
 	if o.keep = keep; keep > 0 { // the nodes have the name for longer than the lease
 		o.ttl = lease + k.w.p.Lock.Grace
@@ -283,8 +286,8 @@ func (k *checker) keeps(h *holder, keep time.Duration) {
 	}
 }
 
-// vote notes that a node granted an attempt, and whether it may vote. A node that has lost its
-// keys may not, for as long as any lease may last in true time.
+// vote notes that a node granted an attempt, and whether it may vote. A node that has
+// lost its keys may not, for as long as any lease may last in true time.
 func (k *checker) vote(c *Client, s *server, owner string) {
 	_, o := c.attemptOf(owner)
 	if o == nil {
@@ -301,8 +304,8 @@ func (k *checker) vote(c *Client, s *server, owner string) {
 	}
 }
 
-// heard notes the answer to a command of an attempt, or to a release. A release with token 0
-// gives a hand-over back, and confirms no Unlock.
+// heard notes the answer to a command of an attempt, or to a release. A release with
+// token 0 gives a hand-over back, and confirms no Unlock.
 func (k *checker) heard(l *link, cmd *node.Command, status node.Status) {
 	c, n, owner := l.c, faults.Of(l.n.number), cmd.Claims[0].Owner
 	switch {
@@ -332,6 +335,6 @@ func (k *checker) heard(l *link, cmd *node.Command, status node.Status) {
 	}
 }
 
-// no reports whether an answer refuses to grant. The node has the claim then only if the command
-// came twice.
+// no reports whether an answer refuses to grant. The node has the claim then only if the
+// command came twice.
 func no(s node.Status) bool { return s == node.Refused || s == node.Stale }

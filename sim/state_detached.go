@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// This file records the leases that are on their way from one client to another, and the nodes'
-// answers about those that are being resumed.
+// This file records the leases that are on their way from one client to another, and the
+// nodes' answers about those that are being resumed.
 
 // A passing is a handle on its way to the client that resumes its lease.
 type passing struct {
@@ -37,8 +37,8 @@ type passing struct {
 	lacks faults.Set // nodes that have said that they do not
 }
 
-// detaches notes that a lease was detached. It stays among the holders, because nobody else may
-// have the name until the end of its validity.
+// detaches notes that a lease was detached. It stays among the holders, because nobody
+// else may have the name until the end of its validity.
 func (k *checker) detaches(b *passing, lease *quorum.Lease) {
 	h := b.h
 	k.w.sometimes(Detached)
@@ -75,20 +75,22 @@ func (b *passing) again() *passing {
 	return &other
 }
 
-// isFor reports whether a client may resume the lease: it does not have it, and does not do so now.
+// isFor reports whether a client may resume the lease: it does not have it, and does not
+// do so now.
 func (b *passing) isFor(c *Client) bool {
 	return b.former == nil || b.former.c != c && c.w.check.passing(b.from, c) == nil
 }
 
-// clears reports whether a client has resumed the lease of an owner, and so may remove what is left
-// of that.
+// clears reports whether a client has resumed the lease of an owner, and so may remove
+// what is left of that.
 func (k *checker) clears(c *Client, owner string) bool {
 	return slices.ContainsFunc(k.passings[owner], func(b *passing) bool {
 		return b.former != nil && b.h.c == c && !same(b.h.owner, owner)
 	})
 }
 
-// follows reports whether the lease was resumed from another's handle, or from that of one that was.
+// follows reports whether the lease was resumed from another's handle, or from that of
+// one that was.
 func (h *holder) follows(o *holder) bool {
 	for h != nil && h != o {
 		h = h.former
@@ -96,12 +98,12 @@ func (h *holder) follows(o *holder) bool {
 	return h == o
 }
 
-// together reports whether two holders may have the name at once: one has resumed the lease of the
-// other, which does not know it yet.
+// together reports whether two holders may have the name at once: one has resumed the
+// lease of the other, which does not know it yet.
 func together(h, o *holder) bool { return h.follows(o) || o.follows(h) }
 
-// resumed checks a lease that a client has resumed with a call that began at begun. The lease may
-// be valid until until, and never beyond limit.
+// resumed checks a lease that a client has resumed with a call that began at begun. The
+// lease may be valid until until, and never beyond limit.
 func (k *checker) resumed(c *Client, b *passing, lease *quorum.Lease, begun, until, limit clock.Instant) {
 	w, h := k.w, b.h
 	w.sometimes(Resumed)

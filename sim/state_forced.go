@@ -8,18 +8,20 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file records what was unlocked by force, and what that excuses: a holder that does not
-// know of it yet may overlap with the next holder, until a later renewal is answered.
+// This file records what was unlocked by force, and what that excuses: a holder that does
+// not know of it yet may overlap with the next holder, until a later renewal is answered.
 
 // A forcing is a call of Break.
 type forcing struct {
-	c         *Client
-	name      string
-	tokens    []node.Token // of its commands: it begins again with another where locks have higher ones
-	stale     bool         // some have
-	shares    bool         // another call of the client's began again at the same time: whose commands are whose is not known
-	confirmed faults.Set   // nodes that have answered to the last one
-	removed   bool         // one of them had a lock
+	c      *Client
+	name   string
+	tokens []node.Token // of its commands: it begins again with another where locks have higher ones
+	stale  bool         // some have
+	// another call of the client's began again at the same time: whose commands are whose
+	// is not known
+	shares    bool
+	confirmed faults.Set // nodes that have answered to the last one
+	removed   bool       // one of them had a lock
 }
 
 // A cut is a Break that a majority has confirmed.
@@ -28,8 +30,8 @@ type cut struct {
 	at    int64
 }
 
-// ends is called when a call of Break has succeeded. A lease whose attempt begins now has a higher token, so that what
-// is left of the call's commands leaves it alone.
+// ends is called when a call of Break has succeeded. A lease whose attempt begins now has
+// a higher token, so that what is left of the call's commands leaves it alone.
 func (f *forcing) ends() {
 	k := &f.c.w.check
 	if last := f.tokens[len(f.tokens)-1]; !f.shares && last > k.breaks[f.name].token {
@@ -61,12 +63,13 @@ func (k *checker) forces(c *Client, claim *node.Claim) {
 	}
 }
 
-// forced notes that a node is about to remove the lock of a name by force. A waiter that the node
-// had granted it in part has lost its place there: the node knows it again after its next attempt. A lock with a higher
-// token stays.
+// forced notes that a node is about to remove the lock of a name by force. A waiter that
+// the node had granted it in part has lost its place there: the node knows it again after
+// its next attempt. A lock with a higher token stays.
 func (k *checker) forced(s *server, claim *node.Claim) {
 	seen := s.inspect(s.time(), claim.Name, &k.seen)
-	if slices.Contains(seen.Fields, node.Field{Name: node.ModeField, Value: "read"}) && claim.Token < seen.Readers || claim.Token < seen.Fence {
+	if slices.Contains(seen.Fields, node.Field{Name: node.ModeField, Value: "read"}) && claim.Token < seen.Readers ||
+		claim.Token < seen.Fence {
 		return
 	}
 	for _, f := range seen.Fields {
@@ -98,15 +101,16 @@ func (k *checker) brokenOf(owner string) *broken {
 	return b
 }
 
-// isForced reports whether a holder may not know yet that its key was removed from a node.
+// isForced reports whether a holder may not know yet that its key was removed from a
+// node.
 func (k *checker) isForced(h *holder, on int) bool {
 	b := k.broken[h.owner]
 	return b != nil && b[on] >= h.asking && b[on] > 0
 }
 
 // excused reports whether others may have the name of a holder, because Break has removed
-// its key, and so many nodes lack it that they are a quorum. A node that has it again, as another's
-// replica, has lacked it.
+// its key, and so many nodes lack it that they are a quorum. A node that has it again, as
+// another's replica, has lacked it.
 func (k *checker) excused(h *holder) bool {
 	b := k.broken[h.owner]
 	if b == nil {

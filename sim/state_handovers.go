@@ -28,7 +28,9 @@ func (k *checker) handsOver(s *server, h handover, token node.Token, waiter stri
 			a.taken &^= faults.Of(s.number)
 			k.vote(c, s, h.owner)
 		} else if o := c.callWaiting(waiter); o != nil {
-			o.firm = 0 // the command with that claim came after later ones, and the waiter has no place until it asks again
+			// the command with that claim came after later ones, and the waiter has no
+			// place until it asks again
+			o.firm = 0
 		}
 		if g := k.released(c, h.owner); g != nil && g.c == c {
 			g.doubled |= faults.Of(s.number)
@@ -39,17 +41,19 @@ func (k *checker) handsOver(s *server, h handover, token node.Token, waiter stri
 	if k.passings[h.owner] != nil {
 		return // a late copy of a lease that may go on elsewhere does no harm
 	}
-	if holder := k.holder(h.owner); holder != nil { // other nodes gave it the lock, and it keeps this node's until it unlocks
+	// other nodes gave it the lock, and it keeps this node's until it unlocks
+	if holder := k.holder(h.owner); holder != nil {
 		holder.given = k.w.now
 		return
 	}
 	s.handovers = append(slices.DeleteFunc(s.handovers, func(o handover) bool { return o.name == h.name }), h)
 }
 
-// isTold notes that a client has heard of a hand-over. It does not count if the restart guard
-// is on and the client does not know the server's uptime.
+// isTold notes that a client has heard of a hand-over. It does not count if the restart
+// guard is on and the client does not know the server's uptime.
 func (k *checker) isTold(l *link, t *turn) {
-	if _, a := l.c.attemptOf(t.Owner); a != nil && a.handed[l.n.number] == t.Token && (t.Life != nil || !k.w.p.Lock.Guard) {
+	if _, a := l.c.attemptOf(t.Owner); a != nil && a.handed[l.n.number] == t.Token &&
+		(t.Life != nil || !k.w.p.Lock.Guard) {
 		a.taken |= faults.Of(l.n.number)
 		if t.Life != nil && a.blind.Has(l.n.number) && !l.knows() {
 			l.relies()

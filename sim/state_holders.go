@@ -98,8 +98,8 @@ func (h *holder) is(owner string) bool {
 	return same(h.owner, owner) || slices.Contains(h.renamed, owner)
 }
 
-// stays reports whether the holder's name may have to stay taken when its lease has ended: for its
-// minimum hold, or for the one whose handle was resumed.
+// stays reports whether the holder's name may have to stay taken when its lease has
+// ended: for its minimum hold, or for the one whose handle was resumed.
 func (h *holder) stays() bool { return h.keep > 0 || h.former != nil }
 
 // taken reports whether any client considers name its own.
@@ -176,7 +176,8 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	w := k.w
 	k.grants++
 	k.regained(owner)
-	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token, limit: clock.Never}
+	h := &holder{c: c, name: name, owner: owner, token: token, grant: k.grants, stops: c.stops, high: token,
+		limit: clock.Never}
 	if longest := w.p.Lock.MaxHold; longest > 0 && c.plain == nil && w.program == nil {
 		h.limit = c.Now().Add(longest)
 	}
@@ -224,14 +225,16 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	}
 }
 
-// special checks a new holder that is a reader, a writer, a waiter, or needs more than a majority.
+// special checks a new holder that is a reader, a writer, a waiter, or needs more than a
+// majority.
 func (k *checker) special(h *holder, o *call) {
 	w := k.w
 	if nodes, need := w.site(h.name); need == len(nodes) && need > 1 {
 		w.sometimes(GrantedByAll)
 	}
 	for _, other := range k.holders {
-		if h.mode == node.Read && other.mode == node.Read && other != h && other.c != h.c && other.meets(h) && other.believed() {
+		if h.mode == node.Read && other.mode == node.Read && other != h && other.c != h.c && other.meets(h) &&
+			other.believed() {
 			w.sometimes(SharedRead)
 		}
 	}
@@ -275,8 +278,9 @@ func (k *checker) joins(owner string, j *quorum.MultiLease) {
 	k.promisedTogether(h, j)
 }
 
-// goesOn notes that a client uses a lease of the caller's program, which may have detached it and
-// passed its handle to another client. The validity is converted to this client's clock.
+// goesOn notes that a client uses a lease of the caller's program, which may have
+// detached it and passed its handle to another client. The validity is converted to this
+// client's clock.
 func (k *checker) goesOn(h *holder, c *Client) {
 	if h == nil || k.w.program == nil {
 		return
@@ -290,8 +294,8 @@ func (k *checker) goesOn(h *holder, c *Client) {
 	h.resumed = 0
 }
 
-// resumes notes that a node still has a lease of the caller's program that was not passed to
-// Client.Holds. If enough nodes have it, it is valid.
+// resumes notes that a node still has a lease of the caller's program that was not passed
+// to Client.Holds. If enough nodes have it, it is valid.
 func (k *checker) resumes(h *holder, on int, sent int64) {
 	late := len(h.asked) == 0 || sent < h.asked[len(h.asked)-1].at // it answers an earlier command
 	if k.w.program == nil || h.lease != nil || late {
@@ -304,8 +308,8 @@ func (k *checker) resumes(h *holder, on int, sent int64) {
 	}
 }
 
-// tellsAgain reports whether a command is a downgrade that goes to the node once more. It comes with an extension, and
-// the Locker goes by the answer to that.
+// tellsAgain reports whether a command is a downgrade that goes to the node once more. It
+// comes with an extension, and the Locker goes by the answer to that.
 func (k *checker) tellsAgain(l *link, cmd *node.Command) (again bool) {
 	if cmd.Kind == node.Downgrade {
 		if h := k.holder(cmd.Claims[0].Owner); h != nil {

@@ -27,7 +27,8 @@ type inspection struct {
 // looks notes what a node has when an Inspect reaches it.
 func (k *checker) looks(s *server, m *message) {
 	state := s.inspect(s.time(), m.cmd.Claims[0].Name, &k.seen)
-	l := look{node: s.number, free: state.Type == "none", forgot: s.silent() || s.forgot || k.w.now < s.since+int64(k.w.p.Lock.MaxLease+k.w.p.Lock.Grace), fence: state.Fence}
+	l := look{node: s.number, free: state.Type == "none", forgot: s.silent() || s.forgot ||
+		k.w.now < s.since+int64(k.w.p.Lock.MaxLease+k.w.p.Lock.Grace), fence: state.Fence}
 	l.owners = slices.Compact(ownersOf(state.Fields))
 	for _, i := range k.inspections {
 		if i.c == m.link.c && i.name == m.cmd.Claims[0].Name {

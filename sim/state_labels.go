@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file records the labels that some Lockers have (quorum.Options.Label). On a node a label is a lock,
-// which checks of locks do not see.
+// This file records the labels that some Lockers have (quorum.Options.Label). On a node a
+// label is a lock, which checks of locks do not see.
 
 // labels has what the checks know of labels.
 type labels struct {
@@ -30,7 +30,8 @@ const lookEvery = 100 * time.Millisecond
 
 var labelName, askName = node.LabelName(""), node.AskName("")
 
-// isText reports whether a name is that of a label or an announcement, and not of a lock that a program asks for.
+// isText reports whether a name is that of a label or an announcement, and not of a lock
+// that a program asks for.
 func isText(name string) bool {
 	return strings.HasPrefix(name, labelName) || strings.HasPrefix(name, askName)
 }
@@ -38,10 +39,11 @@ func isText(name string) bool {
 // isLabel reports whether a command is about a label or an announcement.
 func isLabel(cmd *node.Command) bool { return isText(cmd.Claims[0].Name) }
 
-// asks reports whether a command is the release with which an Ask ends, which waits for the answers.
-// That of an announcement does not, and its fence is for a millisecond.
+// asks reports whether a command is the release with which an Ask ends, which waits for
+// the answers. That of an announcement does not, and its fence is for a millisecond.
 func asks(cmd *node.Command) bool {
-	return strings.HasPrefix(cmd.Claims[0].Name, askName) && cmd.Kind == node.Release && cmd.Retention > time.Millisecond
+	return strings.HasPrefix(cmd.Claims[0].Name, askName) && cmd.Kind == node.Release &&
+		cmd.Retention > time.Millisecond
 }
 
 func newLabels(p *faults.Plan) labels {
@@ -70,6 +72,7 @@ func (w *world) withLabel(label string) *Client {
 // hasAskedFor reports whether the process has asked nodes for one of the names.
 func (c *Client) hasAskedFor(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
-		return c.grants[name] != nil || slices.Contains(c.resumes, name) || slices.ContainsFunc(c.calls, func(o *call) bool { return slices.Contains(o.names, name) })
+		return c.grants[name] != nil || slices.Contains(c.resumes, name) ||
+			slices.ContainsFunc(c.calls, func(o *call) bool { return slices.Contains(o.names, name) })
 	})
 }

@@ -52,8 +52,8 @@ func (s *server) has(h *holder, name string) bool {
 	return has
 }
 
-// keeps returns until when a node has a holder's key for a name, by any of its owners, or by one
-// that has resumed its lease.
+// keeps returns until when a node has a holder's key for a name, by any of its owners, or
+// by one that has resumed its lease.
 func (s *server) keeps(name string, h *holder) (until model.Time, has bool) {
 	until, has = s.mem.Keeps(s.time(), name, h.owner, h.mode)
 	for _, owners := range [...][]string{h.renamed, h.passed} {
@@ -69,8 +69,9 @@ func (s *server) hasAll(h *holder) bool {
 	return !slices.ContainsFunc(h.names, func(name string) bool { return !s.has(h, name) })
 }
 
-// copied reports whether the server's data, as of a command that was sent at an instant, may come
-// from another server or from before, or lack what the server has forgotten since.
+// copied reports whether the server's data, as of a command that was sent at an instant,
+// may come from another server or from before, or lack what the server has forgotten
+// since.
 func (s *server) copied(asked int64) bool { return s.forgot || s.copy > 0 && s.copy >= asked }
 
 // ownersOf returns the owners that the fields of a key have.
@@ -86,8 +87,8 @@ func ownersOf(fields []node.Field) (owners []string) {
 // silent reports whether the server grants nothing.
 func (s *server) silent() bool { return s.Down || s.Demoted }
 
-// guarded reports whether the server has restarted, or was demoted, so recently that the restart
-// guard ignores it.
+// guarded reports whether the server has restarted, or was demoted, so recently that the
+// restart guard ignores it.
 func (s *server) guarded() bool {
 	return s.w.p.Lock.Guard && s.w.now < s.since+int64(s.w.p.Lock.MaxLease+s.w.p.Lock.Grace)
 }
@@ -102,19 +103,21 @@ func (w *world) tranquil(since int64) bool {
 	return (w.calm || w.striking == 0) && w.troubled < since
 }
 
-// clear reports whether commands reach the node without hindrance, which executes them at once,
-// and answers come back as well: a node may have to ask for a script. The connection is up, and
-// not that to a replica, which would hold commands back until all others are answered.
+// clear reports whether commands reach the node without hindrance, which executes them at
+// once, and answers come back as well: a node may have to ask for a script. The
+// connection is up, and not that to a replica, which would hold commands back until all
+// others are answered.
 func (l *link) clear() bool {
 	s := l.n
-	return l.phase == warm && !l.demoted && l.conn != l.gone && l.Cut == [2]bool{} && l.Loss == [2]faults.Ratio{} && l.Reorder == [2]faults.Ratio{} &&
+	return l.phase == warm && !l.demoted && l.conn != l.gone && l.Cut == [2]bool{} && l.Loss == [2]faults.Ratio{} &&
+		l.Reorder == [2]faults.Ratio{} &&
 		l.Delay[toNode].Max == 0 && l.Delay[toClient].Max == 0 && !l.Holds() &&
 		max(l.arrive, l.answer) <= l.w.now+int64(l.w.p.Network.Delay.Max) && !s.silent() && s.refusal() == nil &&
 		s.idle() && s.Starved == nil
 }
 
-// disturbs reports whether faults about a link, or about one of its ends, have begun or ended since an
-// instant.
+// disturbs reports whether faults about a link, or about one of its ends, have begun or
+// ended since an instant.
 func (w *world) disturbs(l *link, since int64) bool {
 	return w.calm && since <= w.troubled || slices.ContainsFunc(w.p.Events, func(e faults.Event) bool {
 		at := int64(e.At)
@@ -140,12 +143,12 @@ func (c *Client) reaches(nodes []*server) (since int64, ok bool) {
 	return since, true
 }
 
-// disturbed is until when faults have delayed commands to the node, or their execution. A long
-// script may last into the calm.
+// disturbed is until when faults have delayed commands to the node, or their execution. A
+// long script may last into the calm.
 func (s *server) disturbed() int64 { return max(s.w.troubled, s.busy) }
 
-// quick is how long a command takes at most without faults. The node may have to ask for its
-// script, and the client may have to do other things before it sends that.
+// quick is how long a command takes at most without faults. The node may have to ask for
+// its script, and the client may have to do other things before it sends that.
 func (w *world) quick() time.Duration {
 	return 3*w.p.Network.Delay.Max + time.Millisecond + maxOverdue*w.p.Work.Step
 }

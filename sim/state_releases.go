@@ -95,12 +95,14 @@ func (k *checker) begin(c *Client, cmd *node.Command) *givenUp {
 	g := &past.claims[past.next]
 	past.next = (past.next + 1) % len(past.claims)
 	past.missing = ""
-	*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, mode: cmd.Mode, at: k.w.now, stops: c.stops, high: claim.Token,
+	*g = givenUp{c: c, name: claim.Name, owner: claim.Owner, mode: cmd.Mode, at: k.w.now, stops: c.stops,
+		high:  claim.Token,
 		names: namesOf(cmd)}
 	return g
 }
 
-// takeOver copies what is known about the claim's attempt and its holder, if there are any.
+// takeOver copies what is known about the claim's attempt and its holder, if there are
+// any.
 func (g *givenUp) takeOver(o *call, h *holder) {
 	if o != nil {
 		o.released = true
@@ -121,15 +123,16 @@ func (g *givenUp) takeOver(o *call, h *holder) {
 	}
 }
 
-// lookAgain is when the release must have been repeated on nodes that have not confirmed it.
+// lookAgain is when the release must have been repeated on nodes that have not confirmed
+// it.
 func (k *checker) lookAgain(g *givenUp) int64 {
 	timeout := k.w.p.Lock.Timeout
 	return g.at + int64(timeout+timeout/32+80*time.Millisecond)
 }
 
-// doubles notes that a doubled command has created a released reader's claim again, on a node
-// whose fence does not refuse it, or that a Resume that has failed has given the claim back there.
-// Another client may have resumed and released the lease.
+// doubles notes that a doubled command has created a released reader's claim again, on a
+// node whose fence does not refuse it, or that a Resume that has failed has given the
+// claim back there. Another client may have resumed and released the lease.
 func (k *checker) doubles(s *server, m *message) {
 	for _, c := range k.w.clients {
 		if g := k.released(c, m.cmd.Claims[0].Owner); g != nil {
@@ -155,8 +158,8 @@ type goneClaim struct {
 // maxGone bounds the memory of a long run, which then begins again with none.
 const maxGone = 1 << 14
 
-// goes notes a claim that is released for the first time. Nodes forget it soon anyway where leases
-// are short.
+// goes notes a claim that is released for the first time. Nodes forget it soon anyway
+// where leases are short.
 func (k *checker) goes(g *givenUp) {
 	lock := &k.w.p.Lock
 	if g.c.plain != nil || lock.MaxLease+lock.Grace <= k.w.forgets("", true) {
@@ -180,7 +183,8 @@ func (k *checker) regained(owner string) {
 	delete(k.gone, strings.TrimSuffix(owner, offerEnd))
 }
 
-// unwanted returns the claim of an owner if it was released and is nobody's any more, or nil.
+// unwanted returns the claim of an owner if it was released and is nobody's any more, or
+// nil.
 func (k *checker) unwanted(owner string) *goneClaim {
 	attempt := strings.TrimSuffix(owner, offerEnd)
 	g := k.gone[owner]
@@ -199,9 +203,9 @@ func (k *checker) unwanted(owner string) *goneClaim {
 	return g
 }
 
-// repeats reports whether the release must come at once when a process finds that a node answers
-// again: the process has taken it for silent, and no release is under way that it may have taken for
-// lost. A second Locker of the process has reports of its own.
+// repeats reports whether the release must come at once when a process finds that a node
+// answers again: the process has taken it for silent, and no release is under way that it
+// may have taken for lost. A second Locker of the process has reports of its own.
 func (g *goneClaim) repeats(l *link, since int64) bool {
 	timeout := int64(l.w.p.Lock.Timeout)
 	under := g.sent[l.n.number] + timeout + timeout/16 + int64(time.Millisecond)

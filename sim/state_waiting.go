@@ -16,8 +16,8 @@ func (o *call) waits(name string) bool {
 	return o.fair && o.waiting && !o.over() && o.names[0] == name
 }
 
-// waitsOtherwise reports whether a caller asks for a name without a ticket, or for several names: it
-// may come before a waiter in line of the same process.
+// waitsOtherwise reports whether a caller asks for a name without a ticket, or for
+// several names: it may come before a waiter in line of the same process.
 func (c *Client) waitsOtherwise(name string) bool {
 	callers := 0
 	for _, t := range c.callers {
@@ -33,8 +33,8 @@ func (c *Client) waitsOtherwise(name string) bool {
 	return callers > 0
 }
 
-// queued is called for each claim of an executed command of a reader, a writer or a waiter. The
-// rules of package nodetest check what the command does to the node.
+// queued is called for each claim of an executed command of a reader, a writer or a
+// waiter. The rules of package nodetest check what the command does to the node.
 func (k *checker) queued(s *server, m *message, i int) {
 	w, cmd, claim, before := k.w, &m.cmd, &m.cmd.Claims[i], &k.was[i]
 	if m.result.Status == node.Unknown {
@@ -44,13 +44,15 @@ func (k *checker) queued(s *server, m *message, i int) {
 	if cmd.Waiting().Queued() {
 		k.noHoldAndWait(s, claim.Name, before)
 		if cmd.Kind == node.Acquire {
-			if o := m.link.c.callWaiting(cmd.Waiting().Waiter); o != nil && (claim.Token <= before.Fence || !same(o.owner, claim.Owner)) {
+			if o := m.link.c.callWaiting(cmd.Waiting().Waiter); o != nil &&
+				(claim.Token <= before.Fence || !same(o.owner, claim.Owner)) {
 				o.joined = w.now // it has to ask again, or this is a late command with an earlier claim
 			}
 		}
 		k.queueMarks(cmd, m.result.Status, before)
 	}
-	if h := k.holder(claim.Owner); cmd.Mode == node.Write && m.result.Status == node.Granted && k.fresh && h != nil && h.told != nil {
+	if h := k.holder(claim.Owner); cmd.Mode == node.Write && m.result.Status == node.Granted && k.fresh && h != nil &&
+		h.told != nil {
 		h.told[s.number] = math.MaxInt64 / 2 // it came late, and is left to expire
 	}
 	if cmd.Mode != node.Exclusive {
@@ -62,7 +64,8 @@ func (k *checker) queued(s *server, m *message, i int) {
 func (k *checker) queueMarks(cmd *node.Command, status node.Status, before *node.State) {
 	w, wait := k.w, cmd.Waiting()
 	others := func(most node.Token) bool { // are in line, with tickets up to that
-		return slices.ContainsFunc(before.Queue, func(p node.Place) bool { return p.Waiter != wait.Waiter && p.Ticket <= most })
+		return slices.ContainsFunc(before.Queue,
+			func(p node.Place) bool { return p.Waiter != wait.Waiter && p.Ticket <= most })
 	}
 	free := before.Type == "none"
 	switch {
@@ -97,8 +100,8 @@ func (k *checker) shareMarks(cmd *node.Command, status node.Status, before *node
 	}
 }
 
-// stands finds out, after a failed attempt of a waiter in line, whether so many nodes know the
-// waiter that nobody can overtake it.
+// stands finds out, after a failed attempt of a waiter in line, whether so many nodes
+// know the waiter that nobody can overtake it.
 func (k *checker) stands(c *Client, owner string) {
 	w := k.w
 	o := c.callOf(owner)
@@ -135,7 +138,8 @@ func (k *checker) backInLine(h *holder) {
 	}
 }
 
-// placeTTL is for how long a node keeps a place, unless its waiter asks again: of a client with the plan's options.
+// placeTTL is for how long a node keeps a place, unless its waiter asks again: of a
+// client with the plan's options.
 func placeTTL(p *faults.Plan) time.Duration { return p.Lock.Poll + 3*p.Lock.Timeout }
 
 // placeTTL is that of the client's own places.

@@ -30,7 +30,8 @@ func outcomes(r *sim.Result) string {
 	return strings.Join(all, ", ")
 }
 
-// comeTo lets c1 lock x, then each of the events happen, and compares what their steps came to.
+// comeTo lets c1 lock x, then each of the events happen, and compares what their steps
+// came to.
 func comeTo(t *testing.T, want map[string]string) {
 	t.Helper()
 	const plan = "nodes 5\nclients 3\nlength 8s\nnetwork delay=1ms\nat 10ms lock c1 x\n"
@@ -98,9 +99,10 @@ func TestLockersAreClosed(t *testing.T) {
 	})
 }
 
-// Answers that come while a process computes wait their turn. Of three answers that come within the step of the request the
-// second is heard two steps after that. The caller's task then goes on next, as is drawn here, or after some of what its
-// process has to do besides.
+// Answers that come while a process computes wait their turn. Of three answers that come
+// within the step of the request the second is heard two steps after that. The caller's
+// task then goes on next, as is drawn here, or after some of what its process has to do
+// besides.
 func TestStepsTakeTime(t *testing.T) {
 	for _, c := range []struct {
 		plan              string

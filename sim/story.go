@@ -11,9 +11,10 @@ import (
 
 // Story tells in at most so many lines how a traced run came to its verdict.
 //
-// Of a violation it tells the grants that it is about, what took their keys from nodes, and which
-// faults were in effect, and nothing else. If nothing was violated it tells what clients did by the
-// plan, who held what, the faults, and which keys were left to nobody, up to the end of the faults.
+// Of a violation it tells the grants that it is about, what took their keys from nodes,
+// and which faults were in effect, and nothing else. If nothing was violated it tells
+// what clients did by the plan, who held what, the faults, and which keys were left to
+// nobody, up to the end of the faults.
 func (r *Result) Story(lines int) []string {
 	var text []string
 	for _, l := range r.story(lines) {
@@ -34,7 +35,8 @@ func (r *Result) story(lines int) (story []line) {
 		return nil
 	}
 	if v := r.Worst(); v != nil {
-		end := slices.IndexFunc(r.Trace.Entries, func(e Entry) bool { return e.Kind == KindViolation && e.Text == v.said() })
+		end := slices.IndexFunc(r.Trace.Entries,
+			func(e Entry) bool { return e.Kind == KindViolation && e.Text == v.said() })
 		story = r.explain(v, r.Trace.Entries[:end])
 	} else {
 		story = r.retell()
@@ -182,7 +184,8 @@ func (r *Result) orphans() map[int]string {
 		last[what] = l.first
 		nodes[what] = append(nodes[what], procName('n', e.Node))
 		until[what] = max(until[what], e.Until)
-		told[l.first] = fmt.Sprintf("%s: %s kept for %s, which does not have it, until %s ms", strings.Join(nodes[what], ", "), e.Name,
+		told[l.first] = fmt.Sprintf("%s: %s kept for %s, which does not have it, until %s ms",
+			strings.Join(nodes[what], ", "), e.Name,
 			procName('c', client), FormatTime(until[what]))
 	}
 	return told

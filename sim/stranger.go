@@ -7,12 +7,12 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file has a user of the same servers who has no right to the locks of the plan. Like
-// every user it may use the channels of all waiters: it hears what a node hands over, and
-// publishes what it likes.
+// This file has a user of the same servers who has no right to the locks of the plan.
+// Like every user it may use the channels of all waiters: it hears what a node hands
+// over, and publishes what it likes.
 
-// overheard has the strangers on this server say on each of their nodes that it hands the lock
-// over: as it was said here, or as if that node had said it, or with another token.
+// overheard has the strangers on this server say on each of their nodes that it hands the
+// lock over: as it was said here, or as if that node had said it, or with another token.
 func (s *server) overheard(topic string, t node.Turn) {
 	w := s.w
 	for _, e := range w.strangers {

@@ -48,7 +48,8 @@ func (t *task) run(yield func(struct{}) bool) {
 	t.body()
 }
 
-// grow makes room on a coroutine's stack for the engine, while there is little on it to move.
+// grow makes room on a coroutine's stack for the engine, while there is little on it to
+// move.
 //
 //go:noinline
 func grow() {
@@ -145,15 +146,15 @@ func (s *signal) Wait(ctx context.Context, until clock.Instant) clock.Wake {
 	return t.wake
 }
 
-// leave ends a task for good. The task's program cannot prevent that, as it could by recovering
-// from a panic.
+// leave ends a task for good. The task's program cannot prevent that, as it could by
+// recovering from a panic.
 func (t *task) leave() {
 	t.yield(struct{}{}) // until the run is over
 	runtime.Goexit()
 }
 
-// maxIdle bounds the steps of all tasks at one instant, and the calls of a program that take no
-// time.
+// maxIdle bounds the steps of all tasks at one instant, and the calls of a program that
+// take no time.
 const maxIdle = 1_000_000
 
 // idles notes that a task goes on though no time has passed.
@@ -174,8 +175,8 @@ func (w *world) spins(c *Client) {
 	w.over = true
 }
 
-// arm makes sure that the task wakes by then. The event of an earlier wait serves a later one as
-// well, and plans itself again if it is too early.
+// arm makes sure that the task wakes by then. The event of an earlier wait serves a later
+// one as well, and plans itself again if it is too early.
 func (t *task) arm(at int64) {
 	if t.alarmAt != 0 && t.alarmAt <= at {
 		return

@@ -43,7 +43,8 @@ type Entry struct {
 	Mode  string     `json:"mode,omitempty"` // of a belief or a key: "read" or "write"
 	More  []string   `json:"more,omitempty"` // of a key: the owners of other readers; of one of several: of the others
 
-	Since time.Duration `json:"since,omitempty"` // of a belief in a run that is not simulated: when the lock was asked for
+	// of a belief in a run that is not simulated: when the lock was asked for
+	Since time.Duration `json:"since,omitempty"`
 
 	Waiting []Waiter `json:"waiting,omitempty"` // for a key, as the node knows: the first in line first
 
@@ -135,8 +136,8 @@ func (w *world) executed(s *server, m *message) {
 	}
 }
 
-// logKey notes how long a node has a key, in true time as its clock runs now. A node that is down
-// has none.
+// logKey notes how long a node has a key, in true time as its clock runs now. A node that
+// is down has none.
 func (w *world) logKey(s *server, name string) {
 	if w.trace == nil {
 		return
@@ -165,7 +166,8 @@ func (w *world) logKey(s *server, name string) {
 	w.log(e)
 }
 
-// Owners takes the owners of a key, and its mode, from its fields, which are sorted by name.
+// Owners takes the owners of a key, and its mode, from its fields, which are sorted by
+// name.
 func (e *Entry) Owners(fields []node.Field) {
 	if len(fields) == 0 {
 		return
@@ -218,7 +220,8 @@ func (w *world) logEvent(c *Client, e *quorum.Event) {
 	if w.trace == nil {
 		return
 	}
-	entry := Entry{Kind: KindEngine, Client: c.number, Node: -1, Name: e.Name, Owner: e.Owner, Token: e.Token, Text: e.Kind.String()}
+	entry := Entry{Kind: KindEngine, Client: c.number, Node: -1, Name: e.Name, Owner: e.Owner, Token: e.Token,
+		Text: e.Kind.String()}
 	if e.Err != nil {
 		entry.Text += ": " + e.Err.Error()
 	}
@@ -235,7 +238,8 @@ func (w *world) believes(h *holder, begins bool) {
 		return
 	}
 	what := map[node.Mode]string{node.Exclusive: "holds ", node.Read: "reads ", node.Write: "writes "}[h.mode] + h.name
-	e := Entry{Kind: KindBelief, Client: h.c.number, Node: -1, Name: h.name, Owner: h.owner, Token: h.token, Mode: program.ModeName(h.mode), Text: what}
+	e := Entry{Kind: KindBelief, Client: h.c.number, Node: -1, Name: h.name, Owner: h.owner, Token: h.token,
+		Mode: program.ModeName(h.mode), Text: what}
 	if !begins {
 		e.Kind, e.Text = KindBeliefEnd, "no longer "+what
 	}
@@ -248,7 +252,8 @@ func (w *world) logJoint(c *Client, parts []part) {
 	for _, p := range parts {
 		names, owners = append(names, p.name), append(owners, p.owner)
 	}
-	w.log(Entry{Kind: KindJoint, Client: c.number, Node: -1, Name: strings.Join(names, ","), Owner: owners[0], More: owners[1:],
+	w.log(Entry{Kind: KindJoint, Client: c.number, Node: -1, Name: strings.Join(names, ","), Owner: owners[0],
+		More: owners[1:],
 		Text: "holds " + strings.Join(names, " and ") + " as one"})
 }
 
@@ -268,7 +273,8 @@ func (w *world) logStep(c *Client, e *faults.Event) {
 }
 
 func (w *world) logResult(c *Client, e *faults.Event, result string) {
-	w.log(Entry{Kind: KindResult, Client: c.number, Node: -1, Name: e.Name, Text: string(e.Verb) + " " + e.Name + ": " + result})
+	w.log(Entry{Kind: KindResult, Client: c.number, Node: -1, Name: e.Name,
+		Text: string(e.Verb) + " " + e.Name + ": " + result})
 }
 
 func (w *world) logAccess(a *access) {

@@ -97,8 +97,8 @@ func TestStoryEndsAtTheWorst(t *testing.T) {
 	}
 }
 
-// The story of a violation has the grants that it is about, what took their keys from nodes, and the
-// faults in effect. The rest of the run is not in it.
+// The story of a violation has the grants that it is about, what took their keys from
+// nodes, and the faults in effect. The rest of the run is not in it.
 func TestStoryOfAViolation(t *testing.T) {
 	plain := func(id string) *sim.Result {
 		s, _ := sim.FindScenario(id)
@@ -165,7 +165,8 @@ func grantsIn(story []string) (grants []string) {
 	return grants
 }
 
-// Whatever else happens in a run, the story of two holders has both of their grants, and no others.
+// Whatever else happens in a run, the story of two holders has both of their grants, and
+// no others.
 func TestStoryHasBothGrants(t *testing.T) {
 	told := 0
 	for seed := uint64(0); told < 4; seed++ {
@@ -189,7 +190,8 @@ func TestStoryHasBothGrants(t *testing.T) {
 	}
 }
 
-// A protection that is switched off is the cause of what goes wrong without it, and of nothing else.
+// A protection that is switched off is the cause of what goes wrong without it, and of
+// nothing else.
 func TestCause(t *testing.T) {
 	p := faults.Generate(13, faults.Profile{Nodes: 5})
 	p.Lock.Guard = false

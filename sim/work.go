@@ -265,8 +265,8 @@ func (c *Client) force(name string) {
 	}
 }
 
-// inspects calls Inspect for a name, and checks the report. It returns the verdict, or "" after an
-// error.
+// inspects calls Inspect for a name, and checks the report. It returns the verdict, or ""
+// after an error.
 func (c *Client) inspects(name string) string {
 	w := c.w
 	var through []*holder // that have the name now
@@ -294,8 +294,8 @@ func (c *Client) inspects(name string) string {
 	return string(report.Verdict)
 }
 
-// leave closes the Locker and restarts the process. It returns false if there is nothing to close,
-// or another task closes it.
+// leave closes the Locker and restarts the process. It returns false if there is nothing
+// to close, or another task closes it.
 func (c *Client) leave() bool {
 	w := c.w
 	if c.leaving || c.locker == nil || c.ctx.Err() != nil {
@@ -311,8 +311,8 @@ func (c *Client) leave() bool {
 	return true
 }
 
-// shut closes the Locker, and checks that Close releases all leases, and reports what the nodes
-// answered.
+// shut closes the Locker, and checks that Close releases all leases, and reports what the
+// nodes answered.
 func (c *Client) shut() {
 	w := c.w
 	start := c.starts()
@@ -342,8 +342,8 @@ func (c *Client) shut() {
 	}
 }
 
-// last is the work of a client after the faults: each of its tasks must get each lock within the
-// bound.
+// last is the work of a client after the faults: each of its tasks must get each lock
+// within the bound.
 func (c *Client) last(names []string) {
 	for c.working > 0 {
 		c.done.Wait(context.Background(), clock.Never)
@@ -367,8 +367,8 @@ func (c *Client) last(names []string) {
 	}
 }
 
-// shutByProgram reports whether the caller's program has closed its Locker, and so needs no more
-// locks.
+// shutByProgram reports whether the caller's program has closed its Locker, and so needs
+// no more locks.
 func (c *Client) shutByProgram() bool {
 	if c.w.program == nil || c.locker == nil {
 		return false
@@ -377,8 +377,8 @@ func (c *Client) shutByProgram() bool {
 	return errors.Is(err, quorum.ErrClosed)
 }
 
-// last acquires each lock once more, in any mode. If there are readers and writers only, it reads
-// on until all tasks have been served: writers must not starve.
+// last acquires each lock once more, in any mode. If there are readers and writers only,
+// it reads on until all tasks have been served: writers must not starve.
 func (c *Client) lastOf(k *program.Worker, names []string) {
 	w := c.w
 	served := func(q request) bool {
@@ -411,8 +411,8 @@ func (c *Client) lastOf(k *program.Worker, names []string) {
 	}
 }
 
-// onlyShared reports whether all clients are readers and writers, and their clocks agree well
-// enough: a writer needs a higher token than all readers, and follows their clocks.
+// onlyShared reports whether all clients are readers and writers, and their clocks agree
+// well enough: a writer needs a higher token than all readers, and follows their clocks.
 func (w *world) onlyShared() bool {
 	work := &w.p.Work
 	return work.Read > 0 && work.Read+work.Write == faults.Percent(100) && work.Several+work.Joint == 0 &&

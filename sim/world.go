@@ -101,8 +101,8 @@ func (w *world) plan(at int64, kind eventKind, what any, ref int) {
 	w.queue.push(event{max(at, w.now), what, int32(ref), kind})
 }
 
-// planFaults enters the plan's events. It sorts them once, because a plan may have very many, and
-// push is slow for events that come after all others.
+// planFaults enters the plan's events. It sorts them once, because a plan may have very
+// many, and push is slow for events that come after all others.
 func (w *world) planFaults() {
 	syncs := false
 	for i := len(w.p.Events) - 1; i >= 0; i-- { // of one instant, the first is to be next
@@ -296,13 +296,15 @@ func (w *world) fail(invariant, format string, args ...any) {
 	w.violated(w.broken, invariant, format, args...)
 }
 
-// violated notes a violation that is outside of what a lock can stand for a reason, or is a bug if that is "".
+// violated notes a violation that is outside of what a lock can stand for a reason, or is
+// a bug if that is "".
 func (w *world) violated(outside, invariant, format string, args ...any) {
 	if w.judgedBy != nil && !slices.Contains(w.judgedBy, invariant) {
 		return
 	}
 	if len(w.found) < maxViolations {
-		v := Violation{Invariant: invariant, At: time.Duration(w.now), What: fmt.Sprintf(format, args...), Outside: outside}
+		v := Violation{Invariant: invariant, At: time.Duration(w.now), What: fmt.Sprintf(format, args...),
+			Outside: outside}
 		w.found = append(w.found, v)
 		w.log(Entry{Kind: "violation", Client: -1, Node: -1, Text: v.said()})
 	}
@@ -313,8 +315,8 @@ func (w *world) violated(outside, invariant, format string, args ...any) {
 
 const maxViolations = 16
 
-// premature are the invariants that a known mistake breaks by itself. They are ignored there, so
-// that its run shows the consequences.
+// premature are the invariants that a known mistake breaks by itself. They are ignored
+// there, so that its run shows the consequences.
 var premature = []string{"I2", "I3", "I6"}
 
 // breaks notes that the plan has broken an assumption of every lock with a lease.
@@ -531,12 +533,14 @@ func (w *world) flicker(number int, st *strobing) {
 	}
 }
 
-// checkRates notes whether the clocks of a client and a node differ in rate by more than assumed.
+// checkRates notes whether the clocks of a client and a node differ in rate by more than
+// assumed.
 func (w *world) checkRates() {
 	for _, c := range w.clients {
 		for _, s := range w.nodes {
 			if d := s.rate.rate - c.rate.rate; d > w.p.Assume.Drift {
-				w.breaks(fmt.Sprintf("%s runs %s faster than %s, more than the %s assumed", s.name, d, c.name, w.p.Assume.Drift))
+				w.breaks(fmt.Sprintf("%s runs %s faster than %s, more than the %s assumed", s.name, d, c.name,
+					w.p.Assume.Drift))
 			}
 		}
 	}

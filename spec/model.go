@@ -1,6 +1,7 @@
-// Package spec is Lock.tla as a program: the same variables, and the same actions with the same conditions.
-// README.md explains both. A test compares them on all states of the small models that TLC checks. So what
-// was checked there is said about this package as well, which judges runs of the engine: see [Run].
+// Package spec is Lock.tla as a program: the same variables, and the same actions with
+// the same conditions. README.md explains both. A test compares them on all states of the
+// small models that TLC checks. So what was checked there is said about this package as
+// well, which judges runs of the engine: see [Run].
 package spec
 
 import (
@@ -11,8 +12,8 @@ import (
 	"time"
 )
 
-// A Time is how long something lasts, or how long ago it was: in ticks in the small models, in nanoseconds
-// in a [Run].
+// A Time is how long something lasts, or how long ago it was: in ticks in the small
+// models, in nanoseconds in a [Run].
 type Time = int64
 
 // Rules are the constants of the specification.
@@ -150,8 +151,8 @@ func refuse(action string, c *Claim, why string, args ...any) error {
 	return fmt.Errorf("%s(%s): %s", action, c.Name, fmt.Sprintf(why, args...))
 }
 
-// Ask begins an attempt, or a place in the wait queue. A Resume has a handle, which may have been made at any time since
-// the lease began.
+// Ask begins an attempt, or a place in the wait queue. A Resume has a handle, which may
+// have been made at any time since the lease began.
 func (s *State) Ask(c *Claim) error {
 	switch {
 	case c.Phase != None:
@@ -163,7 +164,8 @@ func (s *State) Ask(c *Claim) error {
 	return nil
 }
 
-// seen is how long the keys would last at most that a Resume has taken, on some quorum that it has heard of.
+// seen is how long the keys would last at most that a Resume has taken, on some quorum
+// that it has heard of.
 func (s *State) seen(c *Claim) Time {
 	var lefts []Time
 	for n, left := range c.Saw {
@@ -175,14 +177,14 @@ func (s *State) seen(c *Claim) Time {
 	return lefts[s.quorum(&c.timing)-1]
 }
 
-// alone reports whether nobody holds the lease that a claim has detached: also nobody from whose handle the claim resumed
-// it.
+// alone reports whether nobody holds the lease that a claim has detached: also nobody
+// from whose handle the claim resumed it.
 func (c *Claim) alone() bool {
 	return c.Phase == Detached && (c.From == nil || c.Hold == 0 || c.From.alone())
 }
 
-// keeps is for how long the name must still be taken when the claim is won. The former process goes on until it learns of
-// a Resume.
+// keeps is for how long the name must still be taken when the claim is won. The former
+// process goes on until it learns of a Resume.
 func (s *State) keeps(c *Claim) Time {
 	switch {
 	case c.From == nil:
@@ -193,7 +195,8 @@ func (s *State) keeps(c *Claim) Time {
 	return max(c.From.Hold, s.Allowed(s.seen(c)))
 }
 
-// Win makes a lease of an attempt that enough nodes have granted, or have been handed over to.
+// Win makes a lease of an attempt that enough nodes have granted, or have been handed
+// over to.
 func (s *State) Win(c *Claim) error {
 	switch {
 	case c.Phase != Asking:
@@ -222,7 +225,8 @@ func (s *State) Begin(c *Claim, r *Round, length Time) error {
 	return nil
 }
 
-// Confirm makes the lease last from the beginning of a round that enough nodes have confirmed.
+// Confirm makes the lease last from the beginning of a round that enough nodes have
+// confirmed.
 func (s *State) Confirm(c *Claim, r *Round) error {
 	needed := s.quorum(&r.timing)
 	switch {
@@ -278,8 +282,8 @@ func (s *State) lived(c *Claim) Time {
 	return s.Lives(c)
 }
 
-// Acquire is a grant of node n, for an attempt or to heal it, or a hand-over. A Resume makes another owner of the key, and
-// shortens nothing. The key lives for left.
+// Acquire is a grant of node n, for an attempt or to heal it, or a hand-over. A Resume
+// makes another owner of the key, and shortens nothing. The key lives for left.
 func (s *State) Acquire(n int, c *Claim, left Time) error {
 	at := &s.Nodes[n]
 	taken := s.takes(n, c)
@@ -291,7 +295,8 @@ func (s *State) Acquire(n int, c *Claim, left Time) error {
 	case c.Phase == None:
 		return refuse("Acquire", c, "nobody has asked for it")
 	case c.Offer && c.Phase == Asking && c.MinHold > 0:
-		return refuse("Acquire", c, "n%d hands it over, for the rest of its place, and it has a minimum hold of %v", n+1, s.told(c.MinHold))
+		return refuse("Acquire", c, "n%d hands it over, for the rest of its place, and it has a minimum hold of %v",
+			n+1, s.told(c.MinHold))
 	case taken == nil && c.From != nil && (c.Phase == Asking || c.Phase == Back):
 		return refuse("Acquire", c, "n%d does not have the key of %s, whose lease it resumes", n+1, c.From.Name)
 	case taken == nil && k != nil:
@@ -379,7 +384,8 @@ func (at *Node) remove(c *Claim) {
 	at.Keys = slices.DeleteFunc(at.Keys, func(k Key) bool { return k.Claim == c })
 }
 
-// Extend is an extend that node n executes, for a round or for none. The key lives for left.
+// Extend is an extend that node n executes, for a round or for none. The key lives for
+// left.
 func (s *State) Extend(n int, c *Claim, r *Round, left Time) error {
 	k := s.Nodes[n].of(c)
 	switch {
@@ -388,7 +394,8 @@ func (s *State) Extend(n int, c *Claim, r *Round, left Time) error {
 	case k == nil:
 		return refuse("Extend", c, "n%d does not have the key", n+1)
 	case left < k.Left:
-		return refuse("Extend", c, "n%d keeps the key for %v, and kept it for %v before", n+1, s.told(left), s.told(k.Left))
+		return refuse("Extend", c, "n%d keeps the key for %v, and kept it for %v before", n+1, s.told(left),
+			s.told(k.Left))
 	case r != nil && left < r.Length-s.Pace:
 		return refuse("Extend", c, "n%d keeps the key for %v, less than %v", n+1, s.told(left), s.told(r.Length-s.Pace))
 	}
@@ -416,13 +423,15 @@ func (s *State) Release(n int, c *Claim) error {
 	return nil
 }
 
-// Crash is a restart of node n, which has forgotten everything. By another clock it may be longer ago.
+// Crash is a restart of node n, which has forgotten everything. By another clock it may
+// be longer ago.
 func (s *State) Crash(n int, ago Time) {
 	at := &s.Nodes[n]
 	at.Keys, at.Life = at.Keys[:0], ago
 }
 
-// Pass lets time pass for a claim. With those of its rounds, and of the nodes, it is a Tick.
+// Pass lets time pass for a claim. With those of its rounds, and of the nodes, it is a
+// Tick.
 func (s *State) Pass(c *Claim, d Time) {
 	c.Hold = max(0, c.Hold-d)
 	for n := range c.Saw {
@@ -461,8 +470,8 @@ func (at *Node) Pass(d Time) {
 // Taken reports whether the name is the claim's, or is to stay taken for it.
 func (c *Claim) Taken() bool { return c.Valid() || c.Hold > 0 }
 
-// together reports whether two claims may hold the name together: until the former process learns of a Resume, or its
-// lease ends.
+// together reports whether two claims may hold the name together: until the former
+// process learns of a Resume, or its lease ends.
 func together(c, d *Claim) bool {
 	for from := c.From; from != nil; from = from.From {
 		if from == d {
@@ -478,7 +487,8 @@ func (s *State) Exclusive() error {
 		for _, d := range s.Claims {
 			if c != d && c.Valid() && d.Taken() && !(c.Reads && d.Reads) && !c.Broken && !d.Broken &&
 				!together(c, d) && !together(d, c) {
-				return fmt.Errorf("Exclusive: %s is valid for %v more, and %s is %v, for %v more", c.Name, s.told(c.Lease), d.Name, d.Phase, s.told(max(d.Lease, d.Hold)))
+				return fmt.Errorf("Exclusive: %s is valid for %v more, and %s is %v, for %v more", c.Name,
+					s.told(c.Lease), d.Name, d.Phase, s.told(max(d.Lease, d.Hold)))
 			}
 		}
 	}

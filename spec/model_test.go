@@ -176,7 +176,8 @@ func (w *world) encode(nodes, claims []int) string {
 	return string(b)
 }
 
-// key stands for the state and all that are the same but for the names of nodes and claims.
+// key stands for the state and all that are the same but for the names of nodes and
+// claims.
 func (m *small) key(w *world) string {
 	least := ""
 	for _, nodes := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
@@ -277,8 +278,8 @@ func (m *small) explore() (states int, broken error) {
 	return len(seen), broken
 }
 
-// The package and Lock.tla have the same states: as many as TLC has found, for each row of the table in
-// docs/evidence/formal.md but that with all other clients.
+// The package and Lock.tla have the same states: as many as TLC has found, for each row
+// of the table in docs/evidence/formal.md but that with all other clients.
 func TestSameStates(t *testing.T) {
 	page, err := os.ReadFile("../docs/evidence/formal.md")
 	assert.Succeed(t, err)

@@ -1,10 +1,11 @@
 package spec
 
-// This file lets the specification judge what happens to one name in a run of the engine, event by event.
-// Time passes for each claim and each node by its own clock, when something happens to it.
+// This file lets the specification judge what happens to one name in a run of the engine,
+// event by event. Time passes for each claim and each node by its own clock, when
+// something happens to it.
 
-// A Clock is what a client or a node measures time with, in nanoseconds. Different clients have different
-// clocks, also if they show the same.
+// A Clock is what a client or a node measures time with, in nanoseconds. Different
+// clients have different clocks, also if they show the same.
 type Clock interface{ Time() Time }
 
 // A timing is how time passes for something. In the small models it is not used.
@@ -24,10 +25,12 @@ func (t *timing) elapsed() Time {
 	return d
 }
 
-// A Run is what has happened to one name so far. Its methods take what happens. Those that return an error
-// do so if the specification does not allow it; after an error the Run means nothing.
+// A Run is what has happened to one name so far. Its methods take what happens. Those
+// that return an error do so if the specification does not allow it; after an error the
+// Run means nothing.
 //
-// Owners are unique to an attempt. A command that a node executes, and that changes nothing, is no event.
+// Owners are unique to an attempt. A command that a node executes, and that changes
+// nothing, is no event.
 type Run struct {
 	State
 
@@ -52,8 +55,8 @@ type birth struct {
 	tookOver bool // a client that has not met the node before does not know of it
 }
 
-// NewRun begins a run with nodes that have been there for long. now is true time. The Claims of its State
-// are those that somebody relies on.
+// NewRun begins a run with nodes that have been there for long. now is true time. The
+// Claims of its State are those that somebody relies on.
 func NewRun(rules *Rules, now func() Time, nodes ...Clock) *Run {
 	r := &Run{State: State{Rules: rules, Nodes: make([]Node, len(nodes))}, now: now, owners: make(map[string]*Claim)}
 	for n, c := range nodes {
@@ -63,7 +66,8 @@ func NewRun(rules *Rules, now func() Time, nodes ...Clock) *Run {
 	return r
 }
 
-// claim returns an owner's claim as it is now. One that nobody has asked for can do nothing.
+// claim returns an owner's claim as it is now. One that nobody has asked for can do
+// nothing.
 func (r *Run) claim(owner string) *Claim {
 	c := r.find(owner)
 	if c == nil {
@@ -88,8 +92,8 @@ func (r *Run) node(n int) {
 	at.Pass(at.elapsed())
 }
 
-// lives says how long a node has lived: by the clock of something that began at an instant and has taken a
-// while by that clock.
+// lives says how long a node has lived: by the clock of something that began at an
+// instant and has taken a while by that clock.
 func (r *Run) lives(n int, began, took Time) {
 	if r.born[n].tookOver {
 		began = r.now()
@@ -113,8 +117,9 @@ func (r *Run) Asks(owner string, as Claim, by Clock) {
 	_ = r.Ask(c)
 }
 
-// Begins is called for each command that extends a lease. The first begins a round, to which those belong that
-// are sent at the same instant. A command for a lease that is over belongs to no round.
+// Begins is called for each command that extends a lease. The first begins a round, to
+// which those belong that are sent at the same instant. A command for a lease that is
+// over belongs to no round.
 func (r *Run) Begins(owner string, by Clock, length Time) {
 	c := r.claim(owner)
 	if !c.Valid() || r.round(c, by, r.now(), length) != nil {
@@ -156,8 +161,8 @@ func (r *Run) Has(n int, owner string) bool {
 	return r.Nodes[n].of(r.find(owner)) != nil
 }
 
-// Keeps is called when a node has executed an extend that a client sent at an instant of true time, and keeps
-// the key for left.
+// Keeps is called when a node has executed an extend that a client sent at an instant of
+// true time, and keeps the key for left.
 func (r *Run) Keeps(n int, owner string, by Clock, sent, length, left Time) error {
 	c := r.claim(owner)
 	o := r.round(c, by, sent, length)
@@ -181,7 +186,8 @@ func (r *Run) GivesBack(n int, owner string) error {
 	return r.GiveBack(n, c)
 }
 
-// Releases is called when a node has removed the claim's key: by its own release, or as another has resumed its lease.
+// Releases is called when a node has removed the claim's key: by its own release, or as
+// another has resumed its lease.
 func (r *Run) Releases(n int, owner string) error {
 	c := r.claim(owner)
 	r.node(n)
@@ -193,8 +199,8 @@ func (r *Run) Releases(n int, owner string) error {
 	return r.Release(n, c)
 }
 
-// Breaks is called when a node has removed all keys by force. Nothing is promised to their claims any more,
-// nor to those whose leases they have resumed.
+// Breaks is called when a node has removed all keys by force. Nothing is promised to
+// their claims any more, nor to those whose leases they have resumed.
 func (r *Run) Breaks(n int) {
 	r.node(n)
 	at := &r.Nodes[n]
@@ -206,19 +212,20 @@ func (r *Run) Breaks(n int) {
 	at.Keys = at.Keys[:0]
 }
 
-// Restarts is called when a node restarts, or has forgotten something. It has nothing but what is said next,
-// by Remembers.
+// Restarts is called when a node restarts, or has forgotten something. It has nothing but
+// what is said next, by Remembers.
 func (r *Run) Restarts(n int, tookOver bool) {
 	r.node(n)
 	r.Crash(n, 0)
 	r.Born(n, r.now(), tookOver)
 }
 
-// Born says when a node's life began, and whether it has taken over from another server then.
+// Born says when a node's life began, and whether it has taken over from another server
+// then.
 func (r *Run) Born(n int, at Time, tookOver bool) { r.born[n] = birth{at, tookOver} }
 
-// Drops is called when a node has forgotten something, and its life goes on. It has nothing but what is said next, by
-// Remembers.
+// Drops is called when a node has forgotten something, and its life goes on. It has
+// nothing but what is said next, by Remembers.
 func (r *Run) Drops(n int) {
 	r.node(n)
 	r.Nodes[n].Keys = r.Nodes[n].Keys[:0]
@@ -301,7 +308,8 @@ func (r *Run) relied(c *Claim) error {
 // Relies is called when a client says for how long it may rely on its lease.
 func (r *Run) Relies(owner string, left Time) error {
 	if c := r.claim(owner); left > c.Lease {
-		return refuse("lease", c, "its client relies on it for %v, and it is %v, for %v", r.told(left), c.Phase, r.told(c.Lease))
+		return refuse("lease", c, "its client relies on it for %v, and it is %v, for %v", r.told(left), c.Phase,
+			r.told(c.Lease))
 	}
 	return nil
 }
@@ -322,8 +330,8 @@ func (r *Run) Detaches(owner string) error { return r.Detach(r.claim(owner)) }
 // GoesOnReading is called when a writer lets others read.
 func (r *Run) GoesOnReading(owner string) { r.claim(owner).Reads = true }
 
-// Shares is called when a node has made a reader of a writer. The script gives the reader a millisecond at least, also
-// in the last millisecond of the writer's key.
+// Shares is called when a node has made a reader of a writer. The script gives the reader
+// a millisecond at least, also in the last millisecond of the writer's key.
 func (r *Run) Shares(n int, owner string) {
 	r.node(n)
 	if k := r.Nodes[n].of(r.claim(owner)); k != nil {

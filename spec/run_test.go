@@ -53,8 +53,8 @@ func (s *story) extends(t *testing.T, nodes ...int) {
 	}
 }
 
-// together lets x send two rounds at once, where three nodes are needed. Those nodes execute the first, n1 and n2 the
-// second, which is longer.
+// together lets x send two rounds at once, where three nodes are needed. Those nodes
+// execute the first, n1 and n2 the second, which is longer.
 func (s *story) together(t *testing.T, nodes ...int) {
 	s.holds(t)
 	s.must(t, s.Grants(2, "x", 900))
@@ -381,7 +381,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A lease lasts by its client's clock and a key by its node's, whatever other clocks show.
+// A lease lasts by its client's clock and a key by its node's, whatever other clocks
+// show.
 func TestRunByItsOwnClocks(t *testing.T) {
 	now, slow, fast := new(hand), new(hand), new(hand)
 	rules := &Rules{Quorum: 1, Window: int64(time.Hour), Allowed: func(t Time) Time { return t }, Lives: func(*Claim) Time { return 0 }}

@@ -16,8 +16,8 @@ type kept struct {
 	done chan error
 }
 
-// keep renews held at each third of its lease until it is unlocked. If no renewal succeeds
-// for the lease, held is lost.
+// keep renews held at each third of its lease until it is unlocked. If no renewal
+// succeeds for the lease, held is lost.
 func keep(held bench.Held, lease time.Duration, extend func(context.Context) error) bench.Held {
 	ctx, end := context.WithCancel(context.Background())
 	k := &kept{held, end, make(chan error, 1)}

@@ -21,7 +21,8 @@ func rueidisLock() bench.Contestant {
 		Open: func(_ context.Context, t bench.Target) (bench.Client, error) {
 			c := &rueidisClient{lockers: make(map[time.Duration]rueidislock.Locker)}
 			for _, o := range t.Servers {
-				c.servers = append(c.servers, rueidis.ClientOption{InitAddress: []string{o.Addr}, Username: o.Username, Password: o.Password,
+				c.servers = append(c.servers, rueidis.ClientOption{InitAddress: []string{o.Addr}, Username: o.Username,
+					Password: o.Password,
 					SelectDB: o.DB, TLSConfig: o.TLSConfig})
 			}
 			if len(c.servers)%2 == 0 {
@@ -106,7 +107,8 @@ const keyPrefix = "rueidislock"
 func (c *rueidisClient) build(o rueidis.ClientOption) (rueidis.Client, error) {
 	r := new(router)
 	for _, server := range c.servers {
-		o.InitAddress, o.Username, o.Password, o.SelectDB, o.TLSConfig = server.InitAddress, server.Username, server.Password, server.SelectDB, server.TLSConfig
+		o.InitAddress, o.Username, o.Password, o.SelectDB, o.TLSConfig = server.InitAddress, server.Username,
+			server.Password, server.SelectDB, server.TLSConfig
 		o.ForceSingleClient = true
 		client, err := rueidis.NewClient(o)
 		if err != nil {

@@ -7,5 +7,6 @@ import (
 )
 
 func benchVerb() *cobra.Command {
-	return bench.Command(bench.Program{Name: "redquorum bench", Args: []string{"bench"}, Contestants: []bench.Contestant{bench.Redquorum()}})
+	return bench.Command(bench.Program{Name: "redquorum bench", Args: []string{"bench"},
+		Contestants: []bench.Contestant{bench.Redquorum()}})
 }

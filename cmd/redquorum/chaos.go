@@ -96,7 +96,8 @@ func (f *chaosFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.jobs, "jobs", 1, "`N` plans at the same time, with --for and --scenario all")
 	fs.IntVar(&f.profile.Nodes, "nodes", 0, "the number `N` of nodes of a drawn plan (default: drawn, too)")
 	fs.IntVar(&f.profile.Clients, "clients", 0, "the number `N` of clients of a drawn plan (default: drawn, too)")
-	fs.StringVar(&f.server, "server", "redis-server", "the server's program: a path to this `file`, or a name on the PATH")
+	fs.StringVar(&f.server, "server", "redis-server",
+		"the server's program: a path to this `file`, or a name on the PATH")
 	fs.StringVar(&f.upgrade, "upgrade", "", "the program with which servers come back after a crash or a restart: a path to this `file`, such as a newer version (default: the same program)")
 	fs.IntVar(&f.stretch, "stretch", 0, "how many `times` as long all times of the plan are: real processes are not exact to a millisecond (default 5 for scenarios, or else 1)")
 	f.sentinel.register(fs)
@@ -119,7 +120,8 @@ func (f *chaosFlags) check() error {
 		ways++
 	}
 	for _, name := range []string{"scenario", "for", "servers", "seed"} {
-		more := name == "seed" && (f.fs.Changed("for") || f.sentinel.on) || name != "servers" && own && (name == "seed" || name == "for")
+		more := name == "seed" && (f.fs.Changed("for") || f.sentinel.on) ||
+			name != "servers" && own && (name == "seed" || name == "for")
 		if f.fs.Changed(name) && !more {
 			ways++
 		}
@@ -135,7 +137,8 @@ func (f *chaosFlags) check() error {
 		return cli.Usage("--client is for one --scenario; a plan says it itself, with lock client=")
 	case f.profile.Nodes < 0 || f.profile.Nodes > faults.MaxNodes || f.fs.Changed("nodes") && f.profile.Nodes == 0:
 		return cli.Usage("--nodes is %d; it must be 1 to %d", f.profile.Nodes, faults.MaxNodes)
-	case f.profile.Clients < 0 || f.profile.Clients > faults.MaxClients || f.fs.Changed("clients") && f.profile.Clients == 0:
+	case f.profile.Clients < 0 || f.profile.Clients > faults.MaxClients ||
+		f.fs.Changed("clients") && f.profile.Clients == 0:
 		return cli.Usage("--clients is %d; it must be 1 to %d", f.profile.Clients, faults.MaxClients)
 	case f.length < 0 || f.fs.Changed("for") && f.length == 0:
 		return cli.Usage("--for is %v; it must be more than 0", f.length)
@@ -176,10 +179,12 @@ func (f *chaosFlags) config() (chaos.Config, error) {
 	if f.scenario != "" {
 		stretch = scenarioStretch
 	}
-	return chaos.Config{Server: f.server, Upgrade: f.upgrade, Self: []string{self, "chaos", "--" + chaosChild}, Stretch: cmp.Or(f.stretch, stretch)}, err
+	return chaos.Config{Server: f.server, Upgrade: f.upgrade, Self: []string{self, "chaos", "--" + chaosChild},
+		Stretch: cmp.Or(f.stretch, stretch)}, err
 }
 
-// scenarioStretch is how many times as long scenarios take, whose times are exact to a millisecond.
+// scenarioStretch is how many times as long scenarios take, whose times are exact to a
+// millisecond.
 const scenarioStretch = 5
 
 func chaosVerb() *cobra.Command {
@@ -272,7 +277,8 @@ type chaosRun struct {
 }
 
 // carryOut carries out a plan. If that fails it leaves a folder.
-func (f *chaosFlags) carryOut(ctx context.Context, p *faults.Plan, name string, config chaos.Config) (run chaosRun, err error) {
+func (f *chaosFlags) carryOut(ctx context.Context, p *faults.Plan, name string,
+	config chaos.Config) (run chaosRun, err error) {
 	if run.dir, err = os.MkdirTemp(f.out, "redquorum-chaos-"+name+"-"); err != nil {
 		return run, err
 	}
@@ -289,7 +295,8 @@ func (r *chaosRun) leave(config chaos.Config) error {
 	text := fmt.Sprintf("# %s\n%s", r.Worst(), r.plan)
 	return errors.Join(
 		os.WriteFile(filepath.Join(r.dir, "plan"), []byte(text), 0o666),
-		os.WriteFile(filepath.Join(r.dir, "again.sh"), []byte("#!/bin/sh\n"+again(config, `"$(dirname "$0")/plan"`)+"\n"), 0o777),
+		os.WriteFile(filepath.Join(r.dir, "again.sh"), []byte("#!/bin/sh\n"+again(config, `"$(dirname "$0")/plan"`)+
+			"\n"), 0o777),
 		r.writePage(filepath.Join(r.dir, "run.html")))
 }
 
@@ -302,7 +309,8 @@ func again(config chaos.Config, plan string) string {
 	if config.Upgrade != "" {
 		more = " --upgrade " + quotedForShell(config.Upgrade)
 	}
-	return fmt.Sprintf("redquorum chaos --stretch %d --server %s%s %s", config.Stretch, quotedForShell(config.Server), more, plan)
+	return fmt.Sprintf("redquorum chaos --stretch %d --server %s%s %s", config.Stretch, quotedForShell(config.Server),
+		more, plan)
 }
 
 // quotedForShell puts text into single quotes.
@@ -388,7 +396,8 @@ type chaosJSON struct {
 }
 
 func (r *chaosRun) summary(name string) chaosSummary {
-	s := chaosSummary{name, r.plan.String(), r.Verdict, append([]sim.Violation{}, r.Violations...), r.Server, r.Grants, r.Late, r.Set, ""}
+	s := chaosSummary{name, r.plan.String(), r.Verdict, append([]sim.Violation{}, r.Violations...), r.Server, r.Grants,
+		r.Late, r.Set, ""}
 	if statusOfVerdict(r.Verdict) != exitOK {
 		s.Folder = r.dir
 	}
@@ -401,13 +410,16 @@ func (r *chaosRun) tell(b *prose, lines int, config chaos.Config) {
 	b.WriteByte('\n')
 	b.violations(r.Violations)
 	if statusOfVerdict(r.Verdict) != exitOK && r.dir != "" {
-		fmt.Fprintf(b, "plan, logs and page: %s\nplay it again: %s\n", r.dir, again(config, quotedForShell(filepath.Join(r.dir, "plan"))))
+		fmt.Fprintf(b, "plan, logs and page: %s\nplay it again: %s\n", r.dir,
+			again(config, quotedForShell(filepath.Join(r.dir, "plan"))))
 	}
-	b.write(verdictColor[r.Verdict], "", fmt.Sprintf("%s: %d locks granted on %s in %v, at most %v late%s", r.Verdict, r.Grants, r.Server, r.Virtual.Round(100*time.Millisecond),
+	b.write(verdictColor[r.Verdict], "", fmt.Sprintf("%s: %d locks granted on %s in %v, at most %v late%s", r.Verdict,
+		r.Grants, r.Server, r.Virtual.Round(100*time.Millisecond),
 		r.Late.Round(100*time.Microsecond), setWords(r.Set)))
 }
 
-// setWords says what became of the set that the lock protects, if anybody has added to it.
+// setWords says what became of the set that the lock protects, if anybody has added to
+// it.
 func setWords(sets []chaos.Set) string {
 	var parts []string
 	for _, s := range sets {

@@ -36,7 +36,8 @@ type chaosReport struct {
 
 // chaosExplore carries out plans from seeds, until one goes wrong.
 func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.Config) error {
-	r := &chaosReport{Skipped: make(map[string]int), began: time.Now(), Found: []chaosSummary{}, told: newProse(c.stdout)}
+	r := &chaosReport{Skipped: make(map[string]int), began: time.Now(), Found: []chaosSummary{},
+		told: newProse(c.stdout)}
 	limited, cancel := context.WithTimeout(ctx, f.length)
 	defer cancel()
 	bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !f.asJSON}}
@@ -71,7 +72,8 @@ func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.
 	return nil
 }
 
-// explore carries out the plan of one seed. It returns false if there should be no further one.
+// explore carries out the plan of one seed. It returns false if there should be no
+// further one.
 func (r *chaosReport) explore(ctx context.Context, f *chaosFlags, seed uint64, config chaos.Config) bool {
 	p := faults.Generate(seed, f.profile)
 	chaos.Reduce(p)
@@ -123,7 +125,8 @@ func (r *chaosReport) add(run *chaosRun) {
 func (r *chaosReport) line() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return fmt.Sprintf("%d plans, %d skipped, %d locks granted, %d violations", r.Plans, r.skipped(), r.Grants, len(r.Found))
+	return fmt.Sprintf("%d plans, %d skipped, %d locks granted, %d violations", r.Plans, r.skipped(), r.Grants,
+		len(r.Found))
 }
 
 func (r *chaosReport) skipped() (n int) {
@@ -140,7 +143,8 @@ func (r *chaosReport) text() string {
 		b.write("", "  ", fmt.Sprintf("%d plans skipped: %s", r.Skipped[why], why))
 	}
 	if r.Outside > 0 {
-		b.write(yellow, "", cli.Count(r.Outside, "run")+" failed after a fault that no lock with a lease can survive (expected)")
+		b.write(yellow, "", cli.Count(r.Outside, "run")+
+			" failed after a fault that no lock with a lease can survive (expected)")
 	}
 	word, color := "sound", green
 	switch {

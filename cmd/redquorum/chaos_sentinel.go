@@ -30,7 +30,8 @@ func (f *sentinelFlags) register(fs *pflag.FlagSet) {
 	fs.IntVar(&f.failovers, "failovers", 20, "with --sentinel: how many `times`")
 	fs.IntVar(&f.groups, "groups", 1, "with --sentinel: the number `N` of nodes, each a primary with two replicas")
 	fs.DurationVar(&f.lease, "lease", 3*time.Second, "with --sentinel: the length of leases, and the longest one")
-	fs.StringVar(&f.rule, "rule", failover.Majority, "with --sentinel: for which replicas a grant waits: `majority|none|redisson`; none knows of no replicas, and redisson waits for one of those that are connected, if any is")
+	fs.StringVar(&f.rule, "rule", failover.Majority,
+		"with --sentinel: for which replicas a grant waits: `majority|none|redisson`; none knows of no replicas, and redisson waits for one of those that are connected, if any is")
 }
 
 func (f *sentinelFlags) check(fs *pflag.FlagSet) error {
@@ -54,8 +55,9 @@ func (f *sentinelFlags) check(fs *pflag.FlagSet) error {
 
 // chaosSentinel is chaos --sentinel.
 func (c *command) chaosSentinel(ctx context.Context, f *chaosFlags) error {
-	config := failover.Config{Server: f.server, Groups: f.sentinel.groups, Failovers: f.sentinel.failovers, Lease: f.sentinel.lease,
-		Seed: f.seed, Rule: f.sentinel.rule, Tell: func(o failover.Failover) {
+	config := failover.Config{Server: f.server, Groups: f.sentinel.groups, Failovers: f.sentinel.failovers,
+		Lease: f.sentinel.lease,
+		Seed:  f.seed, Rule: f.sentinel.rule, Tell: func(o failover.Failover) {
 			fmt.Fprintf(c.screen, "%-7s  group %d  switched after %5.1fs, locks again after %5.1fs; leases lost: %d of %d; overlaps: %d, falling tokens: %d\n",
 				o.Kind, o.Group+1, o.Switch.Seconds(), o.Blocked.Seconds(), o.Lost, o.Held, o.Overlaps, o.Falling)
 		}}
@@ -96,7 +98,8 @@ func (c *command) failoverTable(r *failover.Result) error {
 		if n := len(blocked); n > 0 {
 			slices.Sort(switches)
 			slices.Sort(blocked)
-			fmt.Fprintf(w, "%s\t%d\t%.1fs\t%.1fs\t%.1fs\t%d\t%d\t%d\t\n", kind, n, switches[n/2].Seconds(), blocked[n/2].Seconds(), blocked[n-1].Seconds(),
+			fmt.Fprintf(w, "%s\t%d\t%.1fs\t%.1fs\t%.1fs\t%d\t%d\t%d\t\n", kind, n, switches[n/2].Seconds(),
+				blocked[n/2].Seconds(), blocked[n-1].Seconds(),
 				held, lost, overlaps)
 		}
 	}
@@ -104,6 +107,7 @@ func (c *command) failoverTable(r *failover.Result) error {
 	if r.Overlaps > 0 || r.Falling > 0 {
 		verdict = "unsafe"
 	}
-	fmt.Fprintf(w, "\n%s: %d failovers, %d locks granted; overlaps: %d, falling tokens: %d\n", verdict, len(r.Failovers), r.Grants, r.Overlaps, r.Falling)
+	fmt.Fprintf(w, "\n%s: %d failovers, %d locks granted; overlaps: %d, falling tokens: %d\n", verdict,
+		len(r.Failovers), r.Grants, r.Overlaps, r.Falling)
 	return w.Flush()
 }

@@ -53,7 +53,8 @@ func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 	if err != nil {
 		return err
 	}
-	p, err := faults.Parse(fmt.Sprintf(serversPlan, len(servers), cmp.Or(f.profile.Clients, serversClients), cmp.Or(f.length, 10*time.Second)))
+	p, err := faults.Parse(fmt.Sprintf(serversPlan, len(servers), cmp.Or(f.profile.Clients, serversClients),
+		cmp.Or(f.length, 10*time.Second)))
 	if err != nil {
 		return cli.Usage("%v", err)
 	}
@@ -65,7 +66,8 @@ func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 		shown()
 		fmt.Fprintln(c.stderr, "redquorum chaos: interrupted; its locks are released and its keys deleted, which takes some seconds")
 	})()
-	outcome, err := chaos.OnServers(ctx, p, func() ([]node.Node, error) { return redisnode.DialServers(servers...) }, prefix)
+	outcome, err := chaos.OnServers(ctx, p, func() ([]node.Node, error) { return redisnode.DialServers(servers...) },
+		prefix)
 	shown()
 	if left := clean(servers, p, prefix); left != nil {
 		fmt.Fprintf(c.stderr, "keys that begin with %s may be left, and expire: %v\n", prefix, left)
@@ -79,8 +81,8 @@ func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 	return c.showChaos(f, &chaosRun{Outcome: outcome, plan: p, name: "servers"}, chaos.Config{})
 }
 
-// clean deletes the keys of a plan's names. Labels expire within seconds. A server that hangs does not keep it
-// from the others.
+// clean deletes the keys of a plan's names. Labels expire within seconds. A server that
+// hangs does not keep it from the others.
 func clean(servers []redisnode.Server, p *faults.Plan, prefix string) error {
 	time.Sleep(p.Lock.Timeout) // a busy server may still have commands of an interrupted run before it
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -94,7 +96,8 @@ func clean(servers []redisnode.Server, p *faults.Plan, prefix string) error {
 			_, err := client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 				for _, name := range p.Names() {
 					name = prefix + name
-					for _, key := range []string{name, node.FenceKey(name), node.ReadersKey(name), node.NextKey(name), node.QueueKey(name)} {
+					for _, key := range []string{name, node.FenceKey(name), node.ReadersKey(name), node.NextKey(name),
+						node.QueueKey(name)} {
 						pipe.Del(ctx, key)
 					}
 				}

@@ -14,7 +14,8 @@ import (
 	"github.com/redquorum/redquorum/sim/chaos"
 )
 
-// A chaosRow is a scenario, with what the simulator says of it and what real processes do.
+// A chaosRow is a scenario, with what the simulator says of it and what real processes
+// do.
 type chaosRow struct {
 	ID    string      `json:"id"`
 	Title string      `json:"title"`
@@ -37,13 +38,14 @@ func (c *chaosCell) agrees() bool { return c.Real == c.Simulated }
 func newChaosRow(s *sim.Scenario) chaosRow {
 	row := chaosRow{ID: s.ID, Title: s.Title}
 	for _, client := range chaosClients {
-		row.Cells = append(row.Cells, chaosCell{Client: client, Simulated: sim.Run(scenarioPlan(s, string(client)), nil).Verdict})
+		row.Cells = append(row.Cells, chaosCell{Client: client, Simulated: sim.Run(scenarioPlan(s, string(client)),
+			nil).Verdict})
 	}
 	return row
 }
 
-// chaosTable carries out all scenarios and prints a table of them. It fails if the real processes
-// differ from the simulator.
+// chaosTable carries out all scenarios and prints a table of them. It fails if the real
+// processes differ from the simulator.
 func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Config) error {
 	scenarios := sim.Scenarios()
 	rows := make([]chaosRow, len(scenarios))
@@ -99,8 +101,10 @@ func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Co
 	return nil
 }
 
-// row carries out one scenario with each client. The folders of runs that fail are not kept.
-func (f *chaosFlags) row(ctx context.Context, s *sim.Scenario, config chaos.Config) (row chaosRow, server string, err error) {
+// row carries out one scenario with each client. The folders of runs that fail are not
+// kept.
+func (f *chaosFlags) row(ctx context.Context, s *sim.Scenario,
+	config chaos.Config) (row chaosRow, server string, err error) {
 	row = newChaosRow(s)
 	for i := range row.Cells {
 		cell := &row.Cells[i]
@@ -147,6 +151,7 @@ func tableOf(rows []chaosRow, version string) string {
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "\nThe verdicts agree in %d of %d scenarios for redquorum, and in %d of %d for textbook Redlock.\n", agree[0], tried[0], agree[1], tried[1])
+	fmt.Fprintf(&b, "\nThe verdicts agree in %d of %d scenarios for redquorum, and in %d of %d for textbook Redlock.\n",
+		agree[0], tried[0], agree[1], tried[1])
 	return b.String()
 }

@@ -69,8 +69,8 @@ func TestChaosUsageErrors(t *testing.T) {
 	want(t, exitSimFailed, "cannot be carried out here: lock mistake=half: only the simulator's clients make it", "chaos", "--server", os.Args[0], "--out", t.TempDir(), plan)
 }
 
-// A run that fails leaves a folder with what it takes to look at it and to repeat it. A sound one
-// leaves nothing.
+// A run that fails leaves a folder with what it takes to look at it and to repeat it. A
+// sound one leaves nothing.
 func TestChaosLeavesFailingRuns(t *testing.T) {
 	tests.NeedLong(t)
 	tests.NeedServer(t)
@@ -117,8 +117,8 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 	}
 }
 
-// Servers that are there already are used without faults, and have no keys of the run afterwards but for
-// moments.
+// Servers that are there already are used without faults, and have no keys of the run
+// afterwards but for moments.
 func TestChaosServers(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()

@@ -70,7 +70,8 @@ func checkVerb() *cobra.Command {
 	})
 }
 
-// checkAll asks about one name or, if the owner does not have it, about those that its commas separate.
+// checkAll asks about one name or, if the owner does not have it, about those that its
+// commas separate.
 func checkAll(ctx context.Context, l *quorum.Locker, name, owner string) error {
 	err := l.Check(ctx, name, owner)
 	if !errors.Is(err, quorum.ErrNotHeld) || !strings.Contains(name, ",") {

@@ -52,7 +52,8 @@ func demoVerb() *cobra.Command {
 	cmd, fs := newVerb("demo", "watch workers compete for a lock while nodes fail", demoManual)
 	var nodes nodeFlags
 	nodes.register(fs)
-	length := fs.Duration("for", 10*time.Second, fmt.Sprintf("how long it lasts, from %v to %v", demoShortest, demoLongest))
+	length := fs.Duration("for", 10*time.Second, fmt.Sprintf("how long it lasts, from %v to %v", demoShortest,
+		demoLongest))
 	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		if *length < demoShortest || *length > demoLongest {
 			return cli.Usage("--for is %v; it must be from %v to %v", *length, demoShortest, demoLongest)
@@ -123,7 +124,8 @@ func nodeScenes(s []*embedded.Server, length time.Duration) []scene {
 	return []scene{
 		{at(2), "node 2 is killed", call(s[1].Kill)},
 		{at(4), "node 4 stalls: it takes commands, and does not answer", call(s[3].Stall)},
-		{at(5), "node 2 is back, empty: ignored until the leases that it forgot have ended", func() error { return s[1].Restart(true) }},
+		{at(5), "node 2 is back, empty: ignored until the leases that it forgot have ended",
+			func() error { return s[1].Restart(true) }},
 		{at(8), "node 4 goes on", call(s[3].Resume)},
 	}
 }
@@ -155,7 +157,8 @@ func newDemo(c *command, nodes int) *demo {
 	return &demo{screen: newScreen(c.stdout, nodes), start: time.Now(), holder: -1}
 }
 
-func (d *demo) play(ctx context.Context, servers []redisnode.Server, o quorum.Options, script []scene, length time.Duration) error {
+func (d *demo) play(ctx context.Context, servers []redisnode.Server, o quorum.Options, script []scene,
+	length time.Duration) error {
 	var lockers []*quorum.Locker // each like a process of its own
 	defer func() { closeAll(ctx, lockers) }()
 	for range demoWorkers + 1 {
@@ -313,7 +316,8 @@ func (d *demo) count(ctx context.Context, me int, lease *quorum.Lease, tired boo
 	d.done[me]++
 }
 
-// overtaken reports whether others have counted on since a worker has read the number, and more than once.
+// overtaken reports whether others have counted on since a worker has read the number,
+// and more than once.
 func (d *demo) overtaken(read int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -377,7 +381,8 @@ func (d *demo) verdict() int {
 	if d.overslept > 0 {
 		lost += fmt.Sprintf(" (%d by a worker that paused)", d.overslept)
 	}
-	lines := []string{fmt.Sprintf("%d critical sections by %d workers; the number is %d: %s", total, demoWorkers, d.number,
+	lines := []string{fmt.Sprintf("%d critical sections by %d workers; the number is %d: %s", total, demoWorkers,
+		d.number,
 		map[bool]string{true: "exact", false: "WRONG"}[exact]),
 		fmt.Sprintf("fencing tokens rose each time: %v; old ones refused: %d; %s", d.fallen == 0, d.refused, lost)}
 	if exact && d.late != "" {

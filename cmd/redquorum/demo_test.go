@@ -23,8 +23,9 @@ func TestDemo(t *testing.T) {
 	tests.Says(t, out, "!nobody works", "!free, ", "!\x1b")
 }
 
-// demos has a demo go well that does not lack anything, and returns what it says. Each try is longer than the last one: on a
-// busy machine the workers, or the one that looks at the nodes, come too late. args makes the arguments for a length.
+// demos has a demo go well that does not lack anything, and returns what it says. Each
+// try is longer than the last one: on a busy machine the workers, or the one that looks
+// at the nodes, come too late. args makes the arguments for a length.
 func demos(t *testing.T, length time.Duration, lacks func(out string) string, args func(length string) []string) string {
 	t.Helper()
 	for end := time.Now().Add(2 * patience); ; length = min(3*length, patience/2) {

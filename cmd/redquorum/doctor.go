@@ -66,7 +66,8 @@ const (
 	unsafe   severity = "unsafe"
 )
 
-// severities has them all, the least first, with the exit status and the verdict if none is worse.
+// severities has them all, the least first, with the exit status and the verdict if none
+// is worse.
 var severities = []struct {
 	severity
 	status  int
@@ -131,7 +132,8 @@ func doctorVerb() *cobra.Command {
 	var nodes nodeFlags
 	nodes.register(fs)
 	asJSON := fs.Bool("json", false, "print one JSON object")
-	name := fs.String("name", "redquorum-doctor", "the beginning of the lock `name` that is used to test rights; the user must have rights to it")
+	name := fs.String("name", "redquorum-doctor",
+		"the beginning of the lock `name` that is used to test rights; the user must have rights to it")
 	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		if err := node.CheckName(*name); err != nil {
 			return cli.Usage("--name: %w", err)
@@ -181,8 +183,8 @@ func asClient(o redisnode.Server, patience time.Duration) {
 	o.Protocol, o.DisableIdentity = 2, true
 }
 
-// longestAnswer is the length of the longest answer that a verb reads, in bytes. Some have
-// values of other programs.
+// longestAnswer is the length of the longest answer that a verb reads, in bytes. Some
+// have values of other programs.
 const longestAnswer = 64 << 20
 
 // newClient returns a client of go-redis that reads no longer answer, whatever a server
@@ -273,7 +275,8 @@ func (p *patient) fails(err error, greeting string, o redisnode.Server) {
 	case o.TLSConfig != nil:
 		p.add(warning, "not reachable with TLS: "+p.Error, "it is not usable", remedyOfTLS(err, o.TLSConfig))
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF):
-		p.add(warning, "it ends the connection: "+p.Error, "it is not usable", "check the port; if the server wants TLS, its URL begins with rediss://")
+		p.add(warning, "it ends the connection: "+p.Error, "it is not usable",
+			"check the port; if the server wants TLS, its URL begins with rediss://")
 	default:
 		p.add(warning, "not reachable: "+p.Error, "it is not usable", remedyOfNetwork(err))
 	}
@@ -295,9 +298,9 @@ func noteAddress(o *redis.Options) *atomic.Pointer[string] {
 	return last
 }
 
-// greetingOf is what a server says before it is asked for anything, such as that it has too many clients, or
-// its alert of TLS. go-redis takes that for the answer to its first command, or misses it when the
-// connection is reset.
+// greetingOf is what a server says before it is asked for anything, such as that it has
+// too many clients, or its alert of TLS. go-redis takes that for the answer to its first
+// command, or misses it when the connection is reset.
 func greetingOf(ctx context.Context, o *redis.Options) (text string, alert error) {
 	conn, err := o.Dialer(ctx, o.Network, o.Addr)
 	if err == nil {
@@ -410,7 +413,8 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 	if uptime < 0 {
 		back := time.Duration(-uptime) * time.Second
 		p.add(warning, fmt.Sprintf("its uptime is negative: its clock was set back, to %v before its start", back),
-			fmt.Sprintf("its age is unknown, so each program ignores it for %v from its first contact", maxLease), "set its clock right, or restart it")
+			fmt.Sprintf("its age is unknown, so each program ignores it for %v from its first contact", maxLease),
+			"set its clock right, or restart it")
 	}
 	// The true uptime may be a second less, and programs add what clocks may drift.
 	drift := time.Duration(float64(maxLease) * quorum.Defaults().Drift)
@@ -445,19 +449,22 @@ func (p *patient) role(ctx context.Context, c *redis.Client, o redisnode.Server,
 	switch {
 	case p.Role == "slave":
 		p.Role = "replica"
-		p.unfit(replicaOf+p.info["master_host"]+":"+p.info["master_port"], "it cannot grant a lock", "list its master, or make it one")
+		p.unfit(replicaOf+p.info["master_host"]+":"+p.info["master_port"], "it cannot grant a lock",
+			"list its master, or make it one")
 	case o.Replicas > 0:
 		p.replicas(ctx, c, o, maxLease)
 	case replicas > 0:
 		p.add(warning, fmt.Sprintf("has %d connected replica(s)", replicas),
 			"a replica that is promoted in its place may not have the newest locks, and it may go on granting locks",
-			fmt.Sprintf("if it fails over, say ?replicas=%d in its URL in all programs; otherwise it needs no replica", replicas))
+			fmt.Sprintf("if it fails over, say ?replicas=%d in its URL in all programs; otherwise it needs no replica",
+				replicas))
 	}
 }
 
 const replicaOf = "is a replica of "
 
-// deployment says what to do with a replica whose primary is listed, too; nil if p is none. They have one replication ID.
+// deployment says what to do with a replica whose primary is listed, too; nil if p is
+// none. They have one replication ID.
 func (p *patient) deployment(patients []*patient) *finding {
 	id := p.info["master_replid"]
 	if p.Role != "replica" || id == "" {
@@ -465,8 +472,10 @@ func (p *patient) deployment(patients []*patient) *finding {
 	}
 	for _, primary := range patients {
 		if primary.Role == "master" && primary.info["master_replid"] == id {
-			return &finding{primary.Node, unsafe, "is listed with its replica(s)", "they are one deployment, so one node",
-				fmt.Sprintf("list it once, with ?replicas=%d: by the name of its primary, or by its Sentinels", len(replicasOf(primary.info)))}
+			return &finding{primary.Node, unsafe, "is listed with its replica(s)",
+				"they are one deployment, so one node",
+				fmt.Sprintf("list it once, with ?replicas=%d: by the name of its primary, or by its Sentinels",
+					len(replicasOf(primary.info)))}
 		}
 	}
 	return nil
@@ -477,19 +486,23 @@ func (p *patient) memory() {
 	used, _ := strconv.ParseFloat(p.info["used_memory"], 64)
 	switch policy := p.info["maxmemory_policy"]; {
 	case policy == "":
-		p.add(warning, "cannot check maxmemory-policy: INFO does not report it", "a lock may be dropped when memory is short", "see that it is noeviction")
+		p.add(warning, "cannot check maxmemory-policy: INFO does not report it",
+			"a lock may be dropped when memory is short", "see that it is noeviction")
 	case policy != "noeviction":
-		p.add(unsafe, "maxmemory-policy is "+policy, "when memory is short it drops keys that expire, and every lock does",
+		p.add(unsafe, "maxmemory-policy is "+policy,
+			"when memory is short it drops keys that expire, and every lock does",
 			"CONFIG SET maxmemory-policy noeviction, in its configuration file as well")
 	case limit > 0 && used > limit*9/10:
-		p.add(warning, fmt.Sprintf("%.0f %% of its memory is used", 100*used/limit), "when it is full it refuses all locks", "raise maxmemory, or remove data")
+		p.add(warning, fmt.Sprintf("%.0f %% of its memory is used", 100*used/limit),
+			"when it is full it refuses all locks", "raise maxmemory, or remove data")
 	}
 }
 
 func (p *patient) persistence(ctx context.Context, c *redis.Client, noGuard bool) {
 	for _, failing := range []string{"rdb_last_bgsave_status", "aof_last_write_status"} {
 		if p.info[failing] == "err" {
-			p.add(warning, failing+" is err", "it cannot save to disk, and may refuse all locks because of that", "see its log; make room on its disk")
+			p.add(warning, failing+" is err", "it cannot save to disk, and may refuse all locks because of that",
+				"see its log; make room on its disk")
 		}
 	}
 	kept, forgets := "no append-only file", "a restart forgets locks"
@@ -500,7 +513,8 @@ func (p *patient) persistence(ctx context.Context, c *redis.Client, noGuard bool
 		case err != nil:
 			kept, forgets = "cannot check appendfsync: "+neterr.Text(err), "a crash may forget the last moments"
 		case fsync["appendfsync"] == "always" && fsync["no-appendfsync-on-rewrite"] == "yes":
-			kept, forgets = "appendfsync is always, but no-appendfsync-on-rewrite is yes", "a power failure during a rewrite or a snapshot forgets what came meanwhile"
+			kept, forgets = "appendfsync is always, but no-appendfsync-on-rewrite is yes",
+				"a power failure during a rewrite or a snapshot forgets what came meanwhile"
 		case fsync["appendfsync"] == "always":
 			forgets = ""
 		}
@@ -511,7 +525,8 @@ func (p *patient) persistence(ctx context.Context, c *redis.Client, noGuard bool
 	case forgets == "":
 		p.add(fine, kept, "a restart forgets nothing; the restart guard may be turned off if all nodes are so", "")
 	case noGuard:
-		p.add(unsafe, kept, forgets+", and without the restart guard two may then hold one lock", "leave the guard on, or set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no")
+		p.add(unsafe, kept, forgets+", and without the restart guard two may then hold one lock",
+			"leave the guard on, or set appendonly yes, appendfsync always and no-appendfsync-on-rewrite no")
 	default:
 		p.add(fine, kept, forgets+"; the restart guard covers that", "")
 	}
@@ -534,7 +549,8 @@ func (p *patient) clock(ctx context.Context, c *redis.Client) {
 	p.Offset = new(millis(offset))
 	if offset.Abs() > time.Second+rtt {
 		p.add(warning, fmt.Sprintf("its clock is %v off this machine's", offset.Round(time.Millisecond)),
-			"an offset alone does no harm, but a clock that is then set ahead ends locks early", "have NTP slew both clocks, not step them")
+			"an offset alone does no harm, but a clock that is then set ahead ends locks early",
+			"have NTP slew both clocks, not step them")
 	}
 }
 
@@ -570,7 +586,8 @@ func remedy(text string) string {
 	return ""
 }
 
-// advice is what to do where a command fails: rights, if the server refuses it to this user.
+// advice is what to do where a command fails: rights, if the server refuses it to this
+// user.
 func advice(err error, rights string) string {
 	if do := remedy(err.Error()); do != "" {
 		return do
@@ -625,7 +642,8 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 		err = refusals{errors.New(strings.Join(refused, "; "))}
 	}
 	if err != nil {
-		means, do := "it cannot grant a lock", cmp.Or(remedyFor(err.Error(), replicas.Count(o.Replicas)), advice(err, ""))
+		means, do := "it cannot grant a lock", cmp.Or(remedyFor(err.Error(), replicas.Count(o.Replicas)),
+			advice(err, ""))
 		if do == "" {
 			means = "it cannot grant locks whose names begin like this one"
 			do = "give the user the missing right, or use --name with a name that it may use"
@@ -636,7 +654,8 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 	p.wakes(ctx, c, channels, publish)
 }
 
-// wakes notes what keeps releases from waking waiters. Locks are granted and released nevertheless.
+// wakes notes what keeps releases from waking waiters. Locks are granted and released
+// nevertheless.
 func (p *patient) wakes(ctx context.Context, c *redis.Client, channels []string, publish error) {
 	const every = "&redisson_lock__channel:* &redisson_rwlock:* &" + node.WaiterPrefix + "*"
 	rules := func(err error, command string) string {
@@ -661,8 +680,8 @@ func (p *patient) wakes(ctx context.Context, c *redis.Client, channels []string,
 	}
 }
 
-// versions looks for programs with different wait queues. A program is on its channel from its
-// first wait on.
+// versions looks for programs with different wait queues. A program is on its channel
+// from its first wait on.
 func (p *patient) versions(ctx context.Context, c *redis.Client) {
 	old, err := c.PubSubChannels(ctx, node.OldWaiterPrefix+"*").Result()
 	var now []string
@@ -680,8 +699,8 @@ func (p *patient) versions(ctx context.Context, c *redis.Client) {
 	}
 }
 
-// settingsOn returns the settings of the programs that use a node with this prefix, some if they are many. Those that are
-// gone have no hold.
+// settingsOn returns the settings of the programs that use a node with this prefix, some
+// if they are many. Those that are gone have no hold.
 func settingsOn(ctx context.Context, c *redis.Client, prefix string) (living []string, err error) {
 	name := prefix + node.SettingsName
 	fields, _, err := c.HScan(ctx, name, 0, "*", node.ManyFields).Result() // others may have made it large
@@ -706,7 +725,8 @@ func (p *patient) settings(ctx context.Context, c *redis.Client) {
 			p.allow(err, "~redquorum_label:* ~{redquorum_label:*"))
 	case len(living) > 1:
 		p.add(warning, "programs use it with different settings: "+strings.Join(living, "; "),
-			"two of them may hold one lock at the same time", "give all programs the same nodes, quorum, replicas, MaxLease and Grace")
+			"two of them may hold one lock at the same time",
+			"give all programs the same nodes, quorum, replicas, MaxLease and Grace")
 	}
 }
 
@@ -761,12 +781,14 @@ func conclude(patients []*patient) diagnosis {
 		}
 	}
 	slices.Sort(able)
-	what, means := fmt.Sprintf("usable nodes: %d of %d", now, n), fmt.Sprintf("nobody gets a lock with fewer than %d", need)
+	what, means := fmt.Sprintf("usable nodes: %d of %d", now, n), fmt.Sprintf("nobody gets a lock with fewer than %d",
+		need)
 	switch {
 	case len(able) < need:
 		d.Findings = append(d.Findings, finding{"", unsafe, what, means, "see the other findings"})
 	case now < need:
-		d.Findings = append(d.Findings, finding{"", notReady, what, fmt.Sprintf("%s; enough nodes will be usable in about %.0f s", means, able[need-1].Seconds()), "wait"})
+		d.Findings = append(d.Findings, finding{"", notReady, what,
+			fmt.Sprintf("%s; enough nodes will be usable in about %.0f s", means, able[need-1].Seconds()), "wait"})
 	}
 	d.Findings = append(d.Findings, rowOf(patients))
 	d.Verdict = severities[d.worst()].verdict
@@ -775,7 +797,8 @@ func conclude(patients []*patient) diagnosis {
 
 const managedPage = "https://github.com/redquorum/redquorum/blob/main/docs/managed.md"
 
-// rowOf says what the nodes are, by the first table of docs/managed.md. A service that loses no write, row 2, looks like one server.
+// rowOf says what the nodes are, by the first table of docs/managed.md. A service that
+// loses no write, row 2, looks like one server.
 func rowOf(patients []*patient) finding {
 	const page, alike = " of " + managedPage, "row 1, three or five independent servers"
 	n, replicas := len(patients), patients[0].Replicas
@@ -787,15 +810,19 @@ func rowOf(patients []*patient) finding {
 	case n > 1 && some:
 		return finding{"", fine, count(n) + ", some with replicas: row 1" + page, "no row is better", ""}
 	case n > 1:
-		return finding{"", fine, count(n) + ": row 1" + page, "no row is better, if they share nothing and none fails over", ""}
+		return finding{"", fine, count(n) + ": row 1" + page,
+			"no row is better, if they share nothing and none fails over", ""}
 	case replicas > 1:
-		return finding{"", fine, fmt.Sprintf("a primary with %d replicas: row 3%s", replicas, page), "after a failover nobody gets a new lock for the longest lease",
+		return finding{"", fine, fmt.Sprintf("a primary with %d replicas: row 3%s", replicas, page),
+			"after a failover nobody gets a new lock for the longest lease",
 			"better: " + alike + "; row 2, a service that loses no write"}
 	case replicas == 1:
-		return finding{"", warning, "a primary with one replica: row 4" + page, "while either is away nobody gets or keeps a lock",
+		return finding{"", warning, "a primary with one replica: row 4" + page,
+			"while either is away nobody gets or keeps a lock",
 			"better: row 3, one more replica and replicas=2"}
 	}
-	return finding{"", warning, "a single node: row 5" + page, "when it is down nobody gets a lock; doctor cannot see whether it is a service that loses no write, row 2",
+	return finding{"", warning, "a single node: row 5" + page,
+		"when it is down nobody gets a lock; doctor cannot see whether it is a service that loses no write, row 2",
 		"better: row 3, two replicas and replicas=2; " + alike}
 }
 
@@ -859,7 +886,8 @@ func (d diagnosis) text(w io.Writer) string {
 	for _, g := range d.groups() {
 		about := about(g.nodes, len(d.Nodes))
 		known := severities[g.Severity.rank()]
-		b.WriteString(p.paint(known.color, fmt.Sprintf("%-9s", g.Severity)) + "  " + wrapped(about+printable(g.Finding), indent) + "\n")
+		b.WriteString(p.paint(known.color, fmt.Sprintf("%-9s", g.Severity)) + "  " +
+			wrapped(about+printable(g.Finding), indent) + "\n")
 		if g.Means != "" {
 			b.WriteString(indent + wrapped(g.Means, indent) + "\n")
 		}

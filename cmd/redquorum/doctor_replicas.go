@@ -57,9 +57,11 @@ func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Ser
 		p.Followers[i].age(known)
 	}
 	for _, r := range p.Followers {
-		p.add(fine, fmt.Sprintf("replica %s: %s, %d bytes behind, acknowledged %d s ago%s", printable(r.Addr), printable(r.State), r.Behind, r.Lag, r.followed()), "", "")
+		p.add(fine, fmt.Sprintf("replica %s: %s, %d bytes behind, acknowledged %d s ago%s", printable(r.Addr),
+			printable(r.State), r.Behind, r.Lag, r.followed()), "", "")
 		if seen[r.Addr] {
-			p.add(warning, "lists the replica "+printable(r.Addr)+" twice", "it counts once: it is one server with two connections, or two announce one address",
+			p.add(warning, "lists the replica "+printable(r.Addr)+" twice",
+				"it counts once: it is one server with two connections, or two announce one address",
 				"set replica-announce-ip and replica-announce-port, if they are two")
 		}
 		seen[r.Addr] = true
@@ -79,7 +81,8 @@ func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Ser
 			"say in all programs how many there are, or remove what is no replica")
 		return
 	case here < need:
-		p.unfit(fmt.Sprintf("%d of %d replicas follow it; it needs %d", here, o.Replicas, need), "nobody gets or keeps a lock", "bring its replicas back, or follow its failover")
+		p.unfit(fmt.Sprintf("%d of %d replicas follow it; it needs %d", here, o.Replicas, need),
+			"nobody gets or keeps a lock", "bring its replicas back, or follow its failover")
 		return
 	case here < o.Replicas:
 		p.add(warning, fmt.Sprintf("%d of %d replicas follow it; it needs %d", here, o.Replicas, need),
@@ -96,13 +99,15 @@ func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Ser
 	if got, err := c.ConfigGet(ctx, "min-*s-to-write").Result(); err == nil {
 		for option, text := range got {
 			if n, _ := strconv.Atoi(text); n > need && strings.HasPrefix(option, "min-replicas") {
-				p.add(warning, fmt.Sprintf("%s is %d, and locks need %d", option, n, need), "it refuses locks while it has enough replicas", fmt.Sprintf("set it to at most %d", need))
+				p.add(warning, fmt.Sprintf("%s is %d, and locks need %d", option, n, need),
+					"it refuses locks while it has enough replicas", fmt.Sprintf("set it to at most %d", need))
 			}
 		}
 	}
 }
 
-// priority says whether a replica is never promoted. Where it cannot be asked, that is not known.
+// priority says whether a replica is never promoted. Where it cannot be asked, that is
+// not known.
 func (p *patient) priority(ctx context.Context, o redisnode.Server, addr string) {
 	its := *o.Options
 	its.Network, its.Addr, its.Dialer = "tcp", addr, nil
@@ -138,7 +143,8 @@ func (p *patient) confirmation(ctx context.Context, c *redis.Client, of replicas
 		p.add(warning, fmt.Sprintf("%d of %d replicas confirmed a write within %v", have, of, took),
 			"locks are not granted in time", "see the load of its replicas, and the network to them")
 	default:
-		p.add(fine, fmt.Sprintf("%d of %d replicas confirmed a write in %v", have, of, took), "each lock and each renewal takes so much longer", "")
+		p.add(fine, fmt.Sprintf("%d of %d replicas confirmed a write in %v", have, of, took),
+			"each lock and each renewal takes so much longer", "")
 	}
 }
 
@@ -162,8 +168,8 @@ func ages(ctx context.Context, c *redis.Client) (map[string][]time.Duration, err
 	return agesIn(text), nil
 }
 
-// agesIn returns the ages of the connections in what CLIENT LIST says, by the host that each comes from, and of
-// all under "". The youngest is first.
+// agesIn returns the ages of the connections in what CLIENT LIST says, by the host that
+// each comes from, and of all under "". The youngest is first.
 func agesIn(list string) map[string][]time.Duration {
 	known := make(map[string][]time.Duration)
 	for line := range strings.Lines(list) {
@@ -184,8 +190,8 @@ func agesIn(list string) map[string][]time.Duration {
 	return known
 }
 
-// age learns for how long a replica has followed. Connections are known by their hosts alone: of several it has the
-// age of the youngest, or more.
+// age learns for how long a replica has followed. Connections are known by their hosts
+// alone: of several it has the age of the youngest, or more.
 func (r *replica) age(known map[string][]time.Duration) {
 	host, _, _ := net.SplitHostPort(r.Addr)
 	ages, ok := known[host]
@@ -197,7 +203,8 @@ func (r *replica) age(known map[string][]time.Duration) {
 	}
 }
 
-// followed is for how long it has followed, as the end of a sentence; "" if that is not known.
+// followed is for how long it has followed, as the end of a sentence; "" if that is not
+// known.
 func (r replica) followed() string {
 	if r.Age == nil {
 		return ""
@@ -209,7 +216,8 @@ func (r replica) followed() string {
 	return text
 }
 
-// young notes that replicas have not followed for long enough: a grant needs enough that have for the longest lease.
+// young notes that replicas have not followed for long enough: a grant needs enough that
+// have for the longest lease.
 func (p *patient) young(ages []time.Duration, need int, maxLease time.Duration) {
 	if len(ages) < need {
 		return

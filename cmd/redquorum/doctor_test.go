@@ -42,7 +42,8 @@ func (d diagnosis) lines() string {
 	return b.String() + "verdict: " + d.Verdict
 }
 
-// doctor runs it, and checks that status and verdict fit together. It asks again while a node that answers at all answers too late, as on a busy machine.
+// doctor runs it, and checks that status and verdict fit together. It asks again while a
+// node that answers at all answers too late, as on a busy machine.
 func doctor(t *testing.T, flags string, urls ...string) (r diagnosis) {
 	t.Helper()
 	args := append([]string{"doctor", "--json", "--nodes", strings.Join(urls, ",")}, strings.Fields(flags)...)
@@ -314,7 +315,8 @@ func TestDoctorRows(t *testing.T) {
 	}
 }
 
-// The ages of replicas are those of connections from their addresses, where these are known apart.
+// The ages of replicas are those of connections from their addresses, where these are
+// known apart.
 func TestDoctorAges(t *testing.T) {
 	const list = "id=3 addr=10.0.0.2:34728 laddr=10.0.0.1:6379 fd=8 name= age=325 idle=0 flags=S\n" +
 		"id=4 addr=10.0.0.3:34728 laddr=10.0.0.1:6379 fd=8 name= age=12 idle=0 flags=S\n" +
@@ -333,7 +335,8 @@ func TestDoctorAges(t *testing.T) {
 	assert.That(t, r.Age == nil && r.followed() == "", "%+v", r)
 }
 
-// Equal findings are one, the worst come first, and no line is longer than a terminal is wide.
+// Equal findings are one, the worst come first, and no line is longer than a terminal is
+// wide.
 func TestDoctorPrints(t *testing.T) {
 	patients := []*patient{{Node: "redis-1.example.com:6379"}, {Node: "redis-2.example.com:6379"}, {Node: "redis-3.example.com:6379"}}
 	for i, p := range patients {
@@ -552,7 +555,8 @@ func TestDoctorRights(t *testing.T) {
 	assert.Equal(t, client.DBSize(t.Context()).Val(), 0)
 }
 
-// A server whose clock was set back before its start has no age: that is not to be waited for.
+// A server whose clock was set back before its start has no age: that is not to be waited
+// for.
 func TestDoctorOfClockSetBack(t *testing.T) {
 	addr := fakeServer(t, "", map[string]string{"run_id": strings.Repeat("a", 40), "uptime_in_seconds": "-7200", "redis_version": "7.0.0", "role": "master"})
 	tests.Says(t, doctor(t, "", addr).lines(), "warning "+addr+": its uptime is negative: its clock was set back, to 2h0m0s before its start", "!not ready "+addr)

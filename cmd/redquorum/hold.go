@@ -68,7 +68,8 @@ func holdVerb() *cobra.Command {
 		printed := make(chan error, 1) // perhaps nobody reads it
 		go func() {
 			printed <- c.print(*asJSON, holdJSON{lease.Names(), lease.Owner(), lease.Token()}, func(io.Writer) string {
-				return fmt.Sprintf("holding %s: owner %s, token %d\n", printable(f.title()), lease.Owner(), lease.Token())
+				return fmt.Sprintf("holding %s: owner %s, token %d\n", printable(f.title()), lease.Owner(),
+					lease.Token())
 			})
 		}()
 		for asked := lease.Asked(); err == nil; {

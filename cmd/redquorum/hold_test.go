@@ -78,7 +78,8 @@ func TestHoldLoses(t *testing.T) {
 	start(t, holdOn(urls, "--max-hold 300ms", "a")...).exits(exitLost, "maximum hold time reached")
 }
 
-// A command under run is asked to finish by another process, on real servers, and goes on if it likes to.
+// A command under run is asked to finish by another process, on real servers, and goes on
+// if it likes to.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	urls := strings.Join(serverAddrs(t), ",")
@@ -111,7 +112,8 @@ func TestAsk(t *testing.T) {
 	assert.That(t, signals == 1 && said == 1, "want one signal:\n%s", out)
 }
 
-// A command under run finds out that it still has the lock, and others that an owner does not; on real servers.
+// A command under run finds out that it still has the lock, and others that an owner does
+// not; on real servers.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	urls := strings.Join(serverAddrs(t), ",")

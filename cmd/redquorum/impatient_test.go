@@ -28,7 +28,8 @@ func nobodyReads(t *testing.T) *os.File {
 	return w
 }
 
-// Where nobody reads what it says, run and hold go on: they hold no lock that nobody uses, and end when they are to.
+// Where nobody reads what it says, run and hold go on: they hold no lock that nobody
+// uses, and end when they are to.
 func TestRunAndHoldWhereNobodyReads(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()

@@ -22,6 +22,7 @@ func table(rows [][]string) (lines []string) {
 	return lines
 }
 
-// wrapped breaks text between words, for so many columns as pages have. The lines after the first
-// begin with the indent, which also counts for the first: its beginning is the caller's.
+// wrapped breaks text between words, for so many columns as pages have. The lines after
+// the first begin with the indent, which also counts for the first: its beginning is the
+// caller's.
 func wrapped(text, indent string) string { return terminal.Wrap(terminal.Page, text, indent) }

@@ -160,7 +160,8 @@ func warnUnread(w io.Writer, unread []unreadJSON) {
 
 // newList lists the locks that are held, or all.
 func newList(locks []lockJSON, all bool, nodes int, unread []unreadJSON) listJSON {
-	f := listJSON{Verdict: "complete", Locks: []lockJSON{}, Unread: unread, Read: nodes - len(unread), Needed: nodes/2 + 1, hidden: make(map[string]int)}
+	f := listJSON{Verdict: "complete", Locks: []lockJSON{}, Unread: unread, Read: nodes - len(unread),
+		Needed: nodes/2 + 1, hidden: make(map[string]int)}
 	if f.Read < f.Needed {
 		f.Verdict = "unknown"
 	}
@@ -174,7 +175,8 @@ func newList(locks []lockJSON, all bool, nodes int, unread []unreadJSON) listJSO
 	return f
 }
 
-// scanAll reads the names of the locks on all nodes, sorted. It returns an error for each node, nil if it was read.
+// scanAll reads the names of the locks on all nodes, sorted. It returns an error for each
+// node, nil if it was read.
 func scanAll(ctx context.Context, servers []redisnode.Server, prefix, pattern string) (names []string, errs []error) {
 	found, errs := make([][]string, len(servers)), make([]error, len(servers))
 	var g errgroup.Group
@@ -190,8 +192,9 @@ func scanAll(ctx context.Context, servers []redisnode.Server, prefix, pattern st
 	return slices.Compact(names), errs
 }
 
-// findForgetful adds to errs the nodes that may have lost locks in a restart. It asks for a name that nobody has and that
-// begins as the pattern does: the user may have no right to others.
+// findForgetful adds to errs the nodes that may have lost locks in a restart. It asks for
+// a name that nobody has and that begins as the pattern does: the user may have no right
+// to others.
 func findForgetful(ctx context.Context, l *quorum.Locker, pattern string, errs []error) error {
 	begin, name := pattern, "redquorum-list:"+rand.Text()
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
@@ -213,7 +216,8 @@ func findForgetful(ctx context.Context, l *quorum.Locker, pattern string, errs [
 	return nil
 }
 
-// noteSilent adds to errs the nodes that did not answer. A key of another type is an answer.
+// noteSilent adds to errs the nodes that did not answer. A key of another type is an
+// answer.
 func noteSilent(r *quorum.Report, errs []error) {
 	for i, n := range r.Nodes {
 		if errs[i] == nil && !errors.Is(n.Err, node.ErrWrongType) {
@@ -222,9 +226,11 @@ func noteSilent(r *quorum.Report, errs []error) {
 	}
 }
 
-// scan reads the names of the locks on one node. They are in no order, and some may be there twice.
+// scan reads the names of the locks on one node. They are in no order, and some may be
+// there twice.
 func scan(ctx context.Context, o redisnode.Server, prefix, pattern string) (names []string, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, scanTime, fmt.Errorf("it has more keys than can be read in %v", scanTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, scanTime, fmt.Errorf("it has more keys than can be read in %v",
+		scanTime))
 	defer cancel()
 	client := newClient(o.Options)
 	defer client.Close()
@@ -249,8 +255,8 @@ func scan(ctx context.Context, o redisnode.Server, prefix, pattern string) (name
 // globEscape makes a pattern of a text that matches it alone.
 var globEscape = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
 
-// onlyLocks returns those of the hashes that are locks. It looks at a few fields of each: the
-// hashes of other programs may be large.
+// onlyLocks returns those of the hashes that are locks. It looks at a few fields of each:
+// the hashes of other programs may be large.
 func onlyLocks(ctx context.Context, client *redis.Client, keys []string) (locks []string, err error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -277,8 +283,8 @@ func onlyLocks(ctx context.Context, client *redis.Client, keys []string) (locks 
 	return locks, err
 }
 
-// isLock reports whether fields, each followed by its value, may be those of a lock: its owners
-// are a UUID and a number, and the values say how often.
+// isLock reports whether fields, each followed by its value, may be those of a lock: its
+// owners are a UUID and a number, and the values say how often.
 func isLock(fields []string) bool {
 	owners := 0
 	for pair := range slices.Chunk(fields, 2) {
@@ -286,10 +292,12 @@ func isLock(fields []string) bool {
 		if field == node.ModeField && (value == node.Read.String() || value == node.Write.String()) {
 			continue
 		}
-		process, number, _ := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(field, node.WriteSuffix), node.OfferSuffix), ":")
+		process, number, _ := strings.Cut(strings.TrimSuffix(strings.TrimSuffix(field, node.WriteSuffix),
+			node.OfferSuffix), ":")
 		_, err := strconv.ParseUint(number, 10, 64)
 		_, counts := strconv.ParseUint(value, 10, 64)
-		if err != nil || counts != nil || len(process) != len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx") || strings.Count(process, "-") != 4 {
+		if err != nil || counts != nil || len(process) != len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx") ||
+			strings.Count(process, "-") != 4 {
 			return false
 		}
 		owners++
@@ -297,7 +305,8 @@ func isLock(fields []string) bool {
 	return owners > 0
 }
 
-// inspectAll inspects each name, and returns the locks that are held. Why a node did not answer is in errs.
+// inspectAll inspects each name, and returns the locks that are held. Why a node did not
+// answer is in errs.
 func inspectAll(ctx context.Context, l *quorum.Locker, names []string, errs []error) ([]lockJSON, error) {
 	found := make([]*lockJSON, len(names))
 	var mu sync.Mutex // guards errs
@@ -329,7 +338,8 @@ func inspectAll(ctx context.Context, l *quorum.Locker, names []string, errs []er
 }
 
 func newLock(r *quorum.Report) *lockJSON {
-	lock := &lockJSON{Name: r.Name, State: "partial", Mode: r.Mode.String(), Owner: r.Owner, Label: r.Label(r.Owner), Note: r.Note(r.Owner), Owners: list(r.Owners), More: r.MoreOwners, Left: left(r).Milliseconds(),
+	lock := &lockJSON{Name: r.Name, State: "partial", Mode: r.Mode.String(), Owner: r.Owner, Label: r.Label(r.Owner),
+		Note: r.Note(r.Owner), Owners: list(r.Owners), More: r.MoreOwners, Left: left(r).Milliseconds(),
 		Waiting: len(r.Waiting) + r.MoreWaiting, HeldBy: r.HeldBy, Nodes: len(r.Nodes)}
 	switch r.Verdict {
 	case "held":
@@ -343,8 +353,9 @@ func newLock(r *quorum.Report) *lockJSON {
 	return lock
 }
 
-// left is how long the owner has a majority of the nodes if the lease is not renewed; where it has
-// none, how long it has those that it has. It is node.NoExpiry if that never ends.
+// left is how long the owner has a majority of the nodes if the lease is not renewed;
+// where it has none, how long it has those that it has. It is node.NoExpiry if that never
+// ends.
 func left(r *quorum.Report) time.Duration {
 	var ends []time.Duration
 	never := 0
@@ -379,7 +390,8 @@ func (f listJSON) text(w io.Writer, states bool) string {
 		if all := len(l.Owners) + l.More; all > 1 && l.Owner != "" {
 			owner = fmt.Sprintf("%d, such as %s", all, owner)
 		}
-		rows = append(rows, []string{l.State, printable(l.Name), l.Mode, left, fmt.Sprint(l.Waiting), fmt.Sprintf("%d/%d", l.HeldBy, l.Nodes), owner})
+		rows = append(rows, []string{l.State, printable(l.Name), l.Mode, left, fmt.Sprint(l.Waiting),
+			fmt.Sprintf("%d/%d", l.HeldBy, l.Nodes), owner})
 	}
 	if !states {
 		for i := range rows {
@@ -415,7 +427,8 @@ func (f listJSON) verdict(states bool) string {
 	}
 	var parts []string
 	if f.Verdict != "complete" {
-		parts = append(parts, fmt.Sprintf("unknown: %d of %d nodes are usable, %d needed", f.Read, f.Read+len(f.Unread), f.Needed))
+		parts = append(parts, fmt.Sprintf("unknown: %d of %d nodes are usable, %d needed", f.Read, f.Read+len(f.Unread),
+			f.Needed))
 	}
 	switch n := counts["held"]; {
 	case n == 1:

@@ -47,11 +47,12 @@ type lockFlags struct {
 	accepted atomic.Bool           // servers have taken the credentials before
 }
 
-// silent reports whether it says nothing about others that hold the lock: a job that may be skipped
-// is none of cron's mails.
+// silent reports whether it says nothing about others that hold the lock: a job that may
+// be skipped is none of cron's mails.
 func (f *lockFlags) silent() bool { return f.conflict == exitOK && !f.verbose }
 
-// observe remembers why an attempt failed, says what happens to nodes, and passes the event on.
+// observe remembers why an attempt failed, says what happens to nodes, and passes the
+// event on.
 func (f *lockFlags) observe(c *command, to func(quorum.Event)) func(quorum.Event) {
 	return func(e quorum.Event) {
 		if text := newsOfNode(e); text != "" && (f.verbose || e.Kind == quorum.EventSettingsDiffer) {
@@ -115,7 +116,8 @@ func (f *lockFlags) register(fs *pflag.FlagSet) {
 	fs.DurationVar(&f.maxHold, "max-hold", 0, "how long to hold the lock at most")
 	fs.StringVar(&f.label, "label", "", "the `text` by which status, list and errors of others name this program (default: the host, the process ID and the command)")
 	fs.StringVar(&f.note, "note", "", "a `text` that status, list and errors of others show next to the label: what the lock is for")
-	fs.IntVar(&f.conflict, "conflict-exit-code", exitHeld, "the exit `status` if others hold the lock and the wait is over; with 0 nothing is said about that")
+	fs.IntVar(&f.conflict, "conflict-exit-code", exitHeld,
+		"the exit `status` if others hold the lock and the wait is over; with 0 nothing is said about that")
 }
 
 // addName takes one more name for the lock.
@@ -191,7 +193,8 @@ func (f *lockFlags) locker(c *command, observe func(quorum.Event)) (l *quorum.Lo
 	}
 	usual := min(quorum.Defaults().Lease, cmp.Or(longest, quorum.Defaults().MaxLease))
 	if f.minHold > 0 {
-		usual = max(min(usual, f.minHold), shortestLease) // this process ends with its command: the rest of the lease comes on top
+		// this process ends with its command: the rest of the lease comes on top
+		usual = max(min(usual, f.minHold), shortestLease)
 	}
 	f.lease = cmp.Or(f.lease, usual)
 	return f.nodeFlags.locker(quorum.Options{Lease: f.lease, Timeout: f.timeout, MaxHold: f.maxHold, Quorum: f.quorum,
@@ -212,7 +215,8 @@ func (f *lockFlags) inFlags(err error) string {
 	return text
 }
 
-// defaultLabel names the host, the process and what it does, where no flag has named the program.
+// defaultLabel names the host, the process and what it does, where no flag has named the
+// program.
 func (f *lockFlags) defaultLabel(does string) {
 	if f.label != "" {
 		return
@@ -227,13 +231,16 @@ func (f *lockFlags) defaultLabel(does string) {
 // shortest is how long the lock lasts without renewal, or at most.
 func (f *lockFlags) shortest() time.Duration { return min(f.lease, cmp.Or(f.maxHold, f.lease)) }
 
-// endSignals end the wait for a lock, and hold. None of them ends this process before the lock is released.
+// endSignals end the wait for a lock, and hold. None of them ends this process before the
+// lock is released.
 var endSignals = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP}
 
-// fromTerminal are those that a terminal sends to all of a job, and SIGCONT, which the shell sends.
+// fromTerminal are those that a terminal sends to all of a job, and SIGCONT, which the
+// shell sends.
 var fromTerminal = []os.Signal{os.Interrupt, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGWINCH, syscall.SIGCONT}
 
-// continues reports whether a command that is stopped is continued after this signal, to act on it.
+// continues reports whether a command that is stopped is continued after this signal, to
+// act on it.
 func continues(s syscall.Signal) bool {
 	return s != syscall.SIGKILL && s != syscall.SIGCONT && s != syscall.SIGWINCH
 }
@@ -250,8 +257,10 @@ func catch(these []os.Signal) (signals chan os.Signal, stop func()) {
 	}
 }
 
-// acquire takes the lock. If it does not get it, it says why, and returns the exit status.
-func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, signals <-chan os.Signal) (*quorum.Lease, int) {
+// acquire takes the lock. If it does not get it, it says why, and returns the exit
+// status.
+func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker,
+	signals <-chan os.Signal) (*quorum.Lease, int) {
 	waiting, end := untilSignal(ctx, signals)
 	lease, err := f.lock(waiting, c, l)
 	by := end()
@@ -263,7 +272,8 @@ func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, s
 		if by != nil || !f.silent() || !errors.Is(err, quorum.ErrHeld) {
 			text := f.inFlags(err)
 			if by != nil {
-				text = strings.ReplaceAll(text, context.Canceled.Error(), "ended by "+unix.SignalName(by.(syscall.Signal)))
+				text = strings.ReplaceAll(text, context.Canceled.Error(),
+					"ended by "+unix.SignalName(by.(syscall.Signal)))
 			}
 			fmt.Fprintf(c.stderr, "redquorum %s: %s\n", f.verb, text)
 		}
@@ -278,7 +288,8 @@ func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker, s
 	return lease, exitOK
 }
 
-// outerOwners are the owners of the runs that have started this process, the nearest first.
+// outerOwners are the owners of the runs that have started this process, the nearest
+// first.
 func outerOwners() (owners []string) {
 	for _, list := range []string{os.Getenv("REDQUORUM_OWNER"), os.Getenv("REDQUORUM_OUTER")} {
 		for owner := range strings.SplitSeq(list, ",") {
@@ -290,7 +301,8 @@ func outerOwners() (owners []string) {
 	return owners
 }
 
-// heldOutside is the error that a run around this process holds the name: that waits for this process.
+// heldOutside is the error that a run around this process holds the name: that waits for
+// this process.
 type heldOutside struct{ name string }
 
 func (h heldOutside) Error() string {
@@ -314,8 +326,8 @@ func gaveUp(by os.Signal) int {
 	return exitHeld
 }
 
-// untilSignal returns a context that a signal ends, until end is called, which returns the
-// signal if one has.
+// untilSignal returns a context that a signal ends, until end is called, which returns
+// the signal if one has.
 func untilSignal(ctx context.Context, signals <-chan os.Signal) (waiting context.Context, end func() os.Signal) {
 	waiting, cancel := context.WithCancel(ctx)
 	stop, by := make(chan struct{}), make(chan os.Signal, 1)
@@ -392,8 +404,8 @@ func (f *lockFlags) lock(ctx context.Context, c *command, l *quorum.Locker) (*qu
 	return l.Lock(ctx, f.names[0], opts...)
 }
 
-// sayWaiting says what the wait is for, until ctx ends, or until it finds out that it is in vain: the nodes may not have
-// answered before.
+// sayWaiting says what the wait is for, until ctx ends, or until it finds out that it is
+// in vain: the nodes may not have answered before.
 func (f *lockFlags) sayWaiting(ctx context.Context, c *command, l *quorum.Locker) error {
 	begun := time.Now()
 	for i := 0; ; i++ {
@@ -428,8 +440,8 @@ func toldAfter(i int) time.Duration {
 	return time.Duration(i-1) * time.Minute
 }
 
-// reasons says of each name why it may not be had, and whether that is anything but others who hold it. The error is that
-// of checkOuter.
+// reasons says of each name why it may not be had, and whether that is anything but
+// others who hold it. The error is that of checkOuter.
 func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string, trouble bool, err error) {
 	var all []string
 	for _, name := range f.names {
@@ -455,8 +467,9 @@ func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string,
 	return text, trouble, nil
 }
 
-// timeToReplace is how long credentials that were never accepted are tried: somebody may be replacing the
-// files just now. Later on that is the likelier reason, and waiting goes on.
+// timeToReplace is how long credentials that were never accepted are tried: somebody may
+// be replacing the files just now. Later on that is the likelier reason, and waiting goes
+// on.
 const timeToReplace = 3 * time.Second
 
 // refused reports whether so many nodes refuse the credentials that there is no quorum.
@@ -486,8 +499,8 @@ func (f *lockFlags) notAcquired(err error) int {
 	return exitNoQuorum
 }
 
-// notReleased says why the lock is not known to be released. It returns the exit status, which is
-// the given one if the lock was held to the end.
+// notReleased says why the lock is not known to be released. It returns the exit status,
+// which is the given one if the lock was held to the end.
 func (f *lockFlags) notReleased(c *command, err error, status int) int {
 	fmt.Fprintf(c.stderr, "redquorum %s: %s\n", f.verb, inFlags(err))
 	if errors.Is(err, quorum.ErrNotHeld) {
@@ -496,10 +509,10 @@ func (f *lockFlags) notReleased(c *command, err error, status int) int {
 	return status
 }
 
-// briefly calls done, which closes a Locker whose lock is released, and returns after a moment
-// also if done does not. A majority has confirmed the release by then, and the others have been
-// sent it. Only a node that hangs may need another one; it alone would keep the lock until the
-// lease ends.
+// briefly calls done, which closes a Locker whose lock is released, and returns after a
+// moment also if done does not. A majority has confirmed the release by then, and the
+// others have been sent it. Only a node that hangs may need another one; it alone would
+// keep the lock until the lease ends.
 func briefly(done func()) {
 	closed := make(chan struct{})
 	go func() {

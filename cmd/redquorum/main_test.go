@@ -48,7 +48,8 @@ func redquorum(t *testing.T, args ...string) (status int, stdout, stderr string)
 	return status, out.String(), talk.String()
 }
 
-// patience is how long a test waits for what has to happen. A busy machine takes its time.
+// patience is how long a test waits for what has to happen. A busy machine takes its
+// time.
 const patience = time.Minute
 
 // timedOut reports whether a text tells of a server that did not answer in time.
@@ -56,8 +57,9 @@ func timedOut(said string) bool {
 	return strings.Contains(said, node.ErrTimeout.Error()) || strings.Contains(said, "i/o timeout")
 }
 
-// unlessLate calls look, and again while what it returns is not good, and it or an earlier one tells of servers that did
-// not answer in time: what those did later is there for as long as a lease.
+// unlessLate calls look, and again while what it returns is not good, and it or an
+// earlier one tells of servers that did not answer in time: what those did later is there
+// for as long as a lease.
 func unlessLate(look func() (said string, good bool)) {
 	late := false
 	for end := time.Now().Add(patience); ; {
@@ -169,7 +171,8 @@ func textOf(t *testing.T, path string) string {
 	return string(text)
 }
 
-// serve has a server at a new address that does something for each connection, and closes it then.
+// serve has a server at a new address that does something for each connection, and closes
+// it then.
 func serve(t *testing.T, do func(net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

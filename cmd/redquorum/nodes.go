@@ -51,11 +51,13 @@ func (n *nodeFlags) register(fs *pflag.FlagSet) {
 		}
 		return nil
 	})
-	fs.StringVar(&n.password, "password-file", "", "the `file` with the password, for nodes whose URL has none; like the files of TLS it is read for each connection")
+	fs.StringVar(&n.password, "password-file", "",
+		"the `file` with the password, for nodes whose URL has none; like the files of TLS it is read for each connection")
 	fs.StringVar(&n.cacert, "cacert", "", "a PEM `file` with the CA of nodes whose URL is rediss:// (default: the system's CAs)")
 	fs.StringVar(&n.cert, "cert", "", "a PEM `file` with the certificate of this client, for rediss://; --key has its key")
 	fs.StringVar(&n.key, "key", "", "a PEM `file` with the key of --cert")
-	fs.DurationVar(&n.maxLease, "max-lease", 0, "the longest lease in use anywhere on these nodes; a node that is new or restarted is ignored for this long (default $REDQUORUM_MAX_LEASE, or 30s)")
+	fs.DurationVar(&n.maxLease, "max-lease", 0,
+		"the longest lease in use anywhere on these nodes; a node that is new or restarted is ignored for this long (default $REDQUORUM_MAX_LEASE, or 30s)")
 	fs.BoolVar(&n.noGuard, "no-guard", false, "use nodes right after a restart: safe only with appendfsync always")
 }
 
@@ -66,7 +68,8 @@ func (n *nodeFlags) registerPrefix(fs *pflag.FlagSet) {
 func (n *nodeFlags) registerEmbedded(fs *pflag.FlagSet) {
 	n.instead = "; or --embedded 3, to try the command"
 	fs.Func("embedded", "instead of --nodes, start `N` nodes inside this process, to try the command: they exclude no other process", func(s string) (err error) {
-		if n.embedded, err = strconv.Atoi(s); err != nil || n.embedded < 1 || n.embedded > 63 { // as many as a lock can have
+		// as many as a lock can have
+		if n.embedded, err = strconv.Atoi(s); err != nil || n.embedded < 1 || n.embedded > 63 {
 			return errors.New("want an odd number, at most 63")
 		}
 		return nil
@@ -91,13 +94,15 @@ func (n *nodeFlags) limit() (time.Duration, error) {
 	given := n.set != nil && n.set.Changed("max-lease")
 	if given || n.maxLease != 0 || text == "" {
 		if given && n.maxLease <= 0 || n.maxLease > quorum.Defaults().FenceRetention {
-			return 0, cli.Usage("--max-lease is %v; it must be more than 0, and at most %v", n.maxLease, quorum.Defaults().FenceRetention)
+			return 0, cli.Usage("--max-lease is %v; it must be more than 0, and at most %v", n.maxLease,
+				quorum.Defaults().FenceRetention)
 		}
 		return n.maxLease, nil
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 || d > quorum.Defaults().FenceRetention {
-		return 0, cli.Usage("REDQUORUM_MAX_LEASE is %s; it must be a time such as 30s, at most %v", cli.Quoted(text), quorum.Defaults().FenceRetention)
+		return 0, cli.Usage("REDQUORUM_MAX_LEASE is %s; it must be a time such as 30s, at most %v", cli.Quoted(text),
+			quorum.Defaults().FenceRetention)
 	}
 	return d, nil
 }
@@ -120,7 +125,8 @@ func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err
 	return l, func() { _ = l.Close(); end() }, nil
 }
 
-// asksAbout has a verb ask its nodes about the lock NAME, or do something to it. It takes no lock.
+// asksAbout has a verb ask its nodes about the lock NAME, or do something to it. It takes
+// no lock.
 func asksAbout(cmd *cobra.Command, do func(ctx context.Context, c *command, nodes *nodeFlags, l *quorum.Locker, name string) error) *cobra.Command {
 	var nodes nodeFlags
 	nodes.register(cmd.Flags())
@@ -136,7 +142,8 @@ func asksAbout(cmd *cobra.Command, do func(ctx context.Context, c *command, node
 	})
 }
 
-// These stand for numbers of nodes in Options.Quorum, until it is known how many there are.
+// These stand for numbers of nodes in Options.Quorum, until it is known how many there
+// are.
 const (
 	quorumAll  = -1 // all
 	quorumMost = -2 // a majority, also of an even number: for verbs that take no lock
@@ -156,7 +163,8 @@ func (f flagged) Unwrap() error { return f.error }
 // inFlags is the text of an error of a lock, which names flags where to read on.
 func inFlags(err error) string {
 	const longest = 2000 // names of locks are long, or many
-	flags := strings.NewReplacer("see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard", "see Options.MaxLease", "see --max-lease")
+	flags := strings.NewReplacer("see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard",
+		"see Options.MaxLease", "see --max-lease")
 	return terminal.Cut(flags.Replace(err.Error()), longest)
 }
 
@@ -262,9 +270,9 @@ func (n *nodeFlags) checkFiles() error {
 	return nil
 }
 
-// readFilesOfTLS has each connection read the files, as they may be replaced meanwhile. Once a server
-// was trusted, one that is not may only be ahead of the file: then its error says nothing of
-// certificates, so that nobody takes it for permanent.
+// readFilesOfTLS has each connection read the files, as they may be replaced meanwhile.
+// Once a server was trusted, one that is not may only be ahead of the file: then its
+// error says nothing of certificates, so that nobody takes it for permanent.
 func (n *nodeFlags) readFilesOfTLS(config *tls.Config, trusted *atomic.Bool) {
 	if n.cert != "" {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return n.readCertificate() }

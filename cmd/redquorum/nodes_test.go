@@ -77,7 +77,8 @@ func selfSigned(t *testing.T) (pair tls.Certificate, cert, key string) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, file("CERTIFICATE", der), file("PRIVATE KEY", secret)
 }
 
-// mutual is how a server with such a pair speaks to clients that have the certificate in a file.
+// mutual is how a server with such a pair speaks to clients that have the certificate in
+// a file.
 func mutual(t *testing.T, pair tls.Certificate, file string) *tls.Config {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -147,7 +148,8 @@ func TestTLSFlagsWithSentinel(t *testing.T) {
 	tests.Says(t, want(t, exitUnsafe, "", asks(sentinel, "doctor")...), "the primary is now "+secure)
 }
 
-// Passwords, certificates and CAs are replaced while programs run, at the server first or in the files first.
+// Passwords, certificates and CAs are replaced while programs run, at the server first or
+// in the files first.
 func TestFilesAreReplaced(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()

@@ -23,7 +23,8 @@ example:
   redquorum completion bash >/etc/bash_completion.d/redquorum`
 
 func completionVerb() *cobra.Command {
-	cmd, _ := newVerb("completion bash|zsh|fish|powershell", "print a script to complete verbs and flags in a shell", completionManual)
+	cmd, _ := newVerb("completion bash|zsh|fish|powershell", "print a script to complete verbs and flags in a shell",
+		completionManual)
 	cmd.Args, cmd.ValidArgs = cli.One("the shell"), []string{"bash", "zsh", "fish", "powershell"}
 	return doesUntilSignal(cmd, func(_ context.Context, c *command) error {
 		root := cmd.Root()
@@ -57,7 +58,8 @@ func manVerb() *cobra.Command {
 // manPage is the manual in the language of man: the help of each verb, as it is.
 func manPage(root *cobra.Command) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH REDQUORUM 1 \"\" %q \"User Commands\"\n.SH NAME\nredquorum \\- %s\n", "redquorum "+version(), root.Short)
+	fmt.Fprintf(&b, ".TH REDQUORUM 1 \"\" %q \"User Commands\"\n.SH NAME\nredquorum \\- %s\n", "redquorum "+version(),
+		root.Short)
 	all := slices.DeleteFunc(cli.All(root), func(cmd *cobra.Command) bool { return cmd.Name() == "help" })
 	b.WriteString(".SH SYNOPSIS\n.nf\n")
 	for _, cmd := range all {

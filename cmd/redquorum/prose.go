@@ -22,7 +22,8 @@ type prose struct {
 
 func newProse(w io.Writer) *prose { return &prose{painter: newPainter(w), width: terminal.Columns(w)} }
 
-// write writes a text, in a color if it is not "". Its lines after the first have the indent.
+// write writes a text, in a color if it is not "". Its lines after the first have the
+// indent.
 func (p *prose) write(color, indent, text string) {
 	p.WriteString(p.paint(color, terminal.Wrap(p.width, text, indent)) + "\n")
 }

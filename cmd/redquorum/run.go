@@ -140,7 +140,8 @@ func runVerb() *cobra.Command {
 	f.register(fs)
 	f.registerEmbedded(fs)
 	fs.StringVarP(&f.shell, "command", "c", "", "instead of COMMAND: a `text` that /bin/sh -c runs")
-	fs.DurationVar(&f.grace, "term-grace", 0, "how long the command has between TERM and KILL, at most half of the lease (default: a sixth of the lease, 10s at most)")
+	fs.DurationVar(&f.grace, "term-grace", 0,
+		"how long the command has between TERM and KILL, at most half of the lease (default: a sixth of the lease, 10s at most)")
 	fs.DurationVar(&f.minHold, "min-hold", 0, "how long the lock stays taken at least, though COMMAND ends earlier")
 	fs.Func("on-ask", "the `signal`, such as TERM or USR1, that the command gets when somebody asks the holder to finish", func(s string) error {
 		f.onAsk = unix.SignalNum("SIG" + strings.TrimPrefix(strings.ToUpper(s), "SIG"))
@@ -212,7 +213,8 @@ func (f *runFlags) run(ctx context.Context, c *command) error {
 		return cli.Exit(status)
 	}
 	if f.verbose {
-		say(c.stderr, "acquired %s after %v: owner %s, token %d", shown(f.title()), since(begun), lease.Owner(), lease.Token())
+		say(c.stderr, "acquired %s after %v: owner %s, token %d", shown(f.title()), since(begun), lease.Owner(),
+			lease.Token())
 	}
 	begun = time.Now()
 	status = c.supervise(path, f, lease, trouble, signals)
@@ -225,7 +227,8 @@ func (f *runFlags) run(ctx context.Context, c *command) error {
 	leave = func() { briefly(done) }
 	if f.verbose {
 		if left := f.minHold - time.Since(begun); left > 0 {
-			say(c.stderr, "done with %s after %v; it stays taken for %v more", shown(f.title()), since(begun), left.Round(time.Millisecond))
+			say(c.stderr, "done with %s after %v; it stays taken for %v more", shown(f.title()), since(begun),
+				left.Round(time.Millisecond))
 		} else {
 			say(c.stderr, "released %s after %v", shown(f.title()), since(begun))
 		}
@@ -278,15 +281,18 @@ type supervision struct {
 }
 
 // supervise runs the command for as long as the lease lasts.
-func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, trouble *trouble, signals <-chan os.Signal) int {
-	// For the kernel the end of this thread is the end of the parent, as when this process
-	// is killed.
+func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, trouble *trouble,
+	signals <-chan os.Signal) int {
+	// For the kernel the end of this thread is the end of the parent, as when this
+	// process is killed.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	s := &supervision{stderr: c.stderr, lease: lease, trouble: trouble, maxHold: f.maxHold, signals: signals, onAsk: f.onAsk, status: -1}
+	s := &supervision{stderr: c.stderr, lease: lease, trouble: trouble, maxHold: f.maxHold, signals: signals,
+		onAsk: f.onAsk, status: -1}
 	s.term, s.kill = margins(f.shortest(), f.grace)
-	if lease.Remaining() <= max(s.term, f.shortest()/2) { // it was handed over, and lasts for as long only when it is renewed
+	// it was handed over, and lasts for as long only when it is renewed
+	if lease.Remaining() <= max(s.term, f.shortest()/2) {
 		if err := lease.Extend(context.Background(), f.lease); err != nil {
 			say(c.stderr, "%s", inFlags(err))
 			return exitLost
@@ -310,8 +316,8 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 		say(c.stderr, "the command was not started: %v", err)
 		return exitOS
 	}
-	// Its own output must not stop this process. Ctrl-Z stops it only after the command, which may tidy the
-	// screen before.
+	// Its own output must not stop this process. Ctrl-Z stops it only after the command,
+	// which may tidy the screen before.
 	signal.Ignore(syscall.SIGTTOU, syscall.SIGTSTP)
 	status := s.watch()
 	if status == exitLost || status > 128 { // it had no time to
@@ -359,7 +365,8 @@ func (s *supervision) watch() int {
 		case left <= s.term && !s.asked:
 			s.asked = true
 			s.warden.order(orderAsk, 0)
-			say(s.stderr, "the lock ends in %v, the command is asked to stop: %s", left.Round(time.Millisecond), inFlags(s.trouble.reason(s.lease, s.maxHold)))
+			say(s.stderr, "the lock ends in %v, the command is asked to stop: %s", left.Round(time.Millisecond),
+				inFlags(s.trouble.reason(s.lease, s.maxHold)))
 		}
 		s.warden.watch(s.leaseEnd())
 	}
@@ -448,12 +455,13 @@ func (s *supervision) ended() os.Signal {
 	}
 }
 
-// withoutLock removes from an environment the nodes' URLs, because the command has no need of the
-// passwords in them, and what another run has said of its lock.
+// withoutLock removes from an environment the nodes' URLs, because the command has no
+// need of the passwords in them, and what another run has said of its lock.
 func withoutLock(env []string) []string {
 	return slices.DeleteFunc(env, func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{"REDQUORUM_NODES", "REDQUORUM_NAME", "REDQUORUM_TOKEN", "REDQUORUM_OWNER", "REDQUORUM_OUTER"}, name)
+		return slices.Contains([]string{"REDQUORUM_NODES", "REDQUORUM_NAME", "REDQUORUM_TOKEN", "REDQUORUM_OWNER",
+			"REDQUORUM_OUTER"}, name)
 	})
 }
 

@@ -198,7 +198,8 @@ func TestRunVerbose(t *testing.T) {
 	}
 }
 
-// It also says which nodes fail, although the lock does not need them, and which are back.
+// It also says which nodes fail, although the lock does not need them, and which are
+// back.
 func TestRunSaysWhatHappensToNodes(t *testing.T) {
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
@@ -211,7 +212,8 @@ func TestRunSaysWhatHappensToNodes(t *testing.T) {
 	p.says("redquorum run: node " + servers[1].Addr() + " started recently, and is ignored for ")
 }
 
-// A program with other settings on the same nodes is reported, also without --verbose: two could hold one lock.
+// A program with other settings on the same nodes is reported, also without --verbose:
+// two could hold one lock.
 func TestRunSaysThatSettingsDiffer(t *testing.T) {
 	t.Parallel()
 	_, urls := startNodes(t, 3)
@@ -228,7 +230,8 @@ func TestToldAfter(t *testing.T) {
 	}
 }
 
-// A node that hangs does not keep the caller waiting once a majority has released the lock.
+// A node that hangs does not keep the caller waiting once a majority has released the
+// lock.
 func TestRunReturnsAtOnce(t *testing.T) {
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector's own
 	servers, urls := startNodes(t, 3)
@@ -302,7 +305,8 @@ func TestRunReadWrite(t *testing.T) {
 	writer.exits(1)
 }
 
-// It is not parallel: a server of another test could get the port of the one that is killed.
+// It is not parallel: a server of another test could get the port of the one that is
+// killed.
 func TestRunNeed(t *testing.T) {
 	servers, urls := startNodes(t, 3)
 	ends(t, 0, runOn(urls, "--quorum all --try", "true")...)
@@ -412,8 +416,8 @@ func TestRunContinuesItsWarden(t *testing.T) {
 	p.exits(1) // of read
 }
 
-// The status is the command's own when a forwarded signal ends it. But a shell ends its loop only if Ctrl-C has killed
-// what it waits for.
+// The status is the command's own when a forwarded signal ends it. But a shell ends its
+// loop only if Ctrl-C has killed what it waits for.
 func TestRunEndsBySignal(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	for s, want := range map[syscall.Signal]string{syscall.SIGTERM: "exit status 143", syscall.SIGINT: "signal: interrupt"} {
@@ -604,8 +608,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// Several names are one lock, and the environment names them all. -c has a shell run the text, and its status is that of
-// the shell.
+// Several names are one lock, and the environment names them all. -c has a shell run the
+// text, and its status is that of the shell.
 func TestRunKinds(t *testing.T) {
 	t.Parallel()
 	in := []string{"run", "--name", "job", "--embedded", "1"}
@@ -632,7 +636,8 @@ func TestRunOnNewServers(t *testing.T) {
 	want(t, exitNoQuorum, " needed; see --min-hold, --max-lease, --no-guard\n", "run", "--name", "x", "--try", "--min-hold", "1m", "--nodes", urls, "--", "true")
 }
 
-// Of hosts that run the same job, not at the very same time, one does, though it is done at once.
+// Of hosts that run the same job, not at the very same time, one does, though it is done
+// at once.
 func TestRunOnceInAnInterval(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -768,8 +773,9 @@ func TestRunFindsCommand(t *testing.T) {
 	}
 }
 
-// writeProgram writes a file that is executed. A process that another test begins meanwhile would have it
-// open for writing for a moment, and a file that is cannot be executed.
+// writeProgram writes a file that is executed. A process that another test begins
+// meanwhile would have it open for writing for a moment, and a file that is cannot be
+// executed.
 func writeProgram(path, text string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -808,7 +814,8 @@ func TestRunNamesInterpreter(t *testing.T) {
 	start(t, runIn("", path)...).exits(exitNotFound, "its loader \""+missing)
 }
 
-// A job that may be skipped says nothing where others hold the lock; of other trouble it does.
+// A job that may be skipped says nothing where others hold the lock; of other trouble it
+// does.
 func TestRunSkipsSilently(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -866,7 +873,8 @@ func TestRunSaysWhyItWaits(t *testing.T) {
 	}
 }
 
-// A wrong configuration ends the wait with 78, also if the credentials are in files, which could be replaced.
+// A wrong configuration ends the wait with 78, also if the credentials are in files,
+// which could be replaced.
 func TestRunWithWrongConfiguration(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -952,8 +960,8 @@ func fakeServer(t *testing.T, says string, info map[string]string) (addr string)
 	})
 }
 
-// A lock that was handed over lasts for the whole lease before the command begins, so that it is not asked to stop
-// at once.
+// A lock that was handed over lasts for the whole lease before the command begins, so
+// that it is not asked to stop at once.
 func TestRunAfterHandOver(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -971,8 +979,8 @@ func TestRunAfterHandOver(t *testing.T) {
 	}
 }
 
-// handedOver is what a program says that gets a lock from another one, for two seconds; and whether it was handed over, and
-// kept until the end.
+// handedOver is what a program says that gets a lock from another one, for two seconds;
+// and whether it was handed over, and kept until the end.
 func handedOver(t *testing.T, urls, lease string) (said string, kept bool) {
 	t.Helper()
 	holder := start(t, holdOn(urls, "--lease "+lease, "job")...)
@@ -1018,8 +1026,9 @@ func olderProgram(t *testing.T) (path string) {
 	return path
 }
 
-// While programs are upgraded, and when an upgrade is taken back, old and new ones exclude each other, wait for each
-// other and draw rising tokens. Each sees what the other holds.
+// While programs are upgraded, and when an upgrade is taken back, old and new ones
+// exclude each other, wait for each other and draw rising tokens. Each sees what the
+// other holds.
 func TestUpgrade(t *testing.T) {
 	tests.NeedLong(t)
 	older, newer := olderProgram(t), os.Args[0]

@@ -26,7 +26,8 @@ type screen struct {
 
 func newScreen(w io.Writer, nodes int) *screen {
 	const least = 60 // columns of a picture
-	s := &screen{w: w, live: terminal.Is(w) && terminal.Columns(w) >= least, nodes: nodes, every: 100 * time.Millisecond}
+	s := &screen{w: w, live: terminal.Is(w) && terminal.Columns(w) >= least, nodes: nodes,
+		every: 100 * time.Millisecond}
 	s.painter = newPainter(w)
 	return s
 }
@@ -68,7 +69,8 @@ func (s *screen) draw(d *demo) {
 		fmt.Fprintf(&b, "\x1b[%dA", s.lines)
 	}
 	s.lines = 0
-	line("%s  %d workers, %d nodes, one lock, lease %v    %4.1fs", s.paint(bold, "redquorum demo"), demoWorkers, s.nodes,
+	line("%s  %d workers, %d nodes, one lock, lease %v    %4.1fs", s.paint(bold, "redquorum demo"), demoWorkers,
+		s.nodes,
 		demoLease, time.Since(d.start).Seconds())
 	line("")
 	if d.report != nil {
@@ -98,7 +100,8 @@ func (s *screen) draw(d *demo) {
 	const shown = 6
 	var last []string
 	for _, m := range d.messages {
-		last = append(last, strings.Split(terminal.Wrap(min(terminal.Page, terminal.Columns(s.w))-2, m, messageIndent), "\n")...)
+		last = append(last, strings.Split(terminal.Wrap(min(terminal.Page, terminal.Columns(s.w))-2, m, messageIndent),
+			"\n")...)
 	}
 	last = last[max(0, len(last)-shown):]
 	for i := range shown {
@@ -121,10 +124,12 @@ func (s *screen) tell(d *demo) {
 		return
 	}
 	s.lastLine = time.Now()
-	fmt.Fprintf(s.w, "%5.1fs  number %d, token %d; %s\n", time.Since(d.start).Seconds(), d.number, d.fence, nodeHealth(d.report))
+	fmt.Fprintf(s.w, "%5.1fs  number %d, token %d; %s\n", time.Since(d.start).Seconds(), d.number, d.fence,
+		nodeHealth(d.report))
 }
 
-// messageIndent is that of a message's lines after the first, below the text that follows its time.
+// messageIndent is that of a message's lines after the first, below the text that follows
+// its time.
 const messageIndent = "        "
 
 // begin prints what comes before all pictures.

@@ -45,13 +45,14 @@ example:
 // simVerb explores, unless a word of its own follows.
 func simVerb() *cobra.Command {
 	cmd := simExplore("sim", "run the same lock through every failure, in virtual time", simManual)
-	cmd.AddCommand(simRun(), simExplore("explore", "many runs, until one goes wrong", exploreManual), simShrink(), simReplay(), simManualVerb(),
+	cmd.AddCommand(simRun(), simExplore("explore", "many runs, until one goes wrong", exploreManual), simShrink(),
+		simReplay(), simManualVerb(),
 		simScenario(), simMatrix())
 	return cmd
 }
 
-// doesSim has a word of sim do something. Its errors have a status of their own, also that of an output that cannot be
-// written.
+// doesSim has a word of sim do something. Its errors have a status of their own, also
+// that of an output that cannot be written.
 func doesSim(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
 	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		out := &cli.Output{Writer: c.stdout}
@@ -64,8 +65,8 @@ func doesSim(cmd *cobra.Command, do func(context.Context, *command) error) *cobr
 	})
 }
 
-// endsWithContext makes a word end with ctx that looks at it nowhere. Its run is in virtual time, and nothing is lost
-// with it.
+// endsWithContext makes a word end with ctx that looks at it nowhere. Its run is in
+// virtual time, and nothing is lost with it.
 func endsWithContext(do func(context.Context, *command) error) func(context.Context, *command) error {
 	return func(ctx context.Context, c *command) error {
 		done := make(chan error, 1)
@@ -102,10 +103,13 @@ func (f *planFlags) register(fs *pflag.FlagSet) {
 	f.fs = fs
 	fs.IntVar(&f.profile.Nodes, "nodes", 0, "the number `N` of nodes (default: drawn from the seed)")
 	fs.IntVar(&f.profile.Clients, "clients", 0, "the number `N` of clients that compete (default: drawn from the seed)")
-	fs.DurationVar(&f.profile.Length, "length", 0, "for how long faults happen, in virtual `time` (default: drawn from the seed)")
-	fs.BoolVar(&f.profile.Outside, "outside", false, "also faults that no lock with a lease can survive; a violation is then no bug")
+	fs.DurationVar(&f.profile.Length, "length", 0,
+		"for how long faults happen, in virtual `time` (default: drawn from the seed)")
+	fs.BoolVar(&f.profile.Outside, "outside", false,
+		"also faults that no lock with a lease can survive; a violation is then no bug")
 	fs.BoolVar(&f.profile.Replicas, "replicas", false, "each node is a primary with replicas, and there are failovers")
-	fs.BoolVar(&f.profile.Machines, "machines", false, "also servers that lack disk, memory or processor, and connections that break")
+	fs.BoolVar(&f.profile.Machines, "machines", false,
+		"also servers that lack disk, memory or processor, and connections that break")
 	fs.Func("client", "`redquorum|plain`: plain is textbook Redlock and nothing else", func(s string) error {
 		if f.lock.Client = faults.Client(s); f.lock.Client != faults.Redquorum && f.lock.Client != faults.Plain {
 			return errors.New("want redquorum or plain")
@@ -297,7 +301,8 @@ func simExplore(use, short, manual string) *cobra.Command {
 		// and not by growth.
 		debug.SetGCPercent(-1)
 		debug.SetMemoryLimit(128 << 20)
-		bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !*asJSON}, length: *length, from: campaign.From, to: campaign.To}
+		bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !*asJSON}, length: *length,
+			from: campaign.From, to: campaign.To}
 		campaign.Progress = bar.show
 		report := sim.Explore(exploring, campaign)
 		bar.Clear()
@@ -355,7 +360,8 @@ func savePlan(ctx context.Context, dir string, f sim.Found, asked faults.Profile
 	if v := sim.Run(small, nil).Worst(); v != nil {
 		what = v.What // which may be about other clients and names
 	}
-	comment := fmt.Sprintf("# %s: %s\n# shrunk from seed %d, which had %d events\n", f.Invariant, what, f.Seed, len(p.Events))
+	comment := fmt.Sprintf("# %s: %s\n# shrunk from seed %d, which had %d events\n", f.Invariant, what, f.Seed,
+		len(p.Events))
 	return path, os.WriteFile(path, []byte(comment+small.String()), 0o666)
 }
 
@@ -374,7 +380,8 @@ func explain(told *prose, report *sim.Report, files []string) {
 	}
 	r := sim.Run(p, nil, sim.WithTrace())
 	v := r.Worst()
-	told.write(red, "  ", fmt.Sprintf("%s VIOLATED by seed %d: %s", v.Invariant, report.Found[0].Seed, sim.Invariants[v.Invariant]))
+	told.write(red, "  ", fmt.Sprintf("%s VIOLATED by seed %d: %s", v.Invariant, report.Found[0].Seed,
+		sim.Invariants[v.Invariant]))
 	told.WriteByte('\n')
 	told.write("", "", v.What)
 	told.WriteByte('\n')
@@ -383,7 +390,8 @@ func explain(told *prose, report *sim.Report, files []string) {
 		told.WriteByte('\n')
 		told.write("", "  ", "cause: "+cause)
 	}
-	fmt.Fprintf(told, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s\n\n", files[0], len(p.Events), files[0])
+	fmt.Fprintf(told, "\nplan: %s (%d events)\nplay it again: redquorum sim replay %s\n\n", files[0], len(p.Events),
+		files[0])
 	for i, f := range report.Found[1:] {
 		told.write(red, "  ", fmt.Sprintf("%s VIOLATED by seed %d: %s", f.Invariant, f.Seed, f.What))
 		fmt.Fprintf(told, "plan: %s\n\n", files[i+1])
@@ -399,10 +407,12 @@ func writeReport(b *prose, r *sim.Report, all bool) {
 		writeSituations(b, r, all)
 	}
 	if r.Outside > 0 {
-		b.write(yellow, "", cli.Count(r.Outside, "run")+" failed after a fault that no lock with a lease can survive (expected)")
+		b.write(yellow, "", cli.Count(r.Outside, "run")+
+			" failed after a fault that no lock with a lease can survive (expected)")
 	}
 	b.write(color, "", fmt.Sprintf("%s: %s, %d events, %d locks granted; %s of virtual time in %v (%.0f seeds/s)", word,
-		cli.Count(r.Seeds, "seed"), r.Events, r.Grants, sim.Years(r.Virtual), r.Wall.Round(10*time.Millisecond), float64(r.Seeds)/r.Wall.Seconds()))
+		cli.Count(r.Seeds, "seed"), r.Events, r.Grants, sim.Years(r.Virtual), r.Wall.Round(10*time.Millisecond),
+		float64(r.Seeds)/r.Wall.Seconds()))
 }
 
 func writeSituations(b *prose, r *sim.Report, all bool) {
@@ -441,8 +451,8 @@ func (p *progress) show(r *sim.Report) {
 		len(r.Found), sim.Years(r.Virtual), len(r.Reached)-len(r.Missed()), len(r.Reached)))
 }
 
-// follow shows a text, and how much of a time has passed, twice a second until the function that it
-// returns is called. Without a time it shows no part.
+// follow shows a text, and how much of a time has passed, twice a second until the
+// function that it returns is called. Without a time it shows no part.
 func (p *progress) follow(ctx context.Context, length time.Duration, text func() string) (end func()) {
 	if !p.Live {
 		return func() {}
@@ -453,7 +463,8 @@ func (p *progress) follow(ctx context.Context, length time.Duration, text func()
 		defer close(done)
 		for ctx.Err() == nil {
 			took := time.Since(began)
-			p.Draw(min(1, took.Seconds()/max(length.Seconds(), 1e-9))*min(1, length.Seconds()), fmt.Sprintf("%v, %s", took.Round(time.Second), text()))
+			p.Draw(min(1, took.Seconds()/max(length.Seconds(), 1e-9))*min(1, length.Seconds()),
+				fmt.Sprintf("%v, %s", took.Round(time.Second), text()))
 			select {
 			case <-time.After(500 * time.Millisecond):
 			case <-ctx.Done():

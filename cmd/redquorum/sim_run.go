@@ -184,7 +184,8 @@ func (c *command) show(r *sim.Result, show showFlags) error {
 			Events     uint64          `json:"events"`
 			Hash       string          `json:"hash"`
 			Trace      []sim.Entry     `json:"trace"`
-		}{r.Plan.String(), r.Verdict, append([]sim.Violation{}, r.Violations...), r.Events, fmt.Sprintf("%016x", r.Hash), r.Trace.Entries})
+		}{r.Plan.String(), r.Verdict, append([]sim.Violation{}, r.Violations...), r.Events,
+			fmt.Sprintf("%016x", r.Hash), r.Trace.Entries})
 	}
 	text := newProse(c.stdout)
 	fmt.Fprintf(text, "%s\n", r.Plan)
@@ -236,7 +237,8 @@ func simShrink() *cobra.Command {
 		if v := r.Worst(); v == nil {
 			fmt.Fprintln(c.stderr, "the plan breaks no invariant")
 		} else {
-			fmt.Fprintf(c.stderr, "%s: from %d events, %d clients, %d nodes to %d events, %d clients, %d nodes\n", v.Invariant,
+			fmt.Fprintf(c.stderr, "%s: from %d events, %d clients, %d nodes to %d events, %d clients, %d nodes\n",
+				v.Invariant,
 				len(p.Events), p.Clients, p.Nodes, len(small.Events), small.Clients, small.Nodes)
 		}
 		if *to == "" {
@@ -268,7 +270,8 @@ func simManualVerb() *cobra.Command {
 		links := comment.Parser{LookupSym: func(_, _ string) bool { return true }} // so that they lose their brackets
 		for _, block := range links.Parse(before).Content {
 			if plan, ok := block.(*comment.Code); ok {
-				fmt.Fprintf(c.stdout, "A complete plan, with faults. redquorum sim replay FILE runs it:\n\n%s\n", plan.Text)
+				fmt.Fprintf(c.stdout, "A complete plan, with faults. redquorum sim replay FILE runs it:\n\n%s\n",
+					plan.Text)
 			}
 		}
 		language = strings.Replace(language, "are as in [New]", "have the values at the end of this page", 1)

@@ -24,8 +24,10 @@ example:
   redquorum sim scenario S28 --client plain --brief`
 
 func simScenario() *cobra.Command {
-	cmd, fs := newVerb("scenario ID|list", fmt.Sprintf("one of %d ways to fail", len(sim.Scenarios())), simScenarioManual)
-	client := fs.String("client", "redquorum", "`redquorum|plain|mistaken`: plain is textbook Redlock, mistaken that with the error that the scenario is about")
+	cmd, fs := newVerb("scenario ID|list", fmt.Sprintf("one of %d ways to fail", len(sim.Scenarios())),
+		simScenarioManual)
+	client := fs.String("client", "redquorum",
+		"`redquorum|plain|mistaken`: plain is textbook Redlock, mistaken that with the error that the scenario is about")
 	show := showFlags{}
 	show.register(fs)
 	cmd.Args = cli.One("the scenario's name, such as S24, or list,")
@@ -54,7 +56,8 @@ func simScenario() *cobra.Command {
 		}
 		if !show.asJSON {
 			text := newProse(c.stdout)
-			fmt.Fprintf(text, "%s %s\n\n%s\n", s.ID, s.Title, terminal.Reflow(strings.Join(s.Story, "\n")+"\n", terminal.PageOf(c.stdout)))
+			fmt.Fprintf(text, "%s %s\n\n%s\n", s.ID, s.Title, terminal.Reflow(strings.Join(s.Story, "\n")+"\n",
+				terminal.PageOf(c.stdout)))
 			text.write("", "", "what protects: "+s.Protects)
 			if s.Outside {
 				text.WriteString("\nNo lease-based lock survives this scenario.\n")
@@ -90,7 +93,8 @@ func simMatrix() *cobra.Command {
 			err = m.WriteMarkdown(c.stdout)
 		} else {
 			p := newPainter(c.stdout)
-			err = m.WriteText(c.stdout, terminal.Columns(c.stdout), func(v sim.Verdict, text string) string { return p.paint(verdictColor[v], text) })
+			err = m.WriteText(c.stdout, terminal.Columns(c.stdout),
+				func(v sim.Verdict, text string) string { return p.paint(verdictColor[v], text) })
 		}
 		if err != nil {
 			return err

@@ -54,7 +54,8 @@ func TestSimUsageErrors(t *testing.T) {
 	want(t, exitUsage, "it must be redquorum, plain or mistaken", "sim", "scenario", "S24", "--client", "rust")
 }
 
-// Any two flags that narrow the plans are refused together, or give plans that can be run.
+// Any two flags that narrow the plans are refused together, or give plans that can be
+// run.
 func TestSimFlagsFit(t *testing.T) {
 	var given []string
 	for name, values := range map[string]string{"nodes": "1 2 3 6 15", "clients": "1 2 64", "length": "1ns 1s", "outside": "true", "replicas": "true",
@@ -144,7 +145,8 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 	}
 }
 
-// againAfter is the command that a search names to play the first plan again. Others may be found at the same time.
+// againAfter is the command that a search names to play the first plan again. Others may
+// be found at the same time.
 func againAfter(out string) (command string) {
 	_, command, _ = strings.Cut(out, "play it again: redquorum ")
 	command, _, _ = strings.Cut(command, "\n")
@@ -174,7 +176,8 @@ func TestSimScenarios(t *testing.T) {
 	tests.Says(t, want(t, exitOK, "S28  The release of one attempt", "sim", "matrix"), "stuck      a client waits for a lock that is free")
 }
 
-// Seed 26 has a client that lacks a node, if nothing narrows it. Joint locks need the same list in all clients.
+// Seed 26 has a client that lacks a node, if nothing narrows it. Joint locks need the
+// same list in all clients.
 func TestSimJointListsAreTheSame(t *testing.T) {
 	want(t, exitOK, "sound: 1 seed,", "sim", "explore", "--kinds", "joint", "--seeds", "26")
 }

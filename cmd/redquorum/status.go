@@ -63,7 +63,8 @@ func statusVerb() *cobra.Command {
 			return err
 		}
 		refused, settings := nodes.probe(ctx, report)
-		err = c.print(*asJSON, newStatus(report, refused, settings), func(w io.Writer) string { return reportText(w, report, refused, settings) })
+		err = c.print(*asJSON, newStatus(report, refused, settings),
+			func(w io.Writer) string { return reportText(w, report, refused, settings) })
 		if err == nil && report.Verdict == quorum.VerdictNoQuorum {
 			err = cli.Exit(cli.Failed)
 		}
@@ -72,7 +73,8 @@ func statusVerb() *cobra.Command {
 }
 
 // heldHow says in a word what the owner does.
-var heldHow = map[node.Mode]string{node.Exclusive: "held", node.Read: "held for reading", node.Write: "held for writing"}
+var heldHow = map[node.Mode]string{node.Exclusive: "held", node.Read: "held for reading",
+	node.Write: "held for writing"}
 
 // A statusJSON is what status --json prints.
 type statusJSON struct {
@@ -113,8 +115,9 @@ type nodeStatusJSON struct {
 	Refused    string     `json:"refuses_writes,omitempty"`
 }
 
-// probe asks the nodes for what is not in the report: in their order, why those that answer refuse writes, "" if they do not, or
-// if that cannot be known; and the settings of programs.
+// probe asks the nodes for what is not in the report: in their order, why those that
+// answer refuse writes, "" if they do not, or if that cannot be known; and the settings
+// of programs.
 func (n *nodeFlags) probe(ctx context.Context, r *quorum.Report) (refused, settings []string) {
 	refused = make([]string, len(r.Nodes))
 	options, err := n.clients()
@@ -151,8 +154,10 @@ func (n *nodeFlags) probe(ctx context.Context, r *quorum.Report) (refused, setti
 }
 
 func newStatus(r *quorum.Report, refused, settings []string) statusJSON {
-	s := statusJSON{Name: r.Name, Verdict: string(r.Verdict), Owner: r.Owner, Owners: list(r.Owners), Mode: modeOf(r.Mode, r.HeldBy),
-		Waiting: list(r.Waiting), Labels: make(map[string]string), Notes: make(map[string]string), HeldBy: r.HeldBy, Quorum: r.Quorum, Settings: list(settings),
+	s := statusJSON{Name: r.Name, Verdict: string(r.Verdict), Owner: r.Owner, Owners: list(r.Owners),
+		Mode:    modeOf(r.Mode, r.HeldBy),
+		Waiting: list(r.Waiting), Labels: make(map[string]string), Notes: make(map[string]string), HeldBy: r.HeldBy,
+		Quorum: r.Quorum, Settings: list(settings),
 		More: moreJSON{r.MoreOwners, r.MoreWaiting}}
 	for _, of := range slices.Concat(r.Owners, r.Waiting) {
 		if label := r.Label(of); label != "" {
@@ -163,7 +168,8 @@ func newStatus(r *quorum.Report, refused, settings []string) statusJSON {
 		}
 	}
 	for i, n := range r.Nodes {
-		j := nodeStatusJSON{Refused: refused[i], Node: n.Node, State: string(n.State), Owner: strings.Join(n.Owners, ","), Owners: list(n.Owners),
+		j := nodeStatusJSON{Refused: refused[i], Node: n.Node, State: string(n.State),
+			Owner: strings.Join(n.Owners, ","), Owners: list(n.Owners),
 			Mode: modeOf(n.Mode, len(n.Owners)), Waiting: list(n.Waiting), TTL: n.TTL.Milliseconds(),
 			Fence: n.Fence, String: n.Value, Abstaining: n.Abstains.Milliseconds()}
 		if n.TTL == node.NoExpiry {
@@ -201,10 +207,12 @@ func headline(r *quorum.Report) string {
 	case quorum.VerdictFree:
 		return name + " is free"
 	case quorum.VerdictContended:
-		return fmt.Sprintf("%s is contended: nobody has the %d of %d nodes that are needed", name, r.Quorum, len(r.Nodes))
+		return fmt.Sprintf("%s is contended: nobody has the %d of %d nodes that are needed", name, r.Quorum,
+			len(r.Nodes))
 	default:
 		if other := otherKeys(r); other > len(r.Nodes)-r.Quorum {
-			return fmt.Sprintf("%s cannot be locked: %d of %d nodes have a key there that is not a lock", name, other, len(r.Nodes))
+			return fmt.Sprintf("%s cannot be locked: %d of %d nodes have a key there that is not a lock", name, other,
+				len(r.Nodes))
 		}
 		usable, ignored := 0, time.Duration(0)
 		for _, n := range r.Nodes {
@@ -215,7 +223,8 @@ func headline(r *quorum.Report) string {
 		}
 		line := fmt.Sprintf("%s: %d of %d nodes are usable, %d needed", name, usable, len(r.Nodes), r.Quorum)
 		if ignored > 0 {
-			line += fmt.Sprintf("; servers that started recently are ignored, for up to %v more", ignored.Round(time.Second))
+			line += fmt.Sprintf("; servers that started recently are ignored, for up to %v more",
+				ignored.Round(time.Second))
 		}
 		return line
 	}
@@ -255,12 +264,14 @@ func reportText(w io.Writer, r *quorum.Report, refused, settings []string) strin
 		}
 	}
 	if r.Verdict != quorum.VerdictNoQuorum && writable < r.Quorum {
-		color, first = red, first+fmt.Sprintf("; nobody can get it now: only %d of %d nodes accept writes, %d needed", writable, len(r.Nodes), r.Quorum)
+		color, first = red, first+fmt.Sprintf("; nobody can get it now: only %d of %d nodes accept writes, %d needed",
+			writable, len(r.Nodes), r.Quorum)
 	}
 	b.WriteString(p.paint(color, wrapped(first, "")) + "\n")
 	if r.Verdict == quorum.VerdictHeld && r.Owner != "" {
 		owners := slices.DeleteFunc(slices.Clone(r.Owners), func(o string) bool { return o == r.Owner })
-		writeSome(&b, append([]string{r.Owner}, owners...), r.MoreOwners, func(_ int, owner string) string { return "  by " + wrapped(who(r, owner), "     ") })
+		writeSome(&b, append([]string{r.Owner}, owners...), r.MoreOwners,
+			func(_ int, owner string) string { return "  by " + wrapped(who(r, owner), "     ") })
 	}
 	writeQueue(&b, r)
 	if value, nodes := foreign(r); nodes > 0 {
@@ -284,15 +295,18 @@ func reportText(w io.Writer, r *quorum.Report, refused, settings []string) strin
 	}
 	writeDetails(&b, r, refused)
 	if len(settings) > 1 {
-		b.WriteString("\n" + p.paint(red, wrapped("programs use these nodes with different settings: "+printable(strings.Join(settings, "; "))+
+		b.WriteString("\n" + p.paint(red, wrapped("programs use these nodes with different settings: "+
+			printable(strings.Join(settings, "; "))+
 			". Two of them may hold one lock at the same time.", "  ")) + "\n")
 	}
 	return b.String()
 }
 
 var (
-	verdictColors = map[quorum.Verdict]string{quorum.VerdictHeld: green, quorum.VerdictFree: green, quorum.VerdictContended: yellow, quorum.VerdictNoQuorum: red}
-	stateColors   = map[quorum.NodeState]string{quorum.NodeHeld: green, quorum.NodeFree: green, quorum.NodeAbstaining: yellow, quorum.NodeError: red}
+	verdictColors = map[quorum.Verdict]string{quorum.VerdictHeld: green, quorum.VerdictFree: green,
+		quorum.VerdictContended: yellow, quorum.VerdictNoQuorum: red}
+	stateColors = map[quorum.NodeState]string{quorum.NodeHeld: green, quorum.NodeFree: green,
+		quorum.NodeAbstaining: yellow, quorum.NodeError: red}
 )
 
 // summary is the first line of a report, which leaves the owners to the next ones.
@@ -307,7 +321,8 @@ func summary(r *quorum.Report) string {
 	return text
 }
 
-// writeSome writes a line for each of the first names, and says how many more there are: also so many that are not known.
+// writeSome writes a line for each of the first names, and says how many more there are:
+// also so many that are not known.
 func writeSome(b *strings.Builder, names []string, unknown int, line func(i int, name string) string) {
 	some := names[:min(len(names), 10)]
 	for i, name := range some {
@@ -360,7 +375,8 @@ func nodeRow(n quorum.NodeReport) []string {
 	return []string{n.Node, state, ttl, fence}
 }
 
-// writeDetails writes what else there is to say of nodes, once for those that have it in common.
+// writeDetails writes what else there is to say of nodes, once for those that have it in
+// common.
 func writeDetails(b *strings.Builder, r *quorum.Report, refused []string) {
 	var details []string
 	nodes := make(map[string][]string)
@@ -390,7 +406,8 @@ func nodeDetail(n quorum.NodeReport, r *quorum.Report, refused string) string {
 		details = append(details, detail)
 	}
 	if n.Abstains > 0 {
-		details = append(details, fmt.Sprintf("ignored for %v: recently (re)started or was a replica", n.Abstains.Round(100*time.Millisecond)))
+		details = append(details, fmt.Sprintf("ignored for %v: recently (re)started or was a replica",
+			n.Abstains.Round(100*time.Millisecond)))
 	}
 	if n.Err != nil {
 		details = append(details, printable(n.Err.Error()))

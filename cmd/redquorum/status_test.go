@@ -48,7 +48,8 @@ func (s statusJSON) states() string {
 	return strings.Join(states, " ")
 }
 
-// run --quorum takes a lock on an even number of nodes, so these verbs read and break it there.
+// run --quorum takes a lock on an even number of nodes, so these verbs read and break it
+// there.
 func TestStatusAndBreakOfAnEvenNumber(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 4)
@@ -141,8 +142,9 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 	}
 }
 
-// A key that redsync made is shown as a lock of another library, on servers of either kind, also of those that are ignored
-// after their start. No command touches it, and run waits for it.
+// A key that redsync made is shown as a lock of another library, on servers of either
+// kind, also of those that are ignored after their start. No command touches it, and run
+// waits for it.
 func TestStatusOfString(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -276,7 +278,8 @@ func TestBreak(t *testing.T) {
 	want(t, exitNoQuorum, quorum.ErrNoQuorum.Error(), "break", "a", "--yes", "--nodes", urls)
 }
 
-// Status, list and the errors of others name the program that holds the lock, its note, and those that wait.
+// Status, list and the errors of others name the program that holds the lock, its note,
+// and those that wait.
 func TestLabelsAndNotes(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	owner := hold(t, newLockerOf(t, urls, quorum.Options{Label: "web-1"}), "a", quorum.WithNote("job-42")).Owner()

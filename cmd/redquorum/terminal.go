@@ -24,8 +24,8 @@ type console struct {
 	modes *unix.Termios // then
 }
 
-// openConsole opens the terminal of this process's session, if there is one, and remembers
-// how it is. It does not matter what is redirected.
+// openConsole opens the terminal of this process's session, if there is one, and
+// remembers how it is. It does not matter what is redirected.
 func openConsole() *console {
 	c := &console{fd: -1}
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -40,8 +40,8 @@ func openConsole() *console {
 	return c
 }
 
-// takeBack takes the terminal back from a group of the command's that is gone, and returns
-// whether this process has it. SIGTTOU has to be ignored.
+// takeBack takes the terminal back from a group of the command's that is gone, and
+// returns whether this process has it. SIGTTOU has to be ignored.
 func (c *console) takeBack() bool {
 	if !c.ours {
 		return false
@@ -63,8 +63,9 @@ func (c *console) restore() {
 	}
 }
 
-// passable are the signals that run passes on to the command. The others cannot be caught, stop
-// this process, or are about it: its children, its pipes, its faults, its timers.
+// passable are the signals that run passes on to the command. The others cannot be
+// caught, stop this process, or are about it: its children, its pipes, its faults, its
+// timers.
 func passable() (all []os.Signal) {
 	const most = 64 // above 31 only Linux has any, from 35 on for programs
 	for s := syscall.Signal(1); s <= most; s++ {
@@ -77,7 +78,9 @@ func passable() (all []os.Signal) {
 
 var ownSignals = map[syscall.Signal]bool{
 	syscall.SIGKILL: true, syscall.SIGSTOP: true, syscall.SIGTSTP: true, syscall.SIGTTIN: true, syscall.SIGTTOU: true,
-	syscall.SIGCHLD: true, syscall.SIGPIPE: true, syscall.SIGURG: true, syscall.SIGIO: true, syscall.SIGPROF: true, syscall.SIGVTALRM: true,
-	syscall.SIGILL: true, syscall.SIGTRAP: true, syscall.SIGBUS: true, syscall.SIGFPE: true, syscall.SIGSEGV: true, syscall.SIGSYS: true,
+	syscall.SIGCHLD: true, syscall.SIGPIPE: true, syscall.SIGURG: true, syscall.SIGIO: true, syscall.SIGPROF: true,
+	syscall.SIGVTALRM: true,
+	syscall.SIGILL:    true, syscall.SIGTRAP: true, syscall.SIGBUS: true, syscall.SIGFPE: true, syscall.SIGSEGV: true,
+	syscall.SIGSYS:  true,
 	syscall.SIGXFSZ: true,
 }

@@ -24,8 +24,8 @@ type session struct {
 	dir  string // the shell's
 }
 
-// onTerminal starts a shell with these arguments. Its $RUN is "redquorum run" on nodes of the test, also
-// inside of another one.
+// onTerminal starts a shell with these arguments. Its $RUN is "redquorum run" on nodes of
+// the test, also inside of another one.
 func onTerminal(t *testing.T, urls string, args ...string) *session {
 	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -74,8 +74,8 @@ func (c *session) types(text string) {
 	assert.Succeed(c.t, assert.ErrorOf(c.keys.WriteString(text)))
 }
 
-// says waits until the terminal shows text, and forgets what it has shown up to its end. It returns what came
-// before it.
+// says waits until the terminal shows text, and forgets what it has shown up to its end.
+// It returns what came before it.
 func (c *session) says(text string) (before string) {
 	c.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -146,7 +146,8 @@ func TestRunLeadsSession(t *testing.T) {
 	_ = c.cmd.Wait()
 }
 
-// In the background it is stopped when it needs the terminal, and goes on in the foreground.
+// In the background it is stopped when it needs the terminal, and goes on in the
+// foreground.
 func TestRunInBackground(t *testing.T) {
 	urls := parallelNodes(t, 1)
 	for _, shell := range []string{"bash", "dash"}[:tests.Times(1, 2)] {
@@ -246,7 +247,8 @@ func TestRunInterruptsOnce(t *testing.T) {
 	}
 }
 
-// signalFirst sends a signal to the redquorum that the shell runs, and to no other process.
+// signalFirst sends a signal to the redquorum that the shell runs, and to no other
+// process.
 func (c *session) signalFirst(s syscall.Signal) {
 	c.t.Helper()
 	for _, pid := range childrenByParent()[c.cmd.Process.Pid] {
@@ -377,7 +379,8 @@ func TestRunPassesSignals(t *testing.T) {
 	}
 }
 
-// On a terminal as well nothing that the command has started outlives the lock, in whichever group it is.
+// On a terminal as well nothing that the command has started outlives the lock, in
+// whichever group it is.
 func TestRunEndsTheTreeOnTerminal(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()

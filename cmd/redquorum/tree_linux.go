@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans makes this process the parent of every descendant whose own parent has ended,
-// and checks that /proc shows them.
+// adoptOrphans makes this process the parent of every descendant whose own parent has
+// ended, and checks that /proc shows them.
 func adoptOrphans() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("this process cannot adopt orphans: %w", err)
@@ -25,15 +25,17 @@ func adoptOrphans() error {
 	return nil
 }
 
-// hideEnvironment keeps other processes of the same user from reading this one's environment
-// and memory: the command finds no password there.
+// hideEnvironment keeps other processes of the same user from reading this one's
+// environment and memory: the command finds no password there.
 func hideEnvironment() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
-// onParentsDeath has the kernel send s to the process when the thread that starts it ends.
+// onParentsDeath has the kernel send s to the process when the thread that starts it
+// ends.
 func onParentsDeath(attr *syscall.SysProcAttr, s syscall.Signal) { attr.Pdeathsig = s }
 
-// commandPlace is among the processes of the shell's job, if there is a terminal: so the terminal
-// and the shell treat the command as without this process. All of its descendants are found there, too.
+// commandPlace is among the processes of the shell's job, if there is a terminal: so the
+// terminal and the shell treat the command as without this process. All of its
+// descendants are found there, too.
 func commandPlace(c *console) (in place, ignored []os.Signal) {
 	if c.fd < 0 {
 		return apart, nil
@@ -43,16 +45,18 @@ func commandPlace(c *console) (in place, ignored []os.Signal) {
 
 const getModes, setModes = unix.TCGETS, unix.TCSETS
 
-// stopLike stops this process as the command was, for the shell to see it, and returns when it
-// goes on. Without a shell that has jobs it does not stop. A goroutine that calls it has its own thread.
+// stopLike stops this process as the command was, for the shell to see it, and returns
+// when it goes on. Without a shell that has jobs it does not stop. A goroutine that calls
+// it has its own thread.
 func stopLike(command int) {
 	if state, _ := stateOf(command); state == "T" { // else it goes on already
-		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), syscall.SIGTTIN) // the others are ignored here, and signal.Reset cannot undo that
+		// the others are ignored here, and signal.Reset cannot undo that
+		_ = unix.Tgkill(os.Getpid(), unix.Gettid(), syscall.SIGTTIN)
 	}
 }
 
-// signalJob sends s to the command, and to those of its descendants that are in this process's
-// group or in the command's.
+// signalJob sends s to the command, and to those of its descendants that are in this
+// process's group or in the command's.
 func signalJob(command int, s syscall.Signal) {
 	signalTree(s, nil, func(pid int) bool {
 		group, err := unix.Getpgid(pid)
@@ -60,9 +64,9 @@ func signalJob(command int, s syscall.Signal) {
 	})
 }
 
-// signalDescendants sends s to all processes below this one, those nearest to it first, and
-// returns how many there are. A process that has just lost its parent may be missed once.
-// Those in except, children of this process, are left alone with all below them.
+// signalDescendants sends s to all processes below this one, those nearest to it first,
+// and returns how many there are. A process that has just lost its parent may be missed
+// once. Those in except, children of this process, are left alone with all below them.
 func signalDescendants(s syscall.Signal, _ int, except map[int]bool) int {
 	return signalTree(s, except, func(int) bool { return true })
 }
@@ -82,8 +86,9 @@ func signalTree(s syscall.Signal, except map[int]bool, to func(pid int) bool) in
 			if except[pid] {
 				continue
 			}
-			// The handle is taken before the look at the parent, and the parent is still there
-			// after it. So the handle is not that of a stranger, also where IDs are reused.
+			// The handle is taken before the look at the parent, and the parent is still
+			// there after it. So the handle is not that of a stranger, also where IDs are
+			// reused.
 			p, err := os.FindProcess(pid)
 			if err == nil && parentOf(pid) == parent.Pid && parent.Signal(syscall.Signal(0)) != os.ErrProcessDone {
 				found = append(found, p)
@@ -132,11 +137,13 @@ func parentOf(pid int) int {
 // stateOf returns a process's state, T if it is stopped, and its parent.
 func stateOf(pid int) (state string, parent int) {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, _ = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent) // the name before it may have anything in it
+	// the name before it may have anything in it
+	_, _ = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent)
 	return state, parent
 }
 
-// groupRemains reports whether any of the group is left when this process has no children.
+// groupRemains reports whether any of the group is left when this process has no
+// children.
 func groupRemains(int) bool { return false }
 
 // machineTime is a clock that all processes of this machine share.
@@ -160,7 +167,8 @@ func (a *alarm) at(instant time.Duration) {
 			signal, notify int32
 			_              [48]byte
 		}{signal: int32(syscall.SIGCONT)}
-		_, _, failed := unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_BOOTTIME, uintptr(raw.Pointer(&event)), uintptr(raw.Pointer(&a.id)))
+		_, _, failed := unix.Syscall(unix.SYS_TIMER_CREATE, unix.CLOCK_BOOTTIME, uintptr(raw.Pointer(&event)),
+			uintptr(raw.Pointer(&a.id)))
 		if failed != 0 {
 			return
 		}

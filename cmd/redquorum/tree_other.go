@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Only Linux can be asked for what the functions of this file do in tree_linux.go. Elsewhere
-// they reach the command's process group alone.
+// Only Linux can be asked for what the functions of this file do in tree_linux.go.
+// Elsewhere they reach the command's process group alone.
 
 func adoptOrphans() error { return nil }
 
@@ -20,10 +20,11 @@ func hideEnvironment() {}
 
 func onParentsDeath(*syscall.SysProcAttr, syscall.Signal) {}
 
-// commandPlace is a group of its own: descendants that share another one would not be found. It gets
-// the terminal, if this process has that and is in no pipeline, where others need it. Ctrl-Z would
-// stop the command alone, and leave the shell waiting for this process; so it is switched off. In the
-// background, to fail is better for a read from the terminal than to be stopped with the lock held.
+// commandPlace is a group of its own: descendants that share another one would not be
+// found. It gets the terminal, if this process has that and is in no pipeline, where
+// others need it. Ctrl-Z would stop the command alone, and leave the shell waiting for
+// this process; so it is switched off. In the background, to fail is better for a read
+// from the terminal than to be stopped with the lock held.
 func commandPlace(c *console) (in place, ignored []os.Signal) {
 	if c.ours && !inPipeline() {
 		return foreground, []os.Signal{syscall.SIGTSTP}

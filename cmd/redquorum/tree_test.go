@@ -29,8 +29,8 @@ var escapes = map[string]string{
 	"double fork": `(setsid sh -c '(sh -c "$TICK" &)' &); while :; do sleep 0.1; done`,
 }
 
-// startEscape starts "run" with a script that starts a process outside of the command's group.
-// The process ignores the signals that ask it to stop, and writes to the file.
+// startEscape starts "run" with a script that starts a process outside of the command's
+// group. The process ignores the signals that ask it to stop, and writes to the file.
 func startEscape(t *testing.T, urls, lease, script string) (p *program, ticks string) {
 	t.Helper()
 	ticks = filepath.Join(t.TempDir(), "ticks")
@@ -158,7 +158,8 @@ func slowScript(t *testing.T) (path string, file *os.File) {
 	return path, file
 }
 
-// A command whose file is loaded for longer than the lease lasts without renewal runs, as the lock was renewed meanwhile.
+// A command whose file is loaded for longer than the lease lasts without renewal runs, as
+// the lock was renewed meanwhile.
 func TestRunWaitsForASlowFile(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)
@@ -169,8 +170,9 @@ func TestRunWaitsForASlowFile(t *testing.T) {
 	assert.That(t, strings.Contains(p.exits(0), "finished"), "it has not run: %s", p.out.String())
 }
 
-// It does not begin where the lock was lost meanwhile, as redquorum was killed or stopped. The helper sees
-// to that also where it inherits a limit of memory that has its garbage collected all the time.
+// It does not begin where the lock was lost meanwhile, as redquorum was killed or
+// stopped. The helper sees to that also where it inherits a limit of memory that has its
+// garbage collected all the time.
 func TestRunGivesUpASlowFile(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -225,7 +227,8 @@ func isolated(t *testing.T, flags string, args ...string) *program {
 	return startProgram(t, "unshare", append(append(unshare, os.Args[0]), args...)...)
 }
 
-// As process 1 of a container its exit status says what has ended the command or the wait.
+// As process 1 of a container its exit status says what has ended the command or the
+// wait.
 func TestRunInContainer(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)

@@ -55,7 +55,8 @@ func newRoot() *cobra.Command {
 	root, _ := newVerb("redquorum", "locks on a majority of independent Redis masters", rootManual)
 	root.Version = version() + ", " + runtime.Version()
 	root.SetVersionTemplate("redquorum {{.Version}}\n")
-	root.AddCommand(runVerb(), holdVerb(), listVerb(), statusVerb(), checkVerb(), askVerb(), breakVerb(), doctorVerb(), demoVerb(), simVerb(), chaosVerb(), benchVerb(),
+	root.AddCommand(runVerb(), holdVerb(), listVerb(), statusVerb(), checkVerb(), askVerb(), breakVerb(), doctorVerb(),
+		demoVerb(), simVerb(), chaosVerb(), benchVerb(),
 		completionVerb(), manVerb(), versionVerb())
 	return root
 }
@@ -83,7 +84,8 @@ func newVerb(use, short, manual string) (*cobra.Command, *pflag.FlagSet) {
 	return cmd, cmd.Flags()
 }
 
-// does has a verb do something. Its context ends with no signal: it would miss one that was caught before.
+// does has a verb do something. Its context ends with no signal: it would miss one that
+// was caught before.
 func does(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		stderr := cmd.ErrOrStderr()
@@ -96,7 +98,8 @@ func does(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.C
 	return cmd
 }
 
-// print prints a value as one JSON object, or as a text for people that fits where it goes to.
+// print prints a value as one JSON object, or as a text for people that fits where it
+// goes to.
 func (c *command) print(asJSON bool, value any, text func(to io.Writer) string) error {
 	if asJSON {
 		return c.printJSON(value)
@@ -105,7 +108,8 @@ func (c *command) print(asJSON bool, value any, text func(to io.Writer) string) 
 	return err
 }
 
-// printJSON prints a value as one JSON object, with escapes for all that printable does not let through.
+// printJSON prints a value as one JSON object, with escapes for all that printable does
+// not let through.
 func (c *command) printJSON(value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -125,13 +129,15 @@ func (c *command) printJSON(value any) error {
 	return err
 }
 
-// A discovery is the exit status of a verb that has found what it looked for. A signal does not change it.
+// A discovery is the exit status of a verb that has found what it looked for. A signal
+// does not change it.
 type discovery struct{ error }
 
 func (d discovery) Unwrap() error { return d.error }
 
-// doesUntilSignal has a verb that takes no arguments, unless its Args say more, do something until the first signal to end.
-// Then its status is exitInterrupted, as it has not done all.
+// doesUntilSignal has a verb that takes no arguments, unless its Args say more, do
+// something until the first signal to end. Then its status is exitInterrupted, as it has
+// not done all.
 func doesUntilSignal(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
 	if cmd.Args == nil {
 		cmd.Args = cli.NoArgs
@@ -150,8 +156,8 @@ func doesUntilSignal(cmd *cobra.Command, do func(context.Context, *command) erro
 // release is the newest version that the changelog has.
 const release = "v0.1.0"
 
-// version is that of this program: the one with which Go built it or, if Go did not know it, the release
-// that its source is of or follows.
+// version is that of this program: the one with which Go built it or, if Go did not know
+// it, the release that its source is of or follows.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
@@ -160,7 +166,8 @@ func version() string {
 }
 
 func versionVerb() *cobra.Command {
-	cmd, _ := newVerb("version", "print the version", "Prints the version of this program, and that of Go.\n\nexample:\n  redquorum version")
+	cmd, _ := newVerb("version", "print the version",
+		"Prints the version of this program, and that of Go.\n\nexample:\n  redquorum version")
 	return doesUntilSignal(cmd, func(_ context.Context, c *command) error {
 		_, err := fmt.Fprintln(c.stdout, "redquorum", cmd.Root().Version)
 		return err

@@ -303,8 +303,8 @@ func TestServersDoNotControlTheTerminal(t *testing.T) {
 	}
 }
 
-// The version is the newest one of the changelog, and the one that the modules of contrib require. The container has the Go
-// that go.mod asks for.
+// The version is the newest one of the changelog, and the one that the modules of contrib
+// require. The container has the Go that go.mod asks for.
 func TestVersion(t *testing.T) {
 	first := func(file, pattern string) string {
 		found := regexp.MustCompile("(?m)" + pattern).FindStringSubmatch(textOf(t, filepath.Join("..", "..", file)))
@@ -379,7 +379,8 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// A signal to end is what the exit status tells of, whatever it kept a verb from finding out; unless that was found before.
+// A signal to end is what the exit status tells of, whatever it kept a verb from finding
+// out; unless that was found before.
 func TestVerbsAreInterrupted(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	plan := fileOf(t, "redquorum plan 1\nlength 1s\n")
@@ -402,7 +403,8 @@ func TestVerbsAreInterrupted(t *testing.T) {
 	}
 }
 
-// The help of a flag says its default once: the text may have it, and pflag adds one that it takes for none of zero.
+// The help of a flag says its default once: the text may have it, and pflag adds one that
+// it takes for none of zero.
 func TestDefaultsAreSaidOnce(t *testing.T) {
 	for _, cmd := range cli.All(newRoot()) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {

@@ -21,9 +21,9 @@ import (
 	"github.com/redquorum/redquorum/internal/terminal"
 )
 
-// A warden is another process of this program, and the parent of the command. It ends the command
-// when the lock is about to end, or at once when this process is killed. Where it is killed
-// itself, this process ends the command.
+// A warden is another process of this program, and the parent of the command. It ends the
+// command when the lock is about to end, or at once when this process is killed. Where it
+// is killed itself, this process ends the command.
 //
 // On Linux each of the two adopts the orphans below it. So either finds all that the
 // command has started, even if processes in between have ended.
@@ -38,7 +38,8 @@ type warden struct {
 	others  map[int]bool // children of this process that were there before
 }
 
-// wardenVerb is what this program calls another process of itself with. It is not for people.
+// wardenVerb is what this program calls another process of itself with. It is not for
+// people.
 const wardenVerb = "warden"
 
 // The orders to a warden, each with a number, and its reports.
@@ -117,7 +118,8 @@ func startWarden(path string, command, env []string, in place, grace, leaseEnd, 
 	attr := &os.ProcAttr{Env: env, Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys: &syscall.SysProcAttr{Setpgid: in != among}} // else it gets what the terminal sends the command
 	onParentsDeath(attr.Sys, syscall.SIGCONT) // should it be stopped then
-	args := append([]string{os.Args[0], wardenVerb, fmt.Sprint(told.Fd()), fmt.Sprint(out.Fd()), fmt.Sprint(int(in)), fmt.Sprint(int64(grace)), path}, command...)
+	args := append([]string{os.Args[0], wardenVerb, fmt.Sprint(told.Fd()), fmt.Sprint(out.Fd()), fmt.Sprint(int(in)),
+		fmt.Sprint(int64(grace)), path}, command...)
 	if w.process, err = os.StartProcess(program, args, attr); err != nil {
 		return nil, err
 	}
@@ -125,7 +127,8 @@ func startWarden(path string, command, env []string, in place, grace, leaseEnd, 
 	return w, nil
 }
 
-// reap ends the zombies among this process's children, and continues a warden that was stopped.
+// reap ends the zombies among this process's children, and continues a warden that was
+// stopped.
 func (w *warden) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -144,7 +147,8 @@ func (w *warden) order(what string, number int64) {
 	_, _ = fmt.Fprintln(w.orders, what, number) // it fails only if the warden is gone
 }
 
-// watch has the command ended before an instant of machineTime, unless it is called again.
+// watch has the command ended before an instant of machineTime, unless it is called
+// again.
 func (w *warden) watch(leaseEnd time.Duration) {
 	const exact = 10 * time.Millisecond
 	until := leaseEnd - w.margin
@@ -200,8 +204,9 @@ type keeper struct {
 	orphaned bool          // redquorum was killed
 }
 
-// wardenMain is the warden's process. Its arguments are the numbers of its pipes, the command's
-// place, the grace between TERM and KILL or 0, the path of the command, and the command.
+// wardenMain is the warden's process. Its arguments are the numbers of its pipes, the
+// command's place, the grace between TERM and KILL or 0, the path of the command, and the
+// command.
 func wardenMain(args []string) int {
 	if len(args) < 6 {
 		return exitUsage
@@ -217,8 +222,8 @@ func wardenMain(args []string) int {
 	for _, pipe := range numbers[:2] {
 		syscall.CloseOnExec(pipe)
 	}
-	// Caught and not ignored, as the command would then ignore them, too. The warden ends with
-	// the command, and goes on where nobody reads what it says.
+	// Caught and not ignored, as the command would then ignore them, too. The warden ends
+	// with the command, and goes on where nobody reads what it says.
 	signal.Notify(make(chan os.Signal, 1), notIgnored(append(passable(), syscall.SIGPIPE)...)...)
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
@@ -251,13 +256,15 @@ func (k *keeper) report(what string, number int) {
 	_, _ = fmt.Fprintln(k.reports, what, number) // it fails only if redquorum is gone
 }
 
-// begin has the command started. The system may take long to load its file, and the runtime counts the thread
-// that waits for it as one that computes. So there is another one, and no garbage collection, which would wait for it.
+// begin has the command started. The system may take long to load its file, and the
+// runtime counts the thread that waits for it as one that computes. So there is another
+// one, and no garbage collection, which would wait for it.
 func (k *keeper) begin(path string, command []string) {
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
 	garbage, memory := debug.SetGCPercent(-1), debug.SetMemoryLimit(math.MaxInt64)
 	runtime.GC() // ends one that is under way
-	attr := &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: &syscall.SysProcAttr{Setpgid: k.place != among}}
+	attr := &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Sys: &syscall.SysProcAttr{Setpgid: k.place != among}}
 	onParentsDeath(attr.Sys, syscall.SIGKILL)
 	if k.place == foreground {
 		attr.Sys.Foreground, attr.Sys.Ctty = true, k.console.fd
@@ -330,15 +337,16 @@ func (k *keeper) keep(orders <-chan message, died <-chan os.Signal) {
 	}
 }
 
-// Processes that the command leaves in the background have time to end by themselves, and then
-// to stop when they are asked to, unless another grace is given. The lock is held meanwhile.
+// Processes that the command leaves in the background have time to end by themselves, and
+// then to stop when they are asked to, unless another grace is given. The lock is held
+// meanwhile.
 const (
 	timeToEnd  = time.Second
 	timeToStop = 5 * time.Second
 )
 
-// due returns when inTime is to be called. Timers of the runtime do not count a suspension
-// of the machine.
+// due returns when inTime is to be called. Timers of the runtime do not count a
+// suspension of the machine.
 func (k *keeper) due() time.Duration {
 	if !k.killing.IsZero() {
 		return k.looked + k.pause
@@ -378,7 +386,8 @@ func (k *keeper) obey(o message) {
 	}
 }
 
-// pass passes a signal that redquorum has got on to the command's group, or to what the command has left behind.
+// pass passes a signal that redquorum has got on to the command's group, or to what the
+// command has left behind.
 func (k *keeper) pass(s syscall.Signal) {
 	switch {
 	case !k.ended.IsZero() || k.command == 0:
@@ -397,8 +406,9 @@ func (k *keeper) pass(s syscall.Signal) {
 	}
 }
 
-// hasGot reports whether the command has got a signal that redquorum has: the terminal sends its
-// signals to the whole job, and so to this process. One that came while the command began is passed on: better twice than never.
+// hasGot reports whether the command has got a signal that redquorum has: the terminal
+// sends its signals to the whole job, and so to this process. One that came while the
+// command began is passed on: better twice than never.
 func (k *keeper) hasGot(s syscall.Signal) bool {
 	const (
 		soon   = 500 * time.Millisecond // where this process is slower
@@ -433,7 +443,8 @@ func (k *keeper) kill(why string) {
 	k.looked, k.pause = machineTime(), min(max(2*k.pause, time.Millisecond), 100*time.Millisecond)
 }
 
-// reap reports how the command has ended, if it has, and returns whether anything is left.
+// reap reports how the command has ended, if it has, and returns whether anything is
+// left.
 func (k *keeper) reap() bool {
 	for k.begun == nil {
 		var status syscall.WaitStatus

@@ -1,11 +1,11 @@
-// Package certmagiclock gives any storage of CertMagic, which Caddy uses, locks on a quorum of
-// Redis servers. So only one program of a cluster asks for a certificate.
+// Package certmagiclock gives any storage of CertMagic, which Caddy uses, locks on a
+// quorum of Redis servers. So only one program of a cluster asks for a certificate.
 //
 //	certmagic.Default.Storage = certmagiclock.New(locker, &certmagic.FileStorage{Path: "/mnt/certificates"})
 //
-// All programs of the cluster need it, because it replaces the locks of the storage. A lock is
-// renewed until it is unlocked. If it is lost, CertMagic learns that before it tries again to get
-// the certificate, and when it unlocks.
+// All programs of the cluster need it, because it replaces the locks of the storage. A
+// lock is renewed until it is unlocked. If it is lost, CertMagic learns that before it
+// tries again to get the certificate, and when it unlocks.
 package certmagiclock
 
 import (
@@ -48,8 +48,8 @@ func (s *Storage) TryLock(ctx context.Context, key string) (bool, error) {
 	return err == nil, err
 }
 
-// keep stores a lease for Unlock. If there is one already, it was lost, and its user has not
-// unlocked yet. That Unlock must not find the new lease.
+// keep stores a lease for Unlock. If there is one already, it was lost, and its user has
+// not unlocked yet. That Unlock must not find the new lease.
 func (s *Storage) keep(ctx context.Context, key string, lease *quorum.Lease, err error) error {
 	if err == nil {
 		if _, lost := s.leases.LoadOrStore(key, lease); lost {
@@ -59,7 +59,8 @@ func (s *Storage) keep(ctx context.Context, key string, lease *quorum.Lease, err
 	return err
 }
 
-// Unlock releases the lock of key. The error matches quorum.ErrNotHeld if the lock was lost.
+// Unlock releases the lock of key. The error matches quorum.ErrNotHeld if the lock was
+// lost.
 func (s *Storage) Unlock(ctx context.Context, key string) error {
 	if lease, ok := s.leases.LoadAndDelete(key); ok {
 		return lease.(*quorum.Lease).Unlock(ctx)
@@ -67,8 +68,8 @@ func (s *Storage) Unlock(ctx context.Context, key string) error {
 	return fmt.Errorf("certmagiclock: unlock %s: %w", key, quorum.ErrNotHeld)
 }
 
-// RenewLockLease returns an error if the lock of key was lost. It asks no server, because leases
-// are renewed automatically.
+// RenewLockLease returns an error if the lock of key was lost. It asks no server, because
+// leases are renewed automatically.
 func (s *Storage) RenewLockLease(_ context.Context, key string, _ time.Duration) error {
 	if lease, ok := s.leases.Load(key); ok {
 		return context.Cause(lease.(*quorum.Lease).Context())

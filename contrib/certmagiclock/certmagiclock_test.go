@@ -49,8 +49,8 @@ func (i issuer) Issue(_ context.Context, request *x509.CertificateRequest) (*cer
 	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, err
 }
 
-// program returns a program of a cluster with certificates in dir. before is called before it
-// issues one.
+// program returns a program of a cluster with certificates in dir. before is called
+// before it issues one.
 func program(t *testing.T, l *quorum.Locker, dir string, before func()) (*certmagic.Config, *certmagiclock.Storage) {
 	t.Helper()
 	storage := certmagiclock.New(l, &certmagic.FileStorage{Path: dir})
@@ -94,8 +94,8 @@ func TestOneProgramGetsTheCertificate(t *testing.T) {
 	assert.NoError(t, second.ObtainCertAsync(t.Context(), domain))
 }
 
-// A program whose lock was lost learns it when it renews and when it unlocks. Until then its next
-// lock of the same name is refused, because Unlock could not tell the two apart.
+// A program whose lock was lost learns it when it renews and when it unlocks. Until then
+// its next lock of the same name is refused, because Unlock could not tell the two apart.
 func TestLostLock(t *testing.T) {
 	a, b := lockers.Two(t)
 	s := certmagiclock.New(a, &certmagic.FileStorage{Path: t.TempDir()}, quorum.WithLease(3*time.Second))

@@ -1,18 +1,19 @@
-// Package cronlock lets cron schedulers (robfig/cron) of several programs share their jobs: each
-// run of a job holds a lock, and a scheduler that finds the lock taken skips the run.
+// Package cronlock lets cron schedulers (robfig/cron) of several programs share their
+// jobs: each run of a job holds a lock, and a scheduler that finds the lock taken skips
+// the run.
 //
 //	scheduler := cron.New()
 //	once := cron.NewChain(cronlock.SkipIfHeld(locker, "report", 10*time.Second, cron.DefaultLogger))
 //	_, err := scheduler.AddJob("@hourly", once.Then(cron.FuncJob(report)))
 //
-// A run counts for a minimum time, the 10 s above, also if the job is done earlier, so that machines
-// whose clocks differ run it once. Half of it must be longer than that difference, and all of it
-// shorter than the time between two runs, and than Options.MaxLease (see [quorum.WithMinHold]). A
-// scheduler waits for the other half before it skips: of many that ask at the same instant, one
-// then gets the lock.
+// A run counts for a minimum time, the 10 s above, also if the job is done earlier, so
+// that machines whose clocks differ run it once. Half of it must be longer than that
+// difference, and all of it shorter than the time between two runs, and than
+// Options.MaxLease (see [quorum.WithMinHold]). A scheduler waits for the other half
+// before it skips: of many that ask at the same instant, one then gets the lock.
 //
-// A cron.Job cannot be stopped: if its lease is lost, it runs on, and the logger gets an error
-// when it is done. A job that has to stop then calls [quorum.Locker.Do] itself.
+// A cron.Job cannot be stopped: if its lease is lost, it runs on, and the logger gets an
+// error when it is done. A job that has to stop then calls [quorum.Locker.Do] itself.
 package cronlock
 
 import (
@@ -25,11 +26,12 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// SkipIfHeld returns a JobWrapper that runs a job while it holds name, and skips the run if
-// another run holds it, in this program or elsewhere. A run counts for at least atLeast. The logger gets
-// each run that is skipped, and each error of a lock as an error; at once, if the name or an option is
-// refused. The options apply to each lock.
-func SkipIfHeld(l *quorum.Locker, name string, atLeast time.Duration, logger cron.Logger, opts ...quorum.Option) cron.JobWrapper {
+// SkipIfHeld returns a JobWrapper that runs a job while it holds name, and skips the run
+// if another run holds it, in this program or elsewhere. A run counts for at least
+// atLeast. The logger gets each run that is skipped, and each error of a lock as an
+// error; at once, if the name or an option is refused. The options apply to each lock.
+func SkipIfHeld(l *quorum.Locker, name string, atLeast time.Duration, logger cron.Logger,
+	opts ...quorum.Option) cron.JobWrapper {
 	opts = append([]quorum.Option{quorum.WithWait(atLeast / 2), quorum.WithMinHold(atLeast)}, opts...)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()

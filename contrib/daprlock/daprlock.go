@@ -1,26 +1,27 @@
-// Package daprlock is a lock component for Dapr on a quorum of Redis servers. Dapr's own component
-// has one server, or one with a failover, which can lose a lock.
+// Package daprlock is a lock component for Dapr on a quorum of Redis servers. Dapr's own
+// component has one server, or one with a failover, which can lose a lock.
 //
-// The component is compiled into daprd, because pluggable components cannot be locks. Add a file to
-// cmd/daprd/components that makes a Locker, and registers a component of type lock.redquorum:
+// The component is compiled into daprd, because pluggable components cannot be locks. Add
+// a file to cmd/daprd/components that makes a Locker, and registers a component of type
+// lock.redquorum:
 //
 //	lockLoader.DefaultRegistry.RegisterComponent(func(logger.Logger) lock.Store {
 //		return daprlock.New(locker)
 //	}, "redquorum")
 //
-// A lock ends after expiryInSeconds, as Dapr defines it: it is not renewed. Options.MaxLease must
-// be at least the longest expiry of any application, and the same in all programs that use the
-// servers. TryLock returns an error if the expiry is longer. A server that restarted is ignored for
-// MaxLease.
+// A lock ends after expiryInSeconds, as Dapr defines it: it is not renewed.
+// Options.MaxLease must be at least the longest expiry of any application, and the same
+// in all programs that use the servers. TryLock returns an error if the expiry is longer.
+// A server that restarted is ignored for MaxLease.
 //
-// Dapr unlocks by resource and owner alone, and their lease is in the memory of the sidecar. So only
-// the sidecar that locked can unlock. Another one, or the same one after a restart, answers
-// LockBelongsToOthers until the lock expires by itself. A sidecar that ends in order leaves its
-// locks to expire as well, since the application may still work. [quorum.Locker.Close] would unlock
-// them, so leave the Locker open.
+// Dapr unlocks by resource and owner alone, and their lease is in the memory of the
+// sidecar. So only the sidecar that locked can unlock. Another one, or the same one after
+// a restart, answers LockBelongsToOthers until the lock expires by itself. A sidecar that
+// ends in order leaves its locks to expire as well, since the application may still work.
+// [quorum.Locker.Close] would unlock them, so leave the Locker open.
 //
-// Names on the servers are Dapr's: by default lock||, the application's ID, || and the resource.
-// Dapr does not pass a fencing token to the application.
+// Names on the servers are Dapr's: by default lock||, the application's ID, || and the
+// resource. Dapr does not pass a fencing token to the application.
 package daprlock
 
 import (
@@ -66,8 +67,8 @@ func (s *Store) TryLock(ctx context.Context, req *lock.TryLockRequest) (*lock.Tr
 	return &lock.TryLockResponse{Success: lease != nil}, err
 }
 
-// Unlock releases the lock of the owner. If this Store does not have it, the servers say whether
-// anybody else does.
+// Unlock releases the lock of the owner. If this Store does not have it, the servers say
+// whether anybody else does.
 func (s *Store) Unlock(ctx context.Context, req *lock.UnlockRequest) (*lock.UnlockResponse, error) {
 	err := quorum.ErrNotHeld
 	if lease, ok := s.leases.LoadAndDelete([2]string{req.ResourceID, req.LockOwner}); ok {

@@ -74,7 +74,8 @@ func TestExpiryIsNoOption(t *testing.T) {
 	assert.That(t, !try(t, daprlock.New(m), "report", "two"), "a lock was granted again before its expiry")
 }
 
-// After a restart a sidecar cannot unlock what it has locked: the lock is held until it expires.
+// After a restart a sidecar cannot unlock what it has locked: the lock is held until it
+// expires.
 func TestRestartedSidecar(t *testing.T) {
 	l, _ := lockers.Two(t)
 	before := daprlock.New(l)
@@ -98,7 +99,8 @@ func TestLostLock(t *testing.T) {
 	}
 }
 
-// TryLock waits for a moment, so that of sidecars that ask at the same instant one gets the lock.
+// TryLock waits for a moment, so that of sidecars that ask at the same instant one gets
+// the lock.
 func TestTryLockWaits(t *testing.T) {
 	l, m := lockers.Two(t)
 	a, b := daprlock.New(l), daprlock.New(m, quorum.WithWait(time.Minute))

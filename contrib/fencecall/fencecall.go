@@ -1,8 +1,8 @@
-// Package fencecall carries fencing tokens over HTTP calls, and refuses late ones. Package fencegrpc does the same for
-// gRPC.
+// Package fencecall carries fencing tokens over HTTP calls, and refuses late ones.
+// Package fencegrpc does the same for gRPC.
 //
-// The caller's client sends the tokens of the leases that a request's context belongs to (see
-// quorum.FromContext):
+// The caller's client sends the tokens of the leases that a request's context belongs to
+// (see quorum.FromContext):
 //
 //	client := &http.Client{Transport: fencecall.Transport(nil)}
 //	...
@@ -11,8 +11,9 @@
 //		...
 //		response, err := client.Do(request)
 //
-// The service says which lock protects what a request is about. It answers 428 Precondition Required to a call without a
-// token of that lock, and 409 Conflict to one whose token is lower than another that it has seen, with both tokens:
+// The service says which lock protects what a request is about. It answers 428
+// Precondition Required to a call without a token of that lock, and 409 Conflict to one
+// whose token is lower than another that it has seen, with both tokens:
 //
 //	http.Handle("POST /orders/{id}/ship", fencecall.Handler(store, func(r *http.Request) string {
 //		return "orders/" + r.PathValue("id")
@@ -20,17 +21,20 @@
 //
 // # What this does, and what it does not
 //
-// It refuses calls that come late. A call that was let in and pauses can still work next to a newer
-// one: the check comes before the work, and is not one step with it. A database closes this gap, if the service
-// passes it the token with each write ([Token]; package fencesql).
+// It refuses calls that come late. A call that was let in and pauses can still work next
+// to a newer one: the check comes before the work, and is not one step with it. A
+// database closes this gap, if the service passes it the token with each write ([Token];
+// package fencesql).
 //
-// The token is in a header, and a client may write there what it likes. A token that is too high
-// locks all honest callers out. So this is for callers that the service trusts and has authenticated,
-// not for the public. A token counts only for the name that it was sent with. Locks of one name on other nodes, or under
-// another Options.Prefix, have tokens that are not comparable: give the locks that protect a service's resources names of their own.
+// The token is in a header, and a client may write there what it likes. A token that is
+// too high locks all honest callers out. So this is for callers that the service trusts
+// and has authenticated, not for the public. A token counts only for the name that it was
+// sent with. Locks of one name on other nodes, or under another Options.Prefix, have
+// tokens that are not comparable: give the locks that protect a service's resources names
+// of their own.
 //
-// A request whose body can be read again may be sent again with the same token, and is accepted:
-// make it idempotent.
+// A request whose body can be read again may be sent again with the same token, and is
+// accepted: make it idempotent.
 package fencecall
 
 import (
@@ -46,8 +50,9 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// Header has one value for each lease: the token, a space, and the lock's name as in the path of a URL, with %2C for a
-// comma. A proxy may join several values to one, with commas between.
+// Header has one value for each lease: the token, a space, and the lock's name as in the
+// path of a URL, with %2C for a comma. A proxy may join several values to one, with
+// commas between.
 const Header = "Redquorum-Token"
 
 // ErrNoToken: a call has no token of the lock that protects what it is about.
@@ -73,14 +78,16 @@ func Values(ctx context.Context) (values []string) {
 	return values
 }
 
-// Admit raises the highest token of name in the store to the one that the values of a Header have for it. The
-// context that it returns has that token. Errors match ErrNoToken, or are a *LateError or the store's.
+// Admit raises the highest token of name in the store to the one that the values of a
+// Header have for it. The context that it returns has that token. Errors match
+// ErrNoToken, or are a *LateError or the store's.
 func Admit(ctx context.Context, store Store, name string, values []string) (context.Context, error) {
 	token := node.Token(0)
 	for v := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		number, escaped, _ := strings.Cut(strings.TrimSpace(v), " ")
 		n, err := strconv.ParseInt(number, 10, 64)
-		if of, bad := url.PathUnescape(escaped); err == nil && bad == nil && of == name && n > 0 && node.Token(n) <= node.MaxToken {
+		if of, bad := url.PathUnescape(escaped); err == nil && bad == nil && of == name && n > 0 &&
+			node.Token(n) <= node.MaxToken {
 			token = max(token, node.Token(n))
 		}
 	}
@@ -99,14 +106,15 @@ func Admit(ctx context.Context, store Store, name string, values []string) (cont
 
 type tokenKey struct{}
 
-// Token returns the token with which a call was let in, or 0: pass it to the database with each write.
+// Token returns the token with which a call was let in, or 0: pass it to the database
+// with each write.
 func Token(ctx context.Context) node.Token {
 	token, _ := ctx.Value(tokenKey{}).(node.Token)
 	return token
 }
 
-// Transport sends the tokens of a request's context with it. next sends the request; nil means
-// http.DefaultTransport.
+// Transport sends the tokens of a request's context with it. next sends the request; nil
+// means http.DefaultTransport.
 func Transport(next http.RoundTripper) http.RoundTripper {
 	if next == nil {
 		next = http.DefaultTransport
@@ -127,8 +135,8 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// Handler lets requests in to next that have the newest token of the lock that nameOf tells. "" means that no lock protects
-// what the request is about: then it needs none.
+// Handler lets requests in to next that have the newest token of the lock that nameOf
+// tells. "" means that no lock protects what the request is about: then it needs none.
 func Handler(store Store, nameOf func(*http.Request) string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := nameOf(r)

@@ -36,7 +36,8 @@ func TestStores(t *testing.T) {
 	}
 }
 
-// A holder pauses before its call, and another one has the lock and calls meanwhile. Then the first call comes.
+// A holder pauses before its call, and another one has the lock and calls meanwhile. Then
+// the first call comes.
 func TestALateCallIsRefused(t *testing.T) {
 	nodes := embedded.ForTest(t, 3)
 	locker := func() *quorum.Locker {

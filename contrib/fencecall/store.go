@@ -11,12 +11,13 @@ import (
 
 // A Store keeps the highest token of each name. fencesql.Store is one in PostgreSQL.
 type Store interface {
-	// Raise raises the highest token of name to token, if it is lower, in one step, and returns what it is then.
+	// Raise raises the highest token of name to token, if it is lower, in one step, and
+	// returns what it is then.
 	Raise(ctx context.Context, name string, token node.Token) (highest node.Token, err error)
 }
 
-// Memory is a store for a service of one process. It keeps every name, and forgets all when the process ends: then
-// the first call of each name is let in, also a late one.
+// Memory is a store for a service of one process. It keeps every name, and forgets all
+// when the process ends: then the first call of each name is let in, also a late one.
 func Memory() Store { return &memory{highest: make(map[string]node.Token)} }
 
 type memory struct {
@@ -31,8 +32,9 @@ func (m *memory) Raise(_ context.Context, name string, token node.Token) (node.T
 	return m.highest[name], nil
 }
 
-// Redis is a store for a service of several processes, on one Redis server of its own. It keeps each name in a key that
-// begins with prefix, without expiry. After a failover that loses the last writes, a late call may be let in.
+// Redis is a store for a service of several processes, on one Redis server of its own. It
+// keeps each name in a key that begins with prefix, without expiry. After a failover that
+// loses the last writes, a late call may be let in.
 func Redis(client redis.Scripter, prefix string) Store { return server{client, prefix} }
 
 type server struct {

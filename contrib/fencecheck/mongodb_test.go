@@ -158,8 +158,8 @@ func (c mongoOrders) testRaise(t *testing.T) {
 	c.want(t, order{8, "new"})
 }
 
-// An upsert that another one has overtaken fails as a refused one does. Without upsert, the
-// second attempt tells them apart.
+// An upsert that another one has overtaken fails as a refused one does. Without upsert,
+// the second attempt tells them apart.
 func (c mongoOrders) testLateUpsert(t *testing.T) {
 	for _, s := range []struct{ there, token node.Token }{{2, 1}, {1, 2}} {
 		c.insert(t, s.there)
@@ -172,8 +172,8 @@ func (c mongoOrders) testLateUpsert(t *testing.T) {
 	}
 }
 
-// Many write at the same time: the fence never falls. That needs a server that checks the filter
-// and writes in one step. FerretDB 1 does not.
+// Many write at the same time: the fence never falls. That needs a server that checks the
+// filter and writes in one step. FerretDB 1 does not.
 func (c mongoOrders) testWriters(t *testing.T) {
 	ferret := os.Getenv("FENCING_MONGODB") == ""
 	c.insert(t, 0)

@@ -72,7 +72,8 @@ func TestS3(t *testing.T) {
 	}
 }
 
-// versitygw runs the gateway on a new directory and on a Unix socket, and returns the way to it.
+// versitygw runs the gateway on a new directory and on a Unix socket, and returns the way
+// to it.
 func versitygw(t *testing.T) http.RoundTripper {
 	t.Helper()
 	t.Chdir(".") // the gateway leaves this directory
@@ -214,8 +215,8 @@ func (s *store) testConflict(t *testing.T) {
 	s.want(t, order{1, "new"})
 }
 
-// The write is carried out, but its answer is lost. The client writes again, which is refused, and
-// so the change is made twice, as the page says.
+// The write is carried out, but its answer is lost. The client writes again, which is
+// refused, and so the change is made twice, as the page says.
 func (s *store) testLostAnswer(t *testing.T) {
 	s.put = func(r *http.Request) (*http.Response, error) {
 		response, err := s.RoundTripper.RoundTrip(r)
@@ -267,7 +268,8 @@ func (s *store) testWriters(t *testing.T) {
 	t.Logf("%d of 160 were in time", len(tokens))
 }
 
-// Why the token is in the content: a newer holder that writes the same content leaves the same ETag.
+// Why the token is in the content: a newer holder that writes the same content leaves the
+// same ETag.
 func (s *store) testMetadata(t *testing.T) {
 	put := func(token, content string, ifMatch *string) *string {
 		t.Helper()

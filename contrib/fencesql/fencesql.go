@@ -1,5 +1,5 @@
-// Package fencesql refuses transactions of old holders of a lock, by their fencing tokens. It
-// keeps the highest token of each name in a table, for PostgreSQL
+// Package fencesql refuses transactions of old holders of a lock, by their fencing
+// tokens. It keeps the highest token of each name in a table, for PostgreSQL
 //
 //	CREATE TABLE redquorum_fences (name TEXT PRIMARY KEY, token BIGINT NOT NULL)
 //
@@ -7,9 +7,10 @@
 //
 //	CREATE TABLE redquorum_fences (name VARBINARY(255) PRIMARY KEY, token BIGINT NOT NULL) ENGINE = InnoDB
 //
-// A transaction begins with [Postgres] or [MySQL], before it reads or writes anything. They lock
-// the row of the name until the transaction ends. So the transactions of a name come one after
-// another, their tokens never fall, and each sees what the earlier ones have written.
+// A transaction begins with [Postgres] or [MySQL], before it reads or writes anything.
+// They lock the row of the name until the transaction ends. So the transactions of a name
+// come one after another, their tokens never fall, and each sees what the earlier ones
+// have written.
 //
 //	tx, err := db.BeginTx(ctx, nil)
 //	...
@@ -35,8 +36,8 @@ import (
 // ErrStale says that a holder with a higher token was here: roll back.
 var ErrStale = errors.New("fencing token is too old")
 
-// Postgres raises the highest token of name to token. It returns an error that matches ErrStale
-// if that is already higher. Other errors are those of the database.
+// Postgres raises the highest token of name to token. It returns an error that matches
+// ErrStale if that is already higher. Other errors are those of the database.
 func Postgres(ctx context.Context, tx *sql.Tx, name string, token node.Token) error {
 	return compare(name, token, tx.QueryRowContext(ctx, raisePostgres, name, int64(token)))
 }
@@ -47,14 +48,16 @@ const raisePostgres = `INSERT INTO redquorum_fences AS f (name, token) VALUES ($
 // A Store is one for package fencecall, in the same table on PostgreSQL.
 type Store struct{ *sql.DB }
 
-// Raise raises the highest token of name to token, if it is lower, and returns what it is then.
+// Raise raises the highest token of name to token, if it is lower, and returns what it is
+// then.
 func (s Store) Raise(ctx context.Context, name string, token node.Token) (highest node.Token, err error) {
 	err = s.QueryRowContext(ctx, raisePostgres, name, int64(token)).Scan(&highest)
 	return highest, err
 }
 
-// MySQL is Postgres for MySQL and MariaDB, with tables of InnoDB. If the error is a deadlock (1213), or a changed row (1020,
-// of MariaDB from 11.6.2 on), begin the transaction again.
+// MySQL is Postgres for MySQL and MariaDB, with tables of InnoDB. If the error is a
+// deadlock (1213), or a changed row (1020, of MariaDB from 11.6.2 on), begin the
+// transaction again.
 func MySQL(ctx context.Context, tx *sql.Tx, name string, token node.Token) error {
 	// The number of affected rows would not tell equal tokens from lower ones.
 	_, err := tx.ExecContext(ctx, `INSERT INTO redquorum_fences (name, token) VALUES (?, ?)
@@ -62,7 +65,8 @@ func MySQL(ctx context.Context, tx *sql.Tx, name string, token node.Token) error
 	if err != nil {
 		return fmt.Errorf("fencesql: raise the fence of %s: %w", name, err)
 	}
-	return compare(name, token, tx.QueryRowContext(ctx, `SELECT token FROM redquorum_fences WHERE name = ? FOR UPDATE`, name))
+	return compare(name, token, tx.QueryRowContext(ctx, `SELECT token FROM redquorum_fences WHERE name = ? FOR UPDATE`,
+		name))
 }
 
 func compare(name string, token node.Token, row *sql.Row) error {

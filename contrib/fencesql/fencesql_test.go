@@ -68,7 +68,8 @@ func TestMariaDB(t *testing.T) {
 		update: onPage(t, `UPDATE orders SET state = ?, fence = ? WHERE id = ? AND fence <= ?`),
 		args:   4,
 		blind:  `UPDATE orders SET state = ?, fence = ? WHERE id = ? AND ? > 0`,
-		// Not innodb_trx: a cache, which does not change while it is read more often than every 0.1 s.
+		// Not innodb_trx: a cache, which does not change while it is read more often than
+		// every 0.1 s.
 		waiting: `SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS'`,
 	}
 	db.create(t, `CREATE TABLE redquorum_fences (name VARBINARY(255) PRIMARY KEY, token BIGINT NOT NULL) ENGINE = InnoDB`,
@@ -161,7 +162,8 @@ func (db database) begin(t *testing.T) *sql.Tx {
 	return tx
 }
 
-// late runs f, which has to wait for the row that tx has written, and commits tx meanwhile.
+// late runs f, which has to wait for the row that tx has written, and commits tx
+// meanwhile.
 func (db database) late(t *testing.T, tx *sql.Tx, f func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -178,8 +180,9 @@ func (db database) late(t *testing.T, tx *sql.Tx, f func() error) error {
 	return <-done
 }
 
-// The new holder has written, but not committed, when the old holder's write arrives. That write
-// has found the row with its own token. It waits, looks at the row again, and is refused.
+// The new holder has written, but not committed, when the old holder's write arrives.
+// That write has found the row with its own token. It waits, looks at the row again, and
+// is refused.
 func (db database) testLateWrite(t *testing.T) {
 	for _, c := range []struct {
 		name, statement string
@@ -225,7 +228,8 @@ func (db database) testTransaction(t *testing.T) {
 	assert.Is(t, db.raise(t.Context(), ended, "a", 9), sql.ErrTxDone, "an ended transaction")
 }
 
-// The first transaction of a new name, or a later one, is under way when an older one arrives.
+// The first transaction of a new name, or a later one, is under way when an older one
+// arrives.
 func (db database) testLateTransaction(t *testing.T) {
 	for _, token := range []node.Token{2, 4} {
 		newer, older := db.begin(t), db.begin(t)
@@ -339,7 +343,8 @@ ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE f.token <= exclude
 		assert.NoError(t, err)
 	}
 
-	// An old transaction arrives while the first one of a name is under way, or a later one.
+	// An old transaction arrives while the first one of a name is under way, or a later
+	// one.
 	for token := node.Token(2); token <= 8; token += 2 {
 		level, late := pgx.ReadCommitted, "0 rows"
 		if token > 4 {

@@ -21,8 +21,8 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
-// postgres starts PostgreSQL in a new directory, with a Unix socket only. It also returns the data
-// source name.
+// postgres starts PostgreSQL in a new directory, with a Unix socket only. It also returns
+// the data source name.
 func postgres(t *testing.T) (db *sql.DB, source string) {
 	tests.NeedSeconds(t)
 	initdb, postgres := find("initdb"), find("postgres")
@@ -36,8 +36,8 @@ func postgres(t *testing.T) (db *sql.DB, source string) {
 	return open(t, "pgx", source), source
 }
 
-// mariadb starts MariaDB in a new directory, with a Unix socket only. parameters are those of the
-// data source name.
+// mariadb starts MariaDB in a new directory, with a Unix socket only. parameters are
+// those of the data source name.
 func mariadb(t *testing.T) (open_ func(parameters string) *sql.DB) {
 	tests.NeedSeconds(t)
 	install, mariadbd := find("mariadb-install-db"), find("mariadbd")
@@ -93,7 +93,8 @@ func run(t *testing.T, as *syscall.SysProcAttr, dir, program string, args ...str
 	assert.Must(t, err == nil, "%s: %v\n%s", program, err, out)
 }
 
-// serve runs a server until the test ends, or this process, which closes the pipe to the shell.
+// serve runs a server until the test ends, or this process, which closes the pipe to the
+// shell.
 func serve(t *testing.T, as *syscall.SysProcAttr, dir, program string, args ...string) {
 	t.Helper()
 	const script = `"$@" & cat; kill $!; wait`

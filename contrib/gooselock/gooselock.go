@@ -1,14 +1,14 @@
-// Package gooselock lets only one of several programs migrate a database with goose at a time.
-// It is for databases whose own locks goose does not support.
+// Package gooselock lets only one of several programs migrate a database with goose at a
+// time. It is for databases whose own locks goose does not support.
 //
 //	provider, err := goose.NewProvider(goose.DialectClickHouse, db, migrations,
 //		goose.WithSessionLocker(gooselock.New(locker, "migrate/orders")))
 //	...
 //	_, err = provider.Up(ctx)
 //
-// A program that finds the lock held waits until its context ends, and then has nothing left to
-// migrate. If the lock is lost, goose cannot be stopped: its error says so at the end, and
-// matches [quorum.ErrNotHeld].
+// A program that finds the lock held waits until its context ends, and then has nothing
+// left to migrate. If the lock is lost, goose cannot be stopped: its error says so at the
+// end, and matches [quorum.ErrNotHeld].
 package gooselock
 
 import (

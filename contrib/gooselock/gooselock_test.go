@@ -22,7 +22,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A versions is a goose Store in memory, in place of a table. It has no mutex: the lock guards it.
+// A versions is a goose Store in memory, in place of a table. It has no mutex: the lock
+// guards it.
 type versions []int64
 
 func (v *versions) Tablename() string { return "versions" }

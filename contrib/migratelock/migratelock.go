@@ -1,6 +1,6 @@
-// Package migratelock lets only one of several programs migrate a database with golang-migrate at
-// a time. It is for database drivers that have no lock of their own, or one that does not survive
-// a connection pooler.
+// Package migratelock lets only one of several programs migrate a database with
+// golang-migrate at a time. It is for database drivers that have no lock of their own, or
+// one that does not survive a connection pooler.
 //
 //	driver, err := clickhouse.WithInstance(db, &clickhouse.Config{})
 //	...
@@ -9,10 +9,10 @@
 //	...
 //	err = m.Up()
 //
-// A program that finds the lock held waits for 10 s, unless [quorum.WithWait] says otherwise. Keep
-// that shorter than LockTimeout of migrate.Migrate, 15 s by default: a lock that comes later is
-// never unlocked. If the lock is lost, no further migration begins, nothing is dropped or forced, and
-// the database is not marked as dirty.
+// A program that finds the lock held waits for 10 s, unless [quorum.WithWait] says
+// otherwise. Keep that shorter than LockTimeout of migrate.Migrate, 15 s by default: a
+// lock that comes later is never unlocked. If the lock is lost, no further migration
+// begins, nothing is dropped or forced, and the database is not marked as dirty.
 package migratelock
 
 import (
@@ -27,10 +27,11 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// New returns d with another lock, that of name. Open is that of d: it returns a driver with the
-// lock of d. The options apply to each lock.
+// New returns d with another lock, that of name. Open is that of d: it returns a driver
+// with the lock of d. The options apply to each lock.
 func New(d database.Driver, l *quorum.Locker, name string, opts ...quorum.Option) database.Driver {
-	return &driver{Driver: d, locker: l, name: name, opts: append([]quorum.Option{quorum.WithWait(10 * time.Second)}, opts...)}
+	return &driver{Driver: d, locker: l, name: name, opts: append([]quorum.Option{quorum.WithWait(10 * time.Second)},
+		opts...)}
 }
 
 type driver struct {
@@ -50,7 +51,8 @@ func (d *driver) Lock() error {
 	case err != nil:
 		return err
 	case !d.lease.CompareAndSwap(nil, lease): // the one before was lost; its Unlock is still to come, and must not find this one
-		return errors.Join(fmt.Errorf("%w: migratelock: this program has lost the lock, and not unlocked yet", database.ErrLocked),
+		return errors.Join(fmt.Errorf("%w: migratelock: this program has lost the lock, and not unlocked yet",
+			database.ErrLocked),
 			lease.Unlock(context.Background()))
 	}
 	d.begun.Store(false)
@@ -64,7 +66,8 @@ func (d *driver) Unlock() error {
 	return database.ErrNotLocked
 }
 
-// SetVersion is called with dirty before each migration, without it after each, and by Force.
+// SetVersion is called with dirty before each migration, without it after each, and by
+// Force.
 func (d *driver) SetVersion(version int, dirty bool) error {
 	if ends := !dirty && d.begun.Load(); !ends && d.lost() {
 		return fmt.Errorf("migratelock: version %d not set: %w", version, quorum.ErrLost)

@@ -26,8 +26,8 @@ var files = fstest.MapFS{
 	"2_two.up.sql": {Data: []byte("CREATE TABLE two")},
 }
 
-// A program is a driver of a database that it shares with others. The driver has no mutex: the
-// lock guards it.
+// A program is a driver of a database that it shares with others. The driver has no
+// mutex: the lock guards it.
 type program struct {
 	*stub.Stub
 	before func() // called before each migration
@@ -110,7 +110,8 @@ func TestFailedLock(t *testing.T) {
 	assert.Is(t, d.Unlock(), quorum.ErrNotHeld, "the Unlock of the first")
 }
 
-// A migration that has lost the lock does not unlock that of the next one by the same driver.
+// A migration that has lost the lock does not unlock that of the next one by the same
+// driver.
 func TestUnlockAfterALoss(t *testing.T) {
 	l, other := lockers.Two(t)
 	db := newStub()

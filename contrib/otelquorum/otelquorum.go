@@ -8,18 +8,20 @@
 //	...
 //	traced := otelquorum.Trace(locker, otel.GetTracerProvider(), nil)
 //
-// One Metrics serves all Lockers of a program. Package contrib/promquorum makes the same metrics, and has a
-// dashboard and alerts for them: exported to Prometheus, the names below become its names.
+// One Metrics serves all Lockers of a program. Package contrib/promquorum makes the same
+// metrics, and has a dashboard and alerts for them: exported to Prometheus, the names
+// below become its names.
 //
 // # Attributes
 //
-// By default no metric and no span has a lock's name: names are often made from data, and each would be a
-// series forever. A function maps names to values of the attribute lock, which should be few:
+// By default no metric and no span has a lock's name: names are often made from data, and
+// each would be a series forever. A function maps names to values of the attribute lock,
+// which should be few:
 //
 //	func(name string) string { kind, _, _ := strings.Cut(name, "/"); return kind }
 //
-// The attribute node is a node's name. Values of result and cause are the words of [quorum.Event.Cause],
-// and those in the table.
+// The attribute node is a node's name. Values of result and cause are the words of
+// [quorum.Event.Cause], and those in the table.
 //
 // # Metrics
 //
@@ -42,10 +44,11 @@
 //
 // # Cost
 //
-// No lock waits for Observe, nor for the function that maps names: a goroutine of the Locker calls them. So
-// a metric may change a moment after the call that it counts has returned, but before [quorum.Locker.Close]
-// returns. A lock and its unlock on five nodes take 3.4 µs of processor time more, and 1.1 µs if many callers
-// lock at the same time; see BenchmarkOwnCost.
+// No lock waits for Observe, nor for the function that maps names: a goroutine of the
+// Locker calls them. So a metric may change a moment after the call that it counts has
+// returned, but before [quorum.Locker.Close] returns. A lock and its unlock on five nodes
+// take 3.4 µs of processor time more, and 1.1 µs if many callers lock at the same time;
+// see BenchmarkOwnCost.
 package otelquorum
 
 import (
@@ -63,7 +66,8 @@ import (
 
 const scope = "github.com/redquorum/redquorum/contrib/otelquorum"
 
-// A Metrics has the instruments of one program. Its methods may be called from any goroutine at any time.
+// A Metrics has the instruments of one program. Its methods may be called from any
+// goroutine at any time.
 type Metrics struct {
 	name  func(string) string
 	locks sync.Map // of *series, by the value of the attribute lock
@@ -79,24 +83,31 @@ type Metrics struct {
 	leftOut                                                            metric.Int64Counter
 }
 
-// New returns the Metrics that a provider records. name maps the name of a lock to a value of the attribute
-// lock; nil, and a name that is mapped to "", mean that there is none. The error is the provider's.
+// New returns the Metrics that a provider records. name maps the name of a lock to a
+// value of the attribute lock; nil, and a name that is mapped to "", mean that there is
+// none. The error is the provider's.
 func New(provider metric.MeterProvider, name func(string) string) (*Metrics, error) {
 	meter := provider.Meter(scope)
 	m := &Metrics{name: orNone(name), listed: make(map[string]int)}
 	var errs [14]error
 	waits := []float64{.001, .004, .016, .064, .256, 1, 4, 16, 64, 256, 1024, 4096}
-	rounds := []float64{.0001, .0002, .0004, .0008, .0016, .0032, .0064, .0128, .0256, .0512, .1024, .2048, .4096, .8192}
+	rounds := []float64{.0001, .0002, .0004, .0008, .0016, .0032, .0064, .0128, .0256, .0512, .1024, .2048, .4096,
+		.8192}
 	seconds := metric.WithUnit("s")
-	m.wait, errs[0] = meter.Float64Histogram("redquorum.lock.wait", seconds, metric.WithExplicitBucketBoundaries(waits...),
+	m.wait, errs[0] = meter.Float64Histogram("redquorum.lock.wait", seconds,
+		metric.WithExplicitBucketBoundaries(waits...),
 		metric.WithDescription("Time from the call to the grant of a lock."))
-	m.hold, errs[1] = meter.Float64Histogram("redquorum.lock.hold", seconds, metric.WithExplicitBucketBoundaries(waits...),
+	m.hold, errs[1] = meter.Float64Histogram("redquorum.lock.hold", seconds,
+		metric.WithExplicitBucketBoundaries(waits...),
 		metric.WithDescription("Time from the grant of a lock to the end of its lease."))
-	m.round, errs[2] = meter.Float64Histogram("redquorum.node.round", seconds, metric.WithExplicitBucketBoundaries(rounds...),
+	m.round, errs[2] = meter.Float64Histogram("redquorum.node.round", seconds,
+		metric.WithExplicitBucketBoundaries(rounds...),
 		metric.WithDescription("Time from a command to the node's answer."))
 	m.held, errs[3] = meter.Int64UpDownCounter("redquorum.lock.held", metric.WithDescription("Leases that are held."))
-	m.waiting, errs[4] = meter.Int64UpDownCounter("redquorum.lock.waiting", metric.WithDescription("Calls that wait for a lock."))
-	m.failed, errs[5] = meter.Int64Gauge("redquorum.node.failed", metric.WithDescription("1 if the node failed and has not answered since."))
+	m.waiting, errs[4] = meter.Int64UpDownCounter("redquorum.lock.waiting",
+		metric.WithDescription("Calls that wait for a lock."))
+	m.failed, errs[5] = meter.Int64Gauge("redquorum.node.failed",
+		metric.WithDescription("1 if the node failed and has not answered since."))
 	for i, c := range []struct {
 		counter           *metric.Int64Counter
 		name, description string
@@ -126,14 +137,15 @@ func orNone(name func(string) string) func(string) string {
 	return name
 }
 
-// attributes are those of a measurement, as the arguments of Add and of Record. As the lists exist, a
-// measurement allocates none.
+// attributes are those of a measurement, as the arguments of Add and of Record. As the
+// lists exist, a measurement allocates none.
 type attributes struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
 }
 
-// with returns the attributes of a measurement: the lock, if it is not "", and another one.
+// with returns the attributes of a measurement: the lock, if it is not "", and another
+// one.
 func (m *Metrics) with(lock, key, value string) *attributes {
 	id := [3]string{lock, key, value}
 	if set, known := m.sets.Load(id); known {
@@ -151,21 +163,23 @@ func (m *Metrics) with(lock, key, value string) *attributes {
 	return set.(*attributes)
 }
 
-// A series is the attributes of a value of the attribute lock. Those of most events are looked up only once.
+// A series is the attributes of a value of the attribute lock. Those of most events are
+// looked up only once.
 type series struct {
 	lock         string
 	of           *attributes
 	acquired, ok *attributes // with these results
 }
 
-// series returns the attributes of a lock. The metrics that alerts look at begin with 0, as increase() of
-// Prometheus does not see one that begins with 1.
+// series returns the attributes of a lock. The metrics that alerts look at begin with 0,
+// as increase() of Prometheus does not see one that begins with 1.
 func (m *Metrics) series(name string) *series {
 	lock := m.name(name)
 	if s, known := m.locks.Load(lock); known {
 		return s.(*series)
 	}
-	s, known := m.locks.LoadOrStore(lock, &series{lock, m.with(lock, "", ""), m.with(lock, "result", "acquired"), m.with(lock, "result", "ok")})
+	s, known := m.locks.LoadOrStore(lock, &series{lock, m.with(lock, "", ""), m.with(lock, "result", "acquired"),
+		m.with(lock, "result", "ok")})
 	if !known {
 		for _, cause := range []string{"broken", "no_quorum"} {
 			m.renewals.Add(background, 0, m.with(lock, "result", cause).add...)
@@ -209,7 +223,8 @@ func (m *Metrics) setFailed(node string, to int64) {
 	m.failed.Record(background, to, m.with("", "node", node).record...)
 }
 
-// list counts a node of that name as opened or closed. A node that is no longer listed has not failed.
+// list counts a node of that name as opened or closed. A node that is no longer listed
+// has not failed.
 func (m *Metrics) list(node string, opened int) {
 	m.mu.Lock()
 	m.listed[node] += opened
@@ -269,7 +284,8 @@ func (m *Metrics) Nodes(nodes []node.Node) []node.Node {
 		m.list(n.Name(), 1)
 		m.abstained.Add(background, 0, of.add...)
 		m.healed.Add(background, 0, of.add...)
-		all[i] = timed.Node(n, func(seconds float64) { m.round.Record(background, seconds, of.record...) }, func() { m.list(n.Name(), -1) })
+		all[i] = timed.Node(n, func(seconds float64) { m.round.Record(background, seconds, of.record...) },
+			func() { m.list(n.Name(), -1) })
 	}
 	return all
 }

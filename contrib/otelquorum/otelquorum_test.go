@@ -76,7 +76,8 @@ func TestMetrics(t *testing.T)      { metricstest.Test(t, measured) }
 func BenchmarkPair(b *testing.B)    { metricstest.BenchmarkPair(b, measured) }
 func BenchmarkOwnCost(b *testing.B) { metricstest.BenchmarkOwnCost(b, measured) }
 
-// A span lasts as long as its lease, has what was done under it, and says why there was none.
+// A span lasts as long as its lease, has what was done under it, and says why there was
+// none.
 func TestSpans(t *testing.T) {
 	set := metricstest.Servers(t, 3)
 	seen := tracetest.NewSpanRecorder()

@@ -11,12 +11,13 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A Locker makes spans of the locks that are taken through it. A span redquorum.lock lasts from the call to
-// the end of the lease, and is the parent of spans made with the lease's context. Its child redquorum.wait
-// ends with the grant. A span has an error if there was no lease, or the lease ended before it was unlocked,
-// with the word of [quorum.Event.Cause]. If only Unlock finds out that the lease was lost, its error says so,
-// and the span has none. A nested lease has no end of its own: its span ends with the grant, or with Do. Resume
-// makes no span.
+// A Locker makes spans of the locks that are taken through it. A span redquorum.lock
+// lasts from the call to the end of the lease, and is the parent of spans made with the
+// lease's context. Its child redquorum.wait ends with the grant. A span has an error if
+// there was no lease, or the lease ended before it was unlocked, with the word of
+// [quorum.Event.Cause]. If only Unlock finds out that the lease was lost, its error says
+// so, and the span has none. A nested lease has no end of its own: its span ends with the
+// grant, or with Do. Resume makes no span.
 //
 // The spans of a lease that a program holds for hours are exported when it ends.
 type Locker struct {
@@ -40,7 +41,8 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...quorum.Option
 	return l.acquire(ctx, l.Locker.TryLock, name, opts)
 }
 
-// Do is [quorum.Locker.Do] with spans. The first has an error as well if fn returned one, or panicked.
+// Do is [quorum.Locker.Do] with spans. The first has an error as well if fn returned one,
+// or panicked.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *quorum.Lease) error, opts ...quorum.Option) error {
 	ctx, whole, wait := l.start(ctx, name)
 	defer whole.End()
@@ -54,7 +56,8 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *
 	return err
 }
 
-func (l *Locker) acquire(ctx context.Context, lock func(context.Context, string, ...quorum.Option) (*quorum.Lease, error),
+func (l *Locker) acquire(ctx context.Context,
+	lock func(context.Context, string, ...quorum.Option) (*quorum.Lease, error),
 	name string, opts []quorum.Option) (*quorum.Lease, error) {
 	ctx, whole, wait := l.start(ctx, name)
 	lease, err := lock(ctx, name, opts...)
@@ -90,7 +93,8 @@ func (l *Locker) start(ctx context.Context, name string) (_ context.Context, who
 	return ctx, whole, wait
 }
 
-// granted ends the wait. The token and the owner lead from the span to logs and to the nodes.
+// granted ends the wait. The token and the owner lead from the span to logs and to the
+// nodes.
 func granted(lease *quorum.Lease, whole, wait trace.Span) {
 	whole.SetAttributes(attribute.Int64("token", int64(lease.Token())), attribute.String("owner", lease.Owner()))
 	wait.End()

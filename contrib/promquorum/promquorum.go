@@ -6,18 +6,20 @@
 //	...
 //	locker, err := quorum.New(metrics.Nodes(nodes), quorum.Options{Observe: metrics.Observe})
 //
-// One Collector serves all Lockers of a program. dashboard.json is a dashboard for Grafana, and alerts.yaml
-// has rules for Prometheus. Package contrib/otelquorum makes the same metrics with OpenTelemetry.
+// One Collector serves all Lockers of a program. dashboard.json is a dashboard for
+// Grafana, and alerts.yaml has rules for Prometheus. Package contrib/otelquorum makes the
+// same metrics with OpenTelemetry.
 //
 // # Labels
 //
-// By default no metric has a lock's name: names are often made from data, and each would be a series
-// forever. A function given to [New] maps names to values of the label lock, which should be few:
+// By default no metric has a lock's name: names are often made from data, and each would
+// be a series forever. A function given to [New] maps names to values of the label lock,
+// which should be few:
 //
 //	promquorum.New(func(name string) string { kind, _, _ := strings.Cut(name, "/"); return kind })
 //
-// The label node is a node's name. Values of result and cause are the words of [quorum.Event.Cause], and
-// those in the table.
+// The label node is a node's name. Values of result and cause are the words of
+// [quorum.Event.Cause], and those in the table.
 //
 // # Metrics
 //
@@ -40,11 +42,12 @@
 //
 // # Cost
 //
-// A metric is a few atomic additions, and a series that is new takes a mutex for a moment. No lock waits
-// for Observe, nor for the function that maps names: a goroutine of the Locker calls them. So a metric may
-// change a moment after the call that it counts has returned, but before [quorum.Locker.Close] returns. A
-// lock and its unlock on five nodes take 1.4 µs of processor time more, and 0.3 µs if many callers lock at the
-// same time; see BenchmarkOwnCost.
+// A metric is a few atomic additions, and a series that is new takes a mutex for a
+// moment. No lock waits for Observe, nor for the function that maps names: a goroutine of
+// the Locker calls them. So a metric may change a moment after the call that it counts
+// has returned, but before [quorum.Locker.Close] returns. A lock and its unlock on five
+// nodes take 1.4 µs of processor time more, and 0.3 µs if many callers lock at the same
+// time; see BenchmarkOwnCost.
 package promquorum
 
 import (
@@ -57,7 +60,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A Collector has the metrics of one program. Its methods may be called from any goroutine at any time.
+// A Collector has the metrics of one program. Its methods may be called from any
+// goroutine at any time.
 type Collector struct {
 	name  func(string) string
 	locks sync.Map // of *series, by the value of the label lock
@@ -72,8 +76,8 @@ type Collector struct {
 	leftOut                                                            prometheus.Counter
 }
 
-// New returns a Collector, to be registered once. name maps the name of a lock to a value of the label
-// lock; nil maps every name to none.
+// New returns a Collector, to be registered once. name maps the name of a lock to a value
+// of the label lock; nil maps every name to none.
 func New(name func(string) string) *Collector {
 	if name == nil {
 		name = func(string) string { return "" }
@@ -90,16 +94,19 @@ func New(name func(string) string) *Collector {
 	c.attempts = c.counter("lock_attempts_total", "Attempts to acquire a lock, by result.", "lock", "result")
 	c.notAcquired = c.counter("lock_not_acquired_total", "Calls that ended without a lease, by cause.", "lock", "cause")
 	c.renewals = c.counter("lock_renewals_total", "Renewals of leases, by result.", "lock", "result")
-	c.releases = c.counter("lock_releases_total", "Leases that were unlocked, closed or detached, by result.", "lock", "result")
+	c.releases = c.counter("lock_releases_total", "Leases that were unlocked, closed or detached, by result.", "lock",
+		"result")
 	c.lost = c.counter("lock_lost_total", "Leases that ended before they were unlocked, by cause.", "lock", "cause")
 	c.abstained = c.counter("node_abstained_total", "Restarts after which the node was ignored for a while.", "node")
 	c.healed = c.counter("node_healed_total", "Keys of leases that the node had lost and got back.", "node")
-	c.leftOut = c.counter("events_left_out_total", "Events that are in no other metric, as there were too many at once.").WithLabelValues()
+	c.leftOut = c.counter("events_left_out_total",
+		"Events that are in no other metric, as there were too many at once.").WithLabelValues()
 	return c
 }
 
 func (c *Collector) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "redquorum", Name: name, Help: help, Buckets: buckets}, labels)
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: "redquorum", Name: name, Help: help,
+		Buckets: buckets}, labels)
 	c.all = append(c.all, v)
 	return v
 }
@@ -158,7 +165,8 @@ func (c *Collector) setFailed(node string, to float64) {
 	}
 }
 
-// list counts a node of that name as opened or closed. A node that is no longer listed has not failed.
+// list counts a node of that name as opened or closed. A node that is no longer listed
+// has not failed.
 func (c *Collector) list(node string, opened int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,7 +203,8 @@ func (c *Collector) observeLock(e quorum.Event, s *series) {
 	}
 }
 
-// A series is the metrics of a value of the label lock. Those of most events are looked up only once.
+// A series is the metrics of a value of the label lock. Those of most events are looked
+// up only once.
 type series struct {
 	lock                        string
 	waiting, held               prometheus.Gauge
@@ -218,8 +227,8 @@ func (s *series) ended(e quorum.Event, why prometheus.Counter) {
 	s.held.Dec()
 }
 
-// of returns the metrics of a lock. Those that alerts look at begin with 0, as increase() does not see
-// a series that begins with 1.
+// of returns the metrics of a lock. Those that alerts look at begin with 0, as increase()
+// does not see a series that begins with 1.
 func (c *Collector) of(name string) *series {
 	lock := c.name(name)
 	if s, known := c.locks.Load(lock); known {

@@ -1,5 +1,5 @@
-// Bank moves money between accounts. Each transfer locks its two accounts as one lock, so no two
-// transfers wait for each other, whatever their order.
+// Bank moves money between accounts. Each transfer locks its two accounts as one lock, so
+// no two transfers wait for each other, whatever their order.
 package main
 
 import (
@@ -28,8 +28,8 @@ func main() {
 	}
 	defer locker.Close()
 
-	// Only the locks keep two tellers from one account. In a database each row would have a fence, too:
-	// see docs/fencing.md.
+	// Only the locks keep two tellers from one account. In a database each row would have
+	// a fence, too: see docs/fencing.md.
 	var balance [accounts]int
 	for i := range balance {
 		balance[i] = 100

@@ -1,5 +1,5 @@
-// Fenced has a holder that pauses past its lease, and writes late. The resource refuses that
-// write: it has seen a higher token.
+// Fenced has a holder that pauses past its lease, and writes late. The resource refuses
+// that write: it has seen a higher token.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Jobrunner starts a job on three hosts in each interval, by clocks that differ. It runs once.
+// Jobrunner starts a job on three hosts in each interval, by clocks that differ. It runs
+// once.
 package main
 
 import (

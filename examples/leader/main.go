@@ -1,4 +1,5 @@
-// Leader has three hosts that elect a leader. It leads for a while and resigns; the next one leads.
+// Leader has three hosts that elect a leader. It leads for a while and resigns; the next
+// one leads.
 package main
 
 import (
@@ -43,7 +44,8 @@ func main() {
 	hosts.Wait()
 }
 
-// lead works as the leader. It returns when the leadership is lost: Run then campaigns again.
+// lead works as the leader. It returns when the leadership is lost: Run then campaigns
+// again.
 func lead(ctx context.Context, campaign *election.Election, name string) error {
 	leader, err := campaign.Leader(ctx) // what a follower sees
 	if err != nil {

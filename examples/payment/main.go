@@ -1,5 +1,6 @@
-// Payment has orders that are paid once. The database keeps what is to be sent to the provider in an outbox, and one elected
-// host sends it, with an idempotency key, since the provider cannot refuse a late call by its token.
+// Payment has orders that are paid once. The database keeps what is to be sent to the
+// provider in an outbox, and one elected host sends it, with an idempotency key, since
+// the provider cannot refuse a late call by its token.
 package main
 
 import (
@@ -121,7 +122,8 @@ func run() error {
 	}
 	customers.Wait()
 
-	// The first sender dies after it has charged, and before it has said so in the database.
+	// The first sender dies after it has charged, and before it has said so in the
+	// database.
 	crash := errors.New("the sender crashes")
 	sender := election.New(locker, "sender", election.Options{})
 	err = sender.Run(ctx, func(_ context.Context, lease *quorum.Lease) error {
@@ -136,11 +138,13 @@ func run() error {
 		return err
 	}
 	err = sender.Run(ctx, func(ctx context.Context, lease *quorum.Lease) error { return send(ctx, db, bank, lease.Token()) })
-	fmt.Printf("%d orders are paid; the provider got %d calls, and charged %d\n", len(db.paid), bank.calls, len(bank.keys))
+	fmt.Printf("%d orders are paid; the provider got %d calls, and charged %d\n", len(db.paid), bank.calls,
+		len(bank.keys))
 	return err
 }
 
-// send empties the outbox. Each sender uses the same key for an order, so the provider charges once.
+// send empties the outbox. Each sender uses the same key for an order, so the provider
+// charges once.
 func send(ctx context.Context, db *database, bank *provider, token node.Token) error {
 	for ctx.Err() == nil {
 		order, err := db.next(token)

@@ -1,5 +1,5 @@
-// Service is an HTTP service that takes a lock for each request: how it answers each error, and how
-// it shuts down. docs/service.md explains it.
+// Service is an HTTP service that takes a lock for each request: how it answers each
+// error, and how it shuts down. docs/service.md explains it.
 package main
 
 import (
@@ -48,7 +48,8 @@ func (s *shop) pay(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, text)
 }
 
-// answer says what the customer gets. The order of the cases matters: an error can match several.
+// answer says what the customer gets. The order of the cases matters: an error can match
+// several.
 func answer(ctx context.Context, err error, written bool) (status int, text string) {
 	switch {
 	case written: // with its token, so no newer holder was there; whether the lease ended later does not matter
@@ -67,7 +68,8 @@ func answer(ctx context.Context, err error, written bool) (status int, text stri
 	return http.StatusInternalServerError, "internal error" // the function's own error, or a bug
 }
 
-// serve runs the service until ctx ends, or no connection can be accepted. Then it ends first what uses the locks, and then the locks.
+// serve runs the service until ctx ends, or no connection can be accepted. Then it ends
+// first what uses the locks, and then the locks.
 func (s *shop) serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{Handler: s.handler()}
 	failed := make(chan error, 1)

@@ -71,7 +71,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A listener that fails ends the service as a signal does: handlers keep their locks until they are done.
+// A listener that fails ends the service as a signal does: handlers keep their locks
+// until they are done.
 func TestServeWaitsForHandlers(t *testing.T) {
 	waits := make(chan bool, 1)
 	l, err := quorum.New([]node.Node{model.New(clock.System(), "n1")}, quorum.Options{NoRestartGuard: true, Observe: func(e quorum.Event) {
@@ -120,7 +121,8 @@ func (o *once) Accept() (net.Conn, error) {
 	return o.Listener.Accept()
 }
 
-// Retry-After is sent where another try may help: not where a newer holder has changed the order.
+// Retry-After is sent where another try may help: not where a newer holder has changed
+// the order.
 func TestRetryAfter(t *testing.T) {
 	nodes := []node.Node{model.New(clock.System(), "n1")}
 	l, err := quorum.New(nodes, quorum.Options{NoRestartGuard: true})

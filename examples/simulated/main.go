@@ -1,10 +1,11 @@
-// Simulated tests a program that uses locks in the simulator: hundreds of runs with failures of
-// all kinds, in virtual time. The program adds to a register. One version has a bug: it writes without
-// its fencing token, so the register cannot refuse a late write.
+// Simulated tests a program that uses locks in the simulator: hundreds of runs with
+// failures of all kinds, in virtual time. The program adds to a register. One version has
+// a bug: it writes without its fencing token, so the register cannot refuse a late write.
 //
-// It would be no better to ask the lease just before the write, by Remaining: the process may pause
-// between the two. Here that version passes, because the simulator stops a client only where it waits,
-// and so never between a check and the write after it. A run that is sound is no proof of that.
+// It would be no better to ask the lease just before the write, by Remaining: the process
+// may pause between the two. Here that version passes, because the simulator stops a
+// client only where it waits, and so never between a check and the write after it. A run
+// that is sound is no proof of that.
 package main
 
 import (
@@ -16,7 +17,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// adds returns the program. A fenced one gives its token to the register with each access.
+// adds returns the program. A fenced one gives its token to the register with each
+// access.
 func adds(fenced bool) func(*sim.Client) error {
 	return func(c *sim.Client) error {
 		for c.Context().Err() == nil {

@@ -58,7 +58,8 @@ func Got[V any](v V, err error) func(T) V {
 // ErrorOf returns the error of a call that has a result, too.
 func ErrorOf[V any](_ V, err error) error { return err }
 
-// Equal fails the test unless it got what is wanted. More values may say what this is about.
+// Equal fails the test unless it got what is wanted. More values may say what this is
+// about.
 func Equal[V comparable](t T, got, want V, about ...any) {
 	t.Helper()
 	if got != want {
@@ -82,7 +83,8 @@ func Says(t T, got error, want string, about ...any) {
 	}
 }
 
-// Eventually waits until something is so, and ends the test after a minute, which no sound run needs.
+// Eventually waits until something is so, and ends the test after a minute, which no
+// sound run needs.
 func Eventually(t T, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {

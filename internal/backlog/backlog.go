@@ -1,4 +1,5 @@
-// Package backlog calls foreign code, such as a log's handler, so that nothing waits for it.
+// Package backlog calls foreign code, such as a log's handler, so that nothing waits for
+// it.
 package backlog
 
 import (
@@ -10,9 +11,9 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// A Backlog hands things to a function, one after the other, in a goroutine that exists while there
-// are any. So a caller of Add waits neither for the function nor for anything that the function waits
-// for.
+// A Backlog hands things to a function, one after the other, in a goroutine that exists
+// while there are any. So a caller of Add waits neither for the function nor for anything
+// that the function waits for.
 type Backlog[T any] struct {
 	clock clock.Clock
 	do    func(T)
@@ -26,8 +27,8 @@ type Backlog[T any] struct {
 	missed  int // how many were left out
 }
 
-// New returns a backlog for do. If most wait already, the next is left out. tell is called with how many
-// were, when there is room again.
+// New returns a backlog for do. If most wait already, the next is left out. tell is
+// called with how many were, when there is room again.
 func New[T any](c clock.Clock, most int, do func(T), tell func(int)) *Backlog[T] {
 	return &Backlog[T]{clock: c, do: do, most: most, tell: tell, idle: c.NewSignal()}
 }
@@ -63,7 +64,8 @@ func (b *Backlog[T]) work() {
 	b.idle.Set()
 }
 
-// take returns all that waits, or nil when there is nothing and the goroutine ends. It reuses spare.
+// take returns all that waits, or nil when there is nothing and the goroutine ends. It
+// reuses spare.
 func (b *Backlog[T]) take(spare []T) (all []T, missed int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,7 +78,8 @@ func (b *Backlog[T]) take(spare []T) (all []T, missed int) {
 	return all, missed
 }
 
-// Finish returns when nothing is left to do, or at an instant. One goroutine at a time may call it.
+// Finish returns when nothing is left to do, or at an instant. One goroutine at a time
+// may call it.
 func (b *Backlog[T]) Finish(until clock.Instant) {
 	for b.busy() && b.idle.Wait(context.Background(), until) == clock.WakeSet {
 	}
@@ -104,7 +107,8 @@ func Lines(c clock.Clock, log *slog.Logger) *Backlog[slog.Record] {
 	})
 }
 
-// Line makes a line of a log, for Lines. Durations are text: a handler for JSON would write nanoseconds.
+// Line makes a line of a log, for Lines. Durations are text: a handler for JSON would
+// write nanoseconds.
 func Line(at time.Time, level slog.Level, text string, args ...any) slog.Record {
 	line := slog.NewRecord(at, level, text, 0)
 	for i := range args {

@@ -16,7 +16,8 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
-// A Browser is a Chromium that one test uses. It speaks the DevTools protocol over a pipe.
+// A Browser is a Chromium that one test uses. It speaks the DevTools protocol over a
+// pipe.
 type Browser struct {
 	t       *testing.T
 	in, out *os.File
@@ -34,7 +35,8 @@ func Start(t *testing.T) *Browser {
 	if err != nil {
 		t.Skip(err)
 	}
-	// The browser reads commands from its descriptor 3, and writes answers to its descriptor 4.
+	// The browser reads commands from its descriptor 3, and writes answers to its
+	// descriptor 4.
 	theirIn, in := pipe(t)
 	out, theirOut := pipe(t)
 	profile, err := os.MkdirTemp("", "browser")
@@ -163,8 +165,10 @@ func (b *Browser) Open(html string, look Look) {
 // OpenFile shows a page that is a file. Its path may be followed by a fragment.
 func (b *Browser) OpenFile(file string, look Look) {
 	b.t.Helper()
-	b.call("Emulation.setDeviceMetricsOverride", object{"width": look.Width, "height": look.Height, "deviceScaleFactor": 1, "mobile": false}, nil)
-	b.call("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme", "value": look.Theme}}}, nil)
+	b.call("Emulation.setDeviceMetricsOverride", object{"width": look.Width, "height": look.Height,
+		"deviceScaleFactor": 1, "mobile": false}, nil)
+	b.call("Emulation.setEmulatedMedia", object{"features": []object{{"name": "prefers-color-scheme",
+		"value": look.Theme}}}, nil)
 	b.call("Page.navigate", object{"url": "file://" + file}, nil)
 	b.Eval("new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', done))")
 	b.Eval("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -222,8 +226,8 @@ func (b *Browser) Shot(name string) {
 //go:embed fits.js
 var fits string
 
-// Fits fails the test for what cannot be seen: because the page is wider than the window, or
-// because an element cuts it off.
+// Fits fails the test for what cannot be seen: because the page is wider than the window,
+// or because an element cuts it off.
 func (b *Browser) Fits() {
 	b.t.Helper()
 	if bad := b.Eval("(() => {" + fits + "})()"); string(bad) != "[]" {

@@ -1,5 +1,5 @@
-// Package cli adds to cobra what the command lines of this module have in common: exit statuses, errors that show no
-// password, and pages of 80 columns.
+// Package cli adds to cobra what the command lines of this module have in common: exit
+// statuses, errors that show no password, and pages of 80 columns.
 package cli
 
 import (
@@ -52,8 +52,8 @@ func Exit(code int) error {
 	return &status{code, nil}
 }
 
-// Fail returns what a command returns to end with an error and another exit status than [Failed]. An error that has an
-// exit status keeps it.
+// Fail returns what a command returns to end with an error and another exit status than
+// [Failed]. An error that has an exit status keeps it.
 func Fail(code int, err error) error {
 	if err == nil || errors.As(err, new(*status)) {
 		return err
@@ -61,7 +61,8 @@ func Fail(code int, err error) error {
 	return &status{code, err}
 }
 
-// Interrupt returns what a command returns that a signal has ended. An error keeps its text, but not its exit status.
+// Interrupt returns what a command returns that a signal has ended. An error keeps its
+// text, but not its exit status.
 func Interrupt(err error) error {
 	if s, ok := errors.AsType[*status](err); ok {
 		err = s.err
@@ -72,7 +73,8 @@ func Interrupt(err error) error {
 // Usage returns an error in how the program was called.
 func Usage(format string, args ...any) error { return &status{BadUsage, fmt.Errorf(format, args...)} }
 
-// An Output is where a command prints, and the first error in that. A command may end while it still prints.
+// An Output is where a command prints, and the first error in that. A command may end
+// while it still prints.
 type Output struct {
 	io.Writer
 	lost atomic.Pointer[error]
@@ -96,8 +98,8 @@ func (o *Output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Run executes a command line, prints its error, if there is one, and returns the exit status. Output that was lost is
-// an error.
+// Run executes a command line, prints its error, if there is one, and returns the exit
+// status. Output that was lost is an error.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(append([]string{}, args...)) // nil would be those of the process
 	out := &Output{Writer: stdout}
@@ -241,8 +243,8 @@ func One(what string) cobra.PositionalArgs {
 	}
 }
 
-// CanWrite returns why a file cannot be written, before there is what is to be written to it. It makes those that do not
-// exist.
+// CanWrite returns why a file cannot be written, before there is what is to be written to
+// it. It makes those that do not exist.
 func CanWrite(paths ...string) error {
 	for _, path := range paths {
 		if info, err := os.Stat(path); path == "" || err == nil && !info.Mode().IsRegular() && !info.IsDir() {
@@ -265,8 +267,8 @@ func Count[N int | uint64](n N, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// secretive reports whether text may have a URL in it, or the rest of one that was cut: these cannot be shown, as they
-// may have a password.
+// secretive reports whether text may have a URL in it, or the rest of one that was cut:
+// these cannot be shown, as they may have a password.
 func secretive(text string) bool { return strings.Contains(text, "://") || strings.Contains(text, "@") }
 
 // Longest is how many characters of a name are shown: it may have hundreds of thousands.
@@ -280,8 +282,9 @@ func Quoted(arg string) string {
 	return strconv.Quote(terminal.Cut(arg, Longest))
 }
 
-// UntilSignal returns a context that ends with the first of the signals. A second one has its usual effect, which ends
-// the program. Signals that the program has to ignore, as under nohup, stay ignored.
+// UntilSignal returns a context that ends with the first of the signals. A second one has
+// its usual effect, which ends the program. Signals that the program has to ignore, as
+// under nohup, stay ignored.
 func UntilSignal(ctx context.Context, signals ...os.Signal) (_ context.Context, stop func()) {
 	caught := slices.DeleteFunc(slices.Clone(signals), signal.Ignored)
 	if len(caught) == 0 { // NotifyContext would take it for all

@@ -49,7 +49,8 @@ func TestRunOutputIsLost(t *testing.T) {
 	}
 }
 
-// A command may end before it has printed everything, as hold does where nobody reads. That is no data race.
+// A command may end before it has printed everything, as hold does where nobody reads.
+// That is no data race.
 func TestRunEndsWhilePrinting(t *testing.T) {
 	began, printed := make(chan bool), make(chan bool)
 	do := &cobra.Command{Use: "do", RunE: func(cmd *cobra.Command, _ []string) error {

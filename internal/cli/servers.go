@@ -15,8 +15,8 @@ import (
 	"github.com/redquorum/redquorum/node/redisnode"
 )
 
-// List returns what stands between the commas of a text, nothing if it is blank. The Sentinels of one URL stay
-// together.
+// List returns what stands between the commas of a text, nothing if it is blank. The
+// Sentinels of one URL stay together.
 func List(text string) (list []string) {
 	if strings.TrimSpace(text) == "" {
 		return nil
@@ -39,8 +39,8 @@ func endsInSentinels(u string) bool {
 	return ok && strings.HasSuffix(scheme, "sentinel") && !strings.Contains(rest, "/")
 }
 
-// Servers returns how to reach single servers, given as URLs, host or host:port. Its error is one of usage, and shows no
-// password.
+// Servers returns how to reach single servers, given as URLs, host or host:port. Its
+// error is one of usage, and shows no password.
 func Servers(urls []string) ([]*redis.Options, error) {
 	return each(urls, func(u string) (*redis.Options, error) {
 		s, err := redisnode.Parse(u)
@@ -54,7 +54,8 @@ func Servers(urls []string) ([]*redis.Options, error) {
 // Nodes is Servers where these may have replicas.
 func Nodes(urls []string) ([]redisnode.Server, error) { return each(urls, redisnode.Parse) }
 
-// Info returns the fields of what a server says to INFO, of some of its sections or those that are usual.
+// Info returns the fields of what a server says to INFO, of some of its sections or those
+// that are usual.
 func Info(ctx context.Context, c *redis.Client, sections ...string) (map[string]string, error) {
 	text, err := c.Info(ctx, sections...).Result()
 	if err != nil {
@@ -113,8 +114,9 @@ func withPort(host string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// stray names a character in a node's URL that does not belong there: quotation marks that a shell
-// or a file has left, white space, a separator. It looks at no user or password, which may have any.
+// stray names a character in a node's URL that does not belong there: quotation marks
+// that a shell or a file has left, white space, a separator. It looks at no user or
+// password, which may have any.
 func stray(u string) string {
 	after := u[strings.LastIndex(u, "@")+1:]
 	for _, r := range string([]rune(u)[:1]) + after {
@@ -128,9 +130,10 @@ func stray(u string) string {
 	return ""
 }
 
-// masked is what an error can show of one of the nodes: its host, and its port if that is a
-// number. A comma in a password has cut a URL in two, if there is an @ without a scheme before
-// it: then any text in the list may be a part of the password, and nothing is shown.
+// masked is what an error can show of one of the nodes: its host, and its port if that is
+// a number. A comma in a password has cut a URL in two, if there is an @ without a scheme
+// before it: then any text in the list may be a part of the password, and nothing is
+// shown.
 func masked(urls []string, u string) string {
 	for _, other := range urls {
 		before, _, at := strings.Cut(other, "@")

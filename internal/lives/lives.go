@@ -17,11 +17,11 @@ type Uptime struct {
 	ID string
 	Up time.Duration
 
-	// Promoted is empty unless the server was a replica in this life. Each promotion has a
-	// value of its own.
+	// Promoted is empty unless the server was a replica in this life. Each promotion has
+	// a value of its own.
 	Promoted string
-	// Master is how long a promoted server has been a master at least, in whole seconds of
-	// its wall clock; 0 if that is unknown.
+	// Master is how long a promoted server has been a master at least, in whole seconds
+	// of its wall clock; 0 if that is unknown.
 	Master time.Duration
 }
 
@@ -46,14 +46,14 @@ func (t *Tracker) Life() *node.Life { return t.life }
 // Answered notes that the present life has answered a command.
 func (t *Tracker) Answered(now clock.Instant) { t.contact = now }
 
-// Invalidate notes that a server behind the node is or was a replica. When it is a
-// master again it may have lost everything, with the same run_id. So at the next handshake
-// a new life begins.
+// Invalidate notes that a server behind the node is or was a replica. When it is a master
+// again it may have lost everything, with the same run_id. So at the next handshake a new
+// life begins.
 func (t *Tracker) Invalidate() { t.born = nil }
 
 // Handshake takes what all servers said at now, and returns the life that they make
-// together, which is as old as the youngest. If they said nothing it forgets everything and
-// returns nil.
+// together, which is as old as the youngest. If they said nothing it forgets everything
+// and returns nil.
 func (t *Tracker) Handshake(servers []Uptime, now clock.Instant) *node.Life {
 	if len(servers) == 0 {
 		*t = Tracker{}
@@ -78,14 +78,15 @@ func (t *Tracker) Handshake(servers []Uptime, now clock.Instant) *node.Life {
 // judge returns the latest instant at which the life of s can have begun, given
 // what it said at now.
 //
-// A server computes its uptime from whole seconds of its wall clock, so the true uptime may
-// be a second less.
+// A server computes its uptime from whole seconds of its wall clock, so the true uptime
+// may be a second less.
 //
 // A promotion begins a life, too: the server then has a copy of another server's locks.
 //
-// If a life seems to begin before the last answer of the life before it, the server has not
-// restarted. Either another server has taken over, with a copy that may lack the newest
-// locks, or the server's clock was set. In both cases nothing older than now is trusted.
+// If a life seems to begin before the last answer of the life before it, the server has
+// not restarted. Either another server has taken over, with a copy that may lack the
+// newest locks, or the server's clock was set. In both cases nothing older than now is
+// trusted.
 func (t *Tracker) judge(s Uptime, now clock.Instant) clock.Instant {
 	for _, before := range t.born {
 		if before.id == s.ID && (s.Promoted == "" || s.Promoted == before.promoted) {

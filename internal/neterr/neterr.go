@@ -1,5 +1,6 @@
-// Package neterr says network errors in a few words, without addresses. So errors of several servers
-// are equal if their causes are. The text around an error names the server.
+// Package neterr says network errors in a few words, without addresses. So errors of
+// several servers are equal if their causes are. The text around an error names the
+// server.
 package neterr
 
 import (
@@ -12,10 +13,12 @@ import (
 	"strings"
 )
 
-// arguments are what a server repeats of a command that it does not know. Of AUTH that is a password.
+// arguments are what a server repeats of a command that it does not know. Of AUTH that is
+// a password.
 var arguments = regexp.MustCompile(", with args beginning with.*")
 
-// Text returns the text of err with the cause in place of a network error, and without arguments.
+// Text returns the text of err with the cause in place of a network error, and without
+// arguments.
 func Text(err error) string {
 	if Timeout(err) {
 		return "no answer in time"

@@ -1,5 +1,5 @@
-// Package process starts processes that do not outlive this one. On Linux they die with it,
-// however it ends.
+// Package process starts processes that do not outlive this one. On Linux they die with
+// it, however it ends.
 package process
 
 import (

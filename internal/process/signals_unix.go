@@ -7,5 +7,6 @@ import (
 	"syscall"
 )
 
-// Stop makes a process stand still, Cont lets it go on. They are nil where there are none.
+// Stop makes a process stand still, Cont lets it go on. They are nil where there are
+// none.
 var Stop, Cont os.Signal = syscall.SIGSTOP, syscall.SIGCONT

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// Page is how many columns a text for people has at most, unless it goes to a terminal that is
-// narrower.
+// Page is how many columns a text for people has at most, unless it goes to a terminal
+// that is narrower.
 const Page = 80
 
 // Is reports whether w is a terminal, to be drawn on.
@@ -73,8 +73,8 @@ func (b *Bar) Clear() {
 	}
 }
 
-// Wrap breaks text between words, for so many columns. The lines after the first begin with the
-// indent, which also counts for the first: its beginning is the caller's.
+// Wrap breaks text between words, for so many columns. The lines after the first begin
+// with the indent, which also counts for the first: its beginning is the caller's.
 func Wrap(width int, text, indent string) string {
 	return fill(width, utf8.RuneCountInString(indent), strings.Split(text, " "), indent)
 }
@@ -99,9 +99,9 @@ func fill(width, used int, words []string, indent string) string {
 	return b.String()
 }
 
-// Reflow breaks the lines of a text for so many columns. Lines without an indent are paragraphs.
-// In others two spaces divide a word from its explanation; deeper lines that follow belong to that.
-// Reflow keeps all other lines.
+// Reflow breaks the lines of a text for so many columns. Lines without an indent are
+// paragraphs. In others two spaces divide a word from its explanation; deeper lines that
+// follow belong to that. Reflow keeps all other lines.
 func Reflow(text string, width int) string {
 	var b strings.Builder
 	var p paragraph
@@ -150,7 +150,8 @@ func (p *paragraph) add(indent int, line string) {
 
 func (p *paragraph) write(b *strings.Builder, width int) {
 	if p.words != nil {
-		b.WriteString(p.begin + fill(width, utf8.RuneCountInString(p.begin), p.words, strings.Repeat(" ", p.hang)) + "\n")
+		b.WriteString(p.begin + fill(width, utf8.RuneCountInString(p.begin), p.words, strings.Repeat(" ", p.hang)) +
+			"\n")
 	}
 	*p = paragraph{}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// go-redis reports each connection that fails on stderr, next to what a test says. Tests kill servers
-// all the time.
+// go-redis reports each connection that fails on stderr, next to what a test says. Tests
+// kill servers all the time.
 func init() { redis.SetLogger(&logging.VoidLogger{}) }
 
 // Long reports whether REDQUORUM_LONG=1 is set. -short wins over it.
@@ -92,7 +92,8 @@ func Parallel(n int) {
 	}
 }
 
-// Says fails the test unless text has each of the parts, and none of those that begin with "!".
+// Says fails the test unless text has each of the parts, and none of those that begin
+// with "!".
 func Says(t testing.TB, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {

@@ -88,7 +88,8 @@ var (
 	sums      = regexp.MustCompile(`rows above the last: ([0-9,]+) lines[^|]* runs all ([0-9,]+)\.`)
 )
 
-// ARCHITECTURE.md tells how many lines of code there are to read, to a tenth, and their sums. The last row is what the others leave.
+// ARCHITECTURE.md tells how many lines of code there are to read, to a tenth, and their
+// sums. The last row is what the others leave.
 func TestLinesToRead(t *testing.T) {
 	text := string(assert.Got(os.ReadFile(filepath.Join(root, "ARCHITECTURE.md")))(t))
 	rows := rowToRead.FindAllStringSubmatch(text, -1)
@@ -128,7 +129,8 @@ func number(t *testing.T, text string) int {
 	return assert.Got(strconv.Atoi(strings.ReplaceAll(text, ",", "")))(t)
 }
 
-// code counts the lines of code of a file, or of all files below a directory, without comments and tests.
+// code counts the lines of code of a file, or of all files below a directory, without
+// comments and tests.
 func code(t *testing.T, path string) (lines int) {
 	err := filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {

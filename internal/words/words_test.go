@@ -101,7 +101,8 @@ func (t *text) line(offset int) int {
 	return t.first + i - 1
 }
 
-// paragraphs splits lines, of which the first is at line first of a file, at the empty ones.
+// paragraphs splits lines, of which the first is at line first of a file, at the empty
+// ones.
 func paragraphs(lines []string, first int) (texts []*text) {
 	open := false
 	for i, line := range lines {

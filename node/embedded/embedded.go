@@ -63,8 +63,8 @@ func Start(n int) (*Set, error) {
 	return s, nil
 }
 
-// ForTest starts n servers as Start does. They end with the test, after what it has registered by
-// Cleanup later on. It takes a [testing.TB].
+// ForTest starts n servers as Start does. They end with the test, after what it has
+// registered by Cleanup later on. It takes a [testing.TB].
 func ForTest(t interface {
 	Helper()
 	Fatal(...any)

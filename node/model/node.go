@@ -14,8 +14,8 @@ import (
 // A Node is a [Server] and the way to it. While no failure is switched on, a command is
 // executed and answered before Submit returns, and the node has no goroutine.
 //
-// Failures may be switched at any time, from any goroutine. Wake functions given to Watch must
-// not call their own stop.
+// Failures may be switched at any time, from any goroutine. Wake functions given to Watch
+// must not call their own stop.
 type Node struct {
 	name  string
 	clock clock.Clock
@@ -220,8 +220,9 @@ func (n *Node) cut(err error) {
 	n.timer.Set()
 }
 
-// Down makes the server unreachable, or reachable again. While it is down every command is
-// answered with ErrUnreachable, unsent. Requests that were open when it went down are lost.
+// Down makes the server unreachable, or reachable again. While it is down every command
+// is answered with ErrUnreachable, unsent. Requests that were open when it went down are
+// lost.
 func (n *Node) Down(down bool) {
 	n.reconnect(func() {
 		if n.down = down; down {
@@ -230,8 +231,8 @@ func (n *Node) Down(down bool) {
 	})
 }
 
-// Hang makes the server accept commands and neither execute nor answer them, or ends that.
-// Commands that came in between remain lost.
+// Hang makes the server accept commands and neither execute nor answer them, or ends
+// that. Commands that came in between remain lost.
 func (n *Node) Hang(hang bool) {
 	n.reconnect(func() { n.hung = hang })
 }
@@ -245,8 +246,8 @@ func (n *Node) reconnect(change func()) {
 	n.tell(woken)
 }
 
-// DropReplies makes answers get lost, or ends that: commands are executed, and their reply
-// is ErrTimeout at the deadline.
+// DropReplies makes answers get lost, or ends that: commands are executed, and their
+// reply is ErrTimeout at the deadline.
 func (n *Node) DropReplies(drop bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -283,8 +284,8 @@ func (n *Node) SetLife(life *node.Life) {
 	n.life = life
 }
 
-// Step sets the server's clock d ahead, or back if d is negative. The node's own clock, which
-// counts for deadlines and delays, does not change.
+// Step sets the server's clock d ahead, or back if d is negative. The node's own clock,
+// which counts for deadlines and delays, does not change.
 func (n *Node) Step(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -299,8 +300,8 @@ func (n *Node) Do(f func(s *Server, now Time)) {
 	f(&n.server, n.serverTime(n.clock.Now()))
 }
 
-// Close answers open requests with ErrClosed and waits until the node's goroutine has ended. It
-// must not be called by a reply or a wake.
+// Close answers open requests with ErrClosed and waits until the node's goroutine has
+// ended. It must not be called by a reply or a wake.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if !n.closed {

@@ -92,8 +92,8 @@ func (s *Server) wanted(now Time, cmd *node.Command) ([]want, error) {
 	return wants, nil
 }
 
-// survey finds the holders and waiters in the way. It returns the highest fence, and whether nothing
-// is in the way.
+// survey finds the holders and waiters in the way. It returns the highest fence, and
+// whether nothing is in the way.
 func (s *Server) survey(now Time, cmd *node.Command, wants []want) (fence node.Token, turn bool, err error) {
 	wait := cmd.Wait
 	turn = true
@@ -119,9 +119,9 @@ func (s *Server) survey(now Time, cmd *node.Command, wants []want) (fence node.T
 	return fence, turn, nil
 }
 
-// before returns the place of the first living waiter before this one that excludes it, and how
-// many are before it from there on. It removes dead ones. Those behind the first MaxGroup are not in
-// the way.
+// before returns the place of the first living waiter before this one that excludes it,
+// and how many are before it from there on. It removes dead ones. Those behind the first
+// MaxGroup are not in the way.
 func (s *Server) before(now Time, n *names, mode node.Mode, wait *node.Wait) (first *key, ahead int) {
 	line := n.queue.before(wait)
 	at := 0
@@ -142,8 +142,8 @@ func (s *Server) before(now Time, n *names, mode node.Mode, wait *node.Wait) (fi
 // inTheWay reports whether the name is held, or others are served before.
 func (w *want) inTheWay() bool { return w.held || w.first != nil }
 
-// refuse puts into r for how long one name is in the way. locked is whether any of the names is
-// locked: then places in queues do not count.
+// refuse puts into r for how long one name is in the way. locked is whether any of the
+// names is locked: then places in queues do not count.
 func (w *want) refuse(now Time, r *node.Reply, locked bool) {
 	if w.held {
 		r.TTL = longer(r.TTL, w.lock.left(now))
@@ -193,8 +193,8 @@ func (s *Server) release(now Time, cmd *node.Command) (reply node.Reply, publish
 	return reply, s.notices
 }
 
-// releaseOne ends one claim, gives the waiter's place up or makes it again, and notifies. It
-// reports whether there was a lock.
+// releaseOne ends one claim, gives the waiter's place up or makes it again, and notifies.
+// It reports whether there was a lock.
 func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string, line *node.Line) (released bool) {
 	_, err := s.queue(now, k)
 	queues := err == nil // a key of another type must not keep the lock
@@ -221,8 +221,10 @@ func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string,
 	return released
 }
 
-// endAndLeave ends what an owner has of a name, and gives its waiter's place up or makes it again.
-func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string, queues bool) (released, wrote, left bool) {
+// endAndLeave ends what an owner has of a name, and gives its waiter's place up or makes
+// it again.
+func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string,
+	queues bool) (released, wrote, left bool) {
 	wait := cmd.Wait
 	leaves := wait.Queued() && !wait.Stays()
 	left = queues && leaves && s.leave(k, wait.Waiter)
@@ -236,9 +238,9 @@ func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string
 	return released, wrote, left
 }
 
-// nextToken returns the token with which a lock is handed over: of readers the highest of those that
-// leave, whatever their order is here. It is kept as long as some are left. One that is further ahead than clocks
-// may differ is somebody else's.
+// nextToken returns the token with which a lock is handed over: of readers the highest of
+// those that leave, whatever their order is here. It is kept as long as some are left.
+// One that is further ahead than clocks may differ is somebody else's.
 func (s *Server) nextToken(now Time, k *names, cmd *node.Command) node.Token {
 	token := cmd.HandOver
 	if cmd.Mode == node.Exclusive {
@@ -358,9 +360,9 @@ type serving struct {
 	at     int  // how many of the queue are left behind
 }
 
-// notifyNext notifies the next waiters of a name that nobody holds or, with shared, only readers:
-// the first in the queue, or all readers up to the first waiter that is none. It reports whether a
-// waiter is in the queue.
+// notifyNext notifies the next waiters of a name that nobody holds or, with shared, only
+// readers: the first in the queue, or all readers up to the first waiter that is none. It
+// reports whether a waiter is in the queue.
 func (s *Server) notifyNext(now Time, n *names, shared bool, h handover) (awaited bool) {
 	queue, err := s.queue(now, n)
 	if err != nil {
@@ -379,7 +381,8 @@ func (s *Server) notifyNext(now Time, n *names, shared bool, h handover) (awaite
 	return awaited
 }
 
-// serve hands the lock over to one waiter, or notifies it, and reports whether nobody else is next.
+// serve hands the lock over to one waiter, or notifies it, and reports whether nobody
+// else is next.
 func (s *Server) serve(now Time, n *names, p *place, v *serving) (over bool) {
 	reads := node.WaiterMode(p.waiter) == node.Read
 	if v.shared && !reads {
@@ -431,7 +434,8 @@ func (s *Server) handTo(now Time, n *names, p *place, h handover) bool {
 			return true // it reads already, and a late command has left the place
 		}
 	}
-	notice := Notice{Name: n.name, To: p.waiter, Turn: node.Turn{Name: n.name, Owner: owner, Token: h.token}, Secret: secret}
+	notice := Notice{Name: n.name, To: p.waiter, Turn: node.Turn{Name: n.name, Owner: owner, Token: h.token},
+		Secret: secret}
 	if notice.Vain = !s.listens(p.waiter); notice.Vain {
 		s.notices = append(s.notices, notice)
 		return false

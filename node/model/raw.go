@@ -57,17 +57,17 @@ func (s *Server) FlushAll() {
 	}
 }
 
-// Expire removes all keys that have expired by now. Keys also go when they are
-// next used, so this matters only if the clock is then set back: without it, unused keys come
-// to life again.
+// Expire removes all keys that have expired by now. Keys also go when they are next used,
+// so this matters only if the clock is then set back: without it, unused keys come to
+// life again.
 func (s *Server) Expire(now Time) {
 	for _, k := range s.keys {
 		s.expire(now, k)
 	}
 }
 
-// Sync puts everything on the disk, for a restart with LoseUnsynced. Its cost does not depend
-// on the number of keys.
+// Sync puts everything on the disk, for a restart with LoseUnsynced. Its cost does not
+// depend on the number of keys.
 func (s *Server) Sync() {
 	s.epoch++
 	s.unsynced = s.unsynced[:0]
@@ -128,11 +128,11 @@ func (s *Server) Load(entries []Entry) {
 	s.Sync()
 }
 
-// Refuse lets a command that comes to a write fail, and change nothing: with [node.ErrReadOnly]
-// as on a replica, with [node.ErrMisconf] as where the disk is full, or with
-// [node.ErrOutOfMemory]. So it may say that another holds the lock, but never grants. Without
-// memory only commands fail whose first write needs some, and releases that free nothing but raise
-// a fence. nil ends it.
+// Refuse lets a command that comes to a write fail, and change nothing: with
+// [node.ErrReadOnly] as on a replica, with [node.ErrMisconf] as where the disk is full,
+// or with [node.ErrOutOfMemory]. So it may say that another holds the lock, but never
+// grants. Without memory only commands fail whose first write needs some, and releases
+// that free nothing but raise a fence. nil ends it.
 func (s *Server) Refuse(err error) { s.refusal = err }
 
 // Holds reports whether there is a field in the lock at name, of an owner or a
@@ -145,8 +145,9 @@ func (s *Server) Holds(now Time, name, field string) (until Time, ok bool) {
 	return k.expires, true
 }
 
-// Keeps reports whether owner has the lock at name in this mode, and until when. A reader may
-// have been a writer whose downgrade has not come here: then the lock is still the writer's.
+// Keeps reports whether owner has the lock at name in this mode, and until when. A reader
+// may have been a writer whose downgrade has not come here: then the lock is still the
+// writer's.
 func (s *Server) Keeps(now Time, name, owner string, mode node.Mode) (until Time, ok bool) {
 	if mode == node.Exclusive {
 		return s.Holds(now, name, owner)

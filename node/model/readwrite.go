@@ -16,7 +16,8 @@ const (
 	writing = "write"
 )
 
-// noReader is when the last reader dies if there is none: a clock may show any other time.
+// noReader is when the last reader dies if there is none: a clock may show any other
+// time.
 const noReader Time = math.MinInt64
 
 // has reports whether the owner has a name in this mode.
@@ -88,8 +89,9 @@ func (s *Server) create(k *names, mode node.Mode, owner string, expires Time) {
 	k.lock.set(owner, "1")
 }
 
-// end ends what an owner has of a name. It reports whether there was anything, and whether it was
-// the writer. A reader or writer is removed as both, as a downgrade may have come or not.
+// end ends what an owner has of a name. It reports whether there was anything, and
+// whether it was the writer. A reader or writer is removed as both, as a downgrade may
+// have come or not.
 func (s *Server) end(now Time, k *names, mode node.Mode, owner string) (released, wrote bool) {
 	if k.lock.kind != none && k.lock.kind != hash {
 		return false, false
@@ -145,8 +147,8 @@ func (s *Server) reads(now Time, lock *key, name, owner string) bool {
 	return hold != nil && hold.alive(now)
 }
 
-// removeDead returns when the last living reader of lock dies, or noReader, and removes dead readers
-// if one lives. If there are many readers the longest is not known.
+// removeDead returns when the last living reader of lock dies, or noReader, and removes
+// dead readers if one lives. If there are many readers the longest is not known.
 func (s *Server) removeDead(now Time, lock *key, name string) Time {
 	living, until := s.living(s.fields[:0], now, lock, name)
 	if until != noReader && len(lock.fields) > node.ManyFields {
@@ -161,9 +163,9 @@ func (s *Server) removeDead(now Time, lock *key, name string) Time {
 	return until
 }
 
-// living appends the fields of lock to fields, without those of dead readers. It also returns
-// when the last reader dies, or noReader. It checks MaxHolds holds: readers that it does not come
-// to count as living.
+// living appends the fields of lock to fields, without those of dead readers. It also
+// returns when the last reader dies, or noReader. It checks MaxHolds holds: readers that
+// it does not come to count as living.
 func (s *Server) living(fields []node.Field, now Time, lock *key, name string) (all []node.Field, until Time) {
 	until = noReader
 	unchecked := node.MaxHolds
@@ -226,7 +228,8 @@ func (c *content) mode() string {
 func (c *content) set(field, value string) {
 	i, found := c.find(field)
 	if !found {
-		i, _ = slices.BinarySearchFunc(c.fields, field, func(f node.Field, name string) int { return strings.Compare(f.Name, name) })
+		i, _ = slices.BinarySearchFunc(c.fields, field,
+			func(f node.Field, name string) int { return strings.Compare(f.Name, name) })
 		c.fields = slices.Insert(c.fields, i, node.Field{Name: field})
 	}
 	c.fields[i].Value = value

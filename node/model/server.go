@@ -1,10 +1,10 @@
 // Package model is a lock server in plain Go: the behavior that package node describes,
 // without a network, a process or a clock of its own.
 //
-// [Server] is the server's memory. It gets the time with every command, so the same commands
-// at the same times always give the same replies. Simulators run it. [Node] puts a Server
-// behind the interface that the engine talks to, and can simulate simple failures. Tests and
-// examples run that.
+// [Server] is the server's memory. It gets the time with every command, so the same
+// commands at the same times always give the same replies. Simulators run it. [Node] puts
+// a Server behind the interface that the engine talks to, and can simulate simple
+// failures. Tests and examples run that.
 //
 // The suite in node/nodetest shows that a Server and a real Redis server give the same
 // replies. This package is for tests and simulators: its API may change in any release.
@@ -62,15 +62,15 @@ type Server struct {
 
 // Ears tells who listens to what a server publishes.
 type Ears interface {
-	// Watched reports whether somebody listens to the releases of a name in this mode: those
-	// of Read and Write have one channel.
+	// Watched reports whether somebody listens to the releases of a name in this mode:
+	// those of Read and Write have one channel.
 	Watched(name string, mode node.Mode) bool
 	// Listens reports whether the process of a waiter listens.
 	Listens(waiter string) bool
 }
 
-// A Notice is what a command has published about one name: on the name's channel, or on that of
-// a waiter's process.
+// A Notice is what a command has published about one name: on the name's channel, or on
+// that of a waiter's process.
 type Notice struct {
 	Name string
 	Mode node.Mode // on the name's channel: Exclusive, or Write for that of readers and writers
@@ -131,11 +131,12 @@ func (k kind) String() string { return kindNames[k] }
 // noWait takes the place of a command's Wait if it has none. It is never written.
 var noWait node.Wait
 
-// Apply executes one command at the time now and returns the reply, without a Life. published
-// is what it has published, in that order; it is valid until the next Apply. Deadline is ignored.
+// Apply executes one command at the time now and returns the reply, without a Life.
+// published is what it has published, in that order; it is valid until the next Apply.
+// Deadline is ignored.
 //
-// If another program overwrote a fence, commands that read it fail with ErrWrongType, also if
-// it is a string but not a number.
+// If another program overwrote a fence, commands that read it fail with ErrWrongType,
+// also if it is a string but not a number.
 func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
 	if s.refusal != nil && !s.refuses {
 		return s.applyRefusing(now, cmd)
@@ -163,9 +164,9 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 	panic(fmt.Sprintf("model: a command of kind %d", cmd.Kind))
 }
 
-// applyRefusing does what Apply does, up to the first write that is refused, which is the first
-// of the command. A server grants only with a write, if need be one that changes nothing, and it
-// ends a lock without a check before.
+// applyRefusing does what Apply does, up to the first write that is refused, which is the
+// first of the command. A server grants only with a write, if need be one that changes
+// nothing, and it ends a lock without a check before.
 func (s *Server) applyRefusing(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
 	scarce := s.refusal == node.ErrOutOfMemory
 	switch {
@@ -252,8 +253,8 @@ func (s *Server) rename(now Time, cmd *node.Command) node.Reply {
 	return node.Reply{Status: node.Granted, TTL: r.TTL}
 }
 
-// surveyRename returns the highest fence and the longest life of the locks that a command wants, as a refusal,
-// and whether its former owner has them all.
+// surveyRename returns the highest fence and the longest life of the locks that a command
+// wants, as a refusal, and whether its former owner has them all.
 func (s *Server) surveyRename(now Time, cmd *node.Command, wants []want) (r node.Reply, there bool, err error) {
 	r, there = node.Reply{Status: node.Refused}, true
 	for _, one := range wants {
@@ -282,7 +283,8 @@ func (s *Server) surveyRename(now Time, cmd *node.Command, wants []want) (r node
 	return r, there, nil
 }
 
-// renameOne makes the new owner of a command that of one lock, which lives until it expires or longer.
+// renameOne makes the new owner of a command that of one lock, which lives until it
+// expires or longer.
 func (s *Server) renameOne(k *names, cmd *node.Command, expires Time) {
 	owner, former := cmd.Claims[0].Owner, cmd.From
 	switch cmd.Mode {
@@ -314,8 +316,8 @@ func (s *Server) inspect(now Time, c *node.Claim) node.Reply {
 	return node.Reply{Status: node.Done, State: state}
 }
 
-// State does what an Inspect command does: it sets state, whose slices it reuses. After an
-// error the state means nothing.
+// State does what an Inspect command does: it sets state, whose slices it reuses. After
+// an error the state means nothing.
 func (s *Server) State(now Time, name string, state *node.State) error {
 	return s.look(now, &node.Claim{Name: name}, state)
 }
@@ -364,7 +366,8 @@ func (s *Server) look(now Time, c *node.Claim, state *node.State) error {
 // clip returns as much of a text as an Inspect does.
 func clip(text string) string { return text[:min(len(text), node.MaxText)] }
 
-// some returns ManyFields of the fields of a hash, sorted: its mode and those of an owner are among them.
+// some returns ManyFields of the fields of a hash, sorted: its mode and those of an owner
+// are among them.
 func some(fields []node.Field, owner string) []node.Field {
 	first := func(f node.Field) int {
 		if f.Name == node.ModeField || f.Name == owner || f.Name == owner+node.WriteSuffix {
@@ -415,7 +418,8 @@ func (s *Server) latest(now Time, k *names) (node.Token, error) {
 	return k.fence.token()
 }
 
-// publish publishes a release on a name's channel, and reports whether somebody listens there.
+// publish publishes a release on a name's channel, and reports whether somebody listens
+// there.
 func (s *Server) publish(name string, mode node.Mode) (watched bool) {
 	if mode == node.Read {
 		mode = node.Write // they have one channel
@@ -471,7 +475,8 @@ func (s *Server) search(name string) *names {
 		if s.names == nil {
 			s.names = make(map[string]*names)
 		}
-		n = &names{name: name, lock: s.key(name), fence: s.key(node.FenceKey(name)), places: node.AppendPlacePrefix(nil, name)}
+		n = &names{name: name, lock: s.key(name), fence: s.key(node.FenceKey(name)),
+			places: node.AppendPlacePrefix(nil, name)}
 		s.names[name] = n
 	}
 	return n
@@ -509,8 +514,8 @@ func (s *Server) blank() *key {
 	return k
 }
 
-// drop removes the key that was looked up last, which is k or, if k is nil, not there. It is
-// not kept for reuse under this name, as owners are not used again.
+// drop removes the key that was looked up last, which is k or, if k is nil, not there. It
+// is not kept for reuse under this name, as owners are not used again.
 func (s *Server) drop(k *key) {
 	if k == nil {
 		return
@@ -578,15 +583,16 @@ func (s *Server) writes() {
 	s.admitted = true
 }
 
-// needsMemory is called before what may be the first write of a command, if it needs memory.
+// needsMemory is called before what may be the first write of a command, if it needs
+// memory.
 func (s *Server) needsMemory() {
 	if s.refuses && !s.admitted {
 		panic(s.refusal)
 	}
 }
 
-// admitRelease admits a release that frees something, or needs no memory for its fences. Others
-// must not fill the server.
+// admitRelease admits a release that frees something, or needs no memory for its fences.
+// Others must not fill the server.
 func (s *Server) admitRelease(now Time, cmd *node.Command) {
 	if !s.refuses {
 		return
@@ -597,7 +603,8 @@ func (s *Server) admitRelease(now Time, cmd *node.Command) {
 		k := s.lookUp(now, c.Name)
 		seen, err := k.fence.token()
 		raises = raises || err == nil && c.Token > seen
-		for _, field := range [...]string{c.Owner, c.Owner + node.WriteSuffix, node.Offer(c.Owner), node.Offer(c.Owner) + node.WriteSuffix} {
+		for _, field := range [...]string{c.Owner, c.Owner + node.WriteSuffix, node.Offer(c.Owner),
+			node.Offer(c.Owner) + node.WriteSuffix} {
 			_, mine := k.lock.find(field)
 			frees = frees || mine
 		}
@@ -631,8 +638,8 @@ func (c *content) copy(from *content) {
 	c.fields, c.line = fields, line
 }
 
-// find returns the index of a field of the hash, if it is there. As a lock usually has one
-// field, it searches in order.
+// find returns the index of a field of the hash, if it is there. As a lock usually has
+// one field, it searches in order.
 func (c *content) find(field string) (int, bool) {
 	for i := range c.fields {
 		if c.fields[i].Name == field {

@@ -34,8 +34,8 @@ func (w *watcher) stop() {
 	w.stopped = true
 }
 
-// tell calls wake functions one after the other. One of them may Submit: the wakes of that come
-// after it has returned, as nested calls could wait for each other.
+// tell calls wake functions one after the other. One of them may Submit: the wakes of
+// that come after it has returned, as nested calls could wait for each other.
 func (n *Node) tell(calls []call) {
 	if len(calls) == 0 {
 		return
@@ -58,15 +58,16 @@ func (n *Node) tell(calls []call) {
 	n.mu.Unlock()
 }
 
-// Watch calls wake when a release of name in this mode is published, and at the beginning: at
-// once, or as soon as the server is no longer down or hung. stop waits for a running call of
-// wake.
+// Watch calls wake when a release of name in this mode is published, and at the
+// beginning: at once, or as soon as the server is no longer down or hung. stop waits for
+// a running call of wake.
 func (n *Node) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 	return n.subscribe(channel(name, mode), func(node.Turn) { wake() })
 }
 
-// Listen calls hear with the turns of the waiters of a process, and at the beginning: at once,
-// or as soon as the server is no longer down or hung. stop waits for a running call of hear.
+// Listen calls hear with the turns of the waiters of a process, and at the beginning: at
+// once, or as soon as the server is no longer down or hung. stop waits for a running call
+// of hear.
 func (n *Node) Listen(process string, hear func(node.Turn)) (stop func()) {
 	return n.subscribe(node.WaiterChannel(process), hear)
 }
@@ -157,8 +158,8 @@ func (n *Node) listeners(channel string) (all []call) {
 	return all
 }
 
-// connected returns calls for all subscriptions, because they begin again, or none if they
-// cannot.
+// connected returns calls for all subscriptions, because they begin again, or none if
+// they cannot.
 func (n *Node) connected() []call {
 	if !n.listening() {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// goRules are those of the Go interface: what it does with goroutines, callbacks and memory. They
-// are no text, since a node in another language has others.
+// goRules are those of the Go interface: what it does with goroutines, callbacks and
+// memory. They are no text, since a node in another language has others.
 var goRules = []struct {
 	sentence string
 	test     func(f fixture)

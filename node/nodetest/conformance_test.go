@@ -103,8 +103,9 @@ func TestModelAndMiniredisAndRedis(t *testing.T) {
 	nodetest.Differential(t, ops(), systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(server, 0)))
 }
 
-// A text of rules is played on the model, miniredis and Redis, and one that does not keep them is reported with the line.
-// With -play it is the text of a file, such as a difference that one of the tests above has shown.
+// A text of rules is played on the model, miniredis and Redis, and one that does not keep
+// them is reported with the line. With -play it is the text of a file, such as a
+// difference that one of the tests above has shown.
 func TestPlay(t *testing.T) {
 	all := []nodetest.System{systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(tests.Server(t), 0))}
 	rule := "modes exclusive\n\n# A rule.\nacquire n by a token=5 ttl=7s -> granted\nadvance 2s\ninspect n -> held by a ttl=5s fence=5\n"
@@ -190,8 +191,8 @@ func keep(t *testing.T) func(s nodetest.System, done func(), err error) nodetest
 	}
 }
 
-// A refusing node is out of memory, or cannot save to its disk, or neither, as the first token of
-// a command says.
+// A refusing node is out of memory, or cannot save to its disk, or neither, as the first
+// token of a command says.
 type refusing struct {
 	node.Node
 	refuse func(error) error
@@ -205,8 +206,9 @@ func (n refusing) Submit(cmd node.Command, reply func(node.Reply)) {
 	n.Node.Submit(cmd, reply)
 }
 
-// refusable makes a refusing node of a system's. What a test does otherwise is not refused, and
-// makes no keys of other types: which of two reasons for an error comes first does not matter.
+// refusable makes a refusing node of a system's. What a test does otherwise is not
+// refused, and makes no keys of other types: which of two reasons for an error comes
+// first does not matter.
 func refusable(s nodetest.System, refuse func(error) error) nodetest.System {
 	do, advance := s.Do, s.Advance
 	s.Node = refusing{s.Node, refuse}
@@ -220,8 +222,8 @@ func refusable(s nodetest.System, refuse func(error) error) nodetest.System {
 	return s
 }
 
-// A server that is out of memory, or cannot save, refuses the same commands as the model, and none
-// of them after its first write.
+// A server that is out of memory, or cannot save, refuses the same commands as the model,
+// and none of them after its first write.
 func TestModelAndRedisThatRefuses(t *testing.T) {
 	tests.NeedLong(t)
 	server := tests.Server(t)

@@ -55,7 +55,8 @@ func Differential(t rapid.TB, ops int, systems ...System) {
 		case r.late != "":
 			late++
 			t.Log(r.late)
-			// For what is still on its way not to come into the next run: it is as late as the server was.
+			// For what is still on its way not to come into the next run: it is as late
+			// as the server was.
 			time.Sleep(100*time.Millisecond + time.Since(r.looked))
 		case err != nil:
 			rt.Fatal(err)
@@ -163,9 +164,10 @@ func outcome(r node.Reply, cmd node.Command) []string {
 		all := []string{what(r.State.Type)}
 		queue := r.State.Queue
 		for came, is := range map[string]bool{
-			"hash of several":  len(r.State.Fields) > 1,
-			"never expires":    r.State.TTL == node.NoExpiry,
-			"handed over":      slices.ContainsFunc(r.State.Fields, func(f node.Field) bool { return strings.Contains(f.Name, node.OfferSuffix) }),
+			"hash of several": len(r.State.Fields) > 1,
+			"never expires":   r.State.TTL == node.NoExpiry,
+			"handed over": slices.ContainsFunc(r.State.Fields,
+				func(f node.Field) bool { return strings.Contains(f.Name, node.OfferSuffix) }),
 			"readers":          r.State.Readers != 0,
 			"no fence":         r.State.Fence == 0,
 			"fence":            r.State.Fence != 0,
@@ -184,7 +186,8 @@ func outcome(r node.Reply, cmd node.Command) []string {
 	return []string{what(r.Status.String())}
 }
 
-// A step is one thing to do to every system: a command of a node, one of Redis, or to let time pass.
+// A step is one thing to do to every system: a command of a node, one of Redis, or to let
+// time pass.
 type step struct {
 	cmd     node.Command // without a deadline, if Kind is not 0
 	redis   []string
@@ -315,7 +318,8 @@ func (about subject) step(unit time.Duration) *rapid.Generator[step] {
 		case "SET":
 			s.redis = []string{op, rapid.SampledFrom(about.names).Draw(t, "key"), "x"}
 		case "HSET":
-			field := rapid.SampledFrom([][]string{{"java", "1"}, {"a", "1"}, {"b", "1"}, {node.ModeField, "read"}}).Draw(t, "field")
+			field := rapid.SampledFrom([][]string{{"java", "1"}, {"a", "1"}, {"b", "1"},
+				{node.ModeField, "read"}}).Draw(t, "field")
 			s.redis = append([]string{op, rapid.SampledFrom(about.names).Draw(t, "key")}, field...)
 		default:
 			s.cmd = about.command(t, kinds[op], unit)
@@ -324,8 +328,8 @@ func (about subject) step(unit time.Duration) *rapid.Generator[step] {
 	})
 }
 
-// drawLife draws how long a key lives, at most so many units. Where a server's time is not exact,
-// keys expire in the middle between the instants at which something happens.
+// drawLife draws how long a key lives, at most so many units. Where a server's time is
+// not exact, keys expire in the middle between the instants at which something happens.
 func drawLife(t *rapid.T, what string, most int, unit time.Duration) time.Duration {
 	d := time.Duration(rapid.IntRange(1, most).Draw(t, what)) * unit
 	if unit > time.Millisecond {
@@ -335,7 +339,8 @@ func drawLife(t *rapid.T, what string, most int, unit time.Duration) time.Durati
 }
 
 func (about subject) command(t *rapid.T, kind node.Kind, unit time.Duration) node.Command {
-	c := node.Command{Kind: kind, Claims: []node.Claim{about.claim(t)}, Retention: drawLife(t, "keep", 16, unit), Wait: &node.Wait{}}
+	c := node.Command{Kind: kind, Claims: []node.Claim{about.claim(t)}, Retention: drawLife(t, "keep", 16, unit),
+		Wait: &node.Wait{}}
 	if kind == node.Acquire || kind == node.Release || kind == node.Extend || kind == node.Rename {
 		c.Mode = rapid.SampledFrom(about.modes).Draw(t, "mode")
 	}
@@ -343,7 +348,8 @@ func (about subject) command(t *rapid.T, kind node.Kind, unit time.Duration) nod
 		c.From = rapid.SampledFrom(owners).Draw(t, "from")
 	}
 	if kind == node.Acquire || kind == node.Extend || kind == node.Rename { // it is rounded up
-		c.TTL = drawLife(t, "ttl", 8, unit) - rapid.SampledFrom([]time.Duration{0, 1, time.Millisecond - 1}).Draw(t, "odd")
+		c.TTL = drawLife(t, "ttl", 8, unit) - rapid.SampledFrom([]time.Duration{0, 1, time.Millisecond - 1}).Draw(t,
+			"odd")
 	}
 	if kind == node.Extend {
 		c.Claims = rapid.SliceOfN(rapid.Custom(about.claim), 1, 3).Draw(t, "claims")
@@ -356,7 +362,8 @@ func (about subject) command(t *rapid.T, kind node.Kind, unit time.Duration) nod
 	}
 	if c.Mode == node.Exclusive && (about.pairs || rapid.IntRange(0, 2).Draw(t, "several") == 2) {
 		more := c.Claims[0]
-		more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t, "more")
+		more.Name = rapid.SampledFrom(lockNames).Filter(func(name string) bool { return name != more.Name }).Draw(t,
+			"more")
 		c.Claims = append(c.Claims, more)
 		c.Wait.Reserve = kind == node.Acquire && c.Wait.Stays() && rapid.Bool().Draw(t, "reserve")
 	} else if kind == node.Acquire && c.Wait.Stays() {
@@ -532,7 +539,8 @@ func (r *race) note(cmd node.Command, got node.Reply) {
 		return
 	}
 	for _, verb := range []string{"inspect", "fences", "queue"} {
-		r.looks = append(r.looks, join([]string{verb, cmd.Claims[0].Name})+" -> "+join(lookText(verb, got, node.Exclusive, "")))
+		r.looks = append(r.looks, join([]string{verb, cmd.Claims[0].Name})+" -> "+
+			join(lookText(verb, got, node.Exclusive, "")))
 	}
 }
 
@@ -558,7 +566,8 @@ func same(want, got node.Reply, slack time.Duration) error {
 }
 
 func sameState(a, b node.State, slack time.Duration) bool {
-	return a.Type == b.Type && a.Fence == b.Fence && near(a.TTL, b.TTL, slack) && fmt.Sprint(a.Fields) == fmt.Sprint(b.Fields) &&
+	return a.Type == b.Type && a.Fence == b.Fence && near(a.TTL, b.TTL, slack) &&
+		fmt.Sprint(a.Fields) == fmt.Sprint(b.Fields) &&
 		a.Readers == b.Readers && a.More == b.More && a.Behind == b.Behind &&
 		slices.EqualFunc(a.Queue, b.Queue, func(a, b node.Place) bool {
 			return a.Waiter == b.Waiter && a.Ticket == b.Ticket && near(a.TTL, b.TTL, slack)

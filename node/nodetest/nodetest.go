@@ -119,7 +119,8 @@ func wellFormed(cmd node.Command, r node.Reply) error {
 		return fmt.Errorf("an error that is none of package node's: %w", r.Err)
 	case r.Unsent && r.Status != node.Unknown:
 		return fmt.Errorf("%v, and unsent", r.Status)
-	case r.Status == node.Done && (cmd.Kind == node.Extend || cmd.Kind == node.Downgrade) && len(r.Kept) != len(cmd.Claims):
+	case r.Status == node.Done && (cmd.Kind == node.Extend || cmd.Kind == node.Downgrade) &&
+		len(r.Kept) != len(cmd.Claims):
 		return fmt.Errorf("%d claims and %d in Kept", len(cmd.Claims), len(r.Kept))
 	case r.Status == node.Done && cmd.Kind == node.Inspect && r.State == nil:
 		return errors.New("no State")

@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// brevity is a deadline's distance where no answer will come, and ten times as long as the suite
-// waits where nothing is to come.
+// brevity is a deadline's distance where no answer will come, and ten times as long as
+// the suite waits where nothing is to come.
 const brevity = 100 * time.Millisecond
 
 // errSkip ends a rule where the rest is about another kind of node.
@@ -102,8 +102,8 @@ func (p *player) step(words []string) error {
 	return nil
 }
 
-// variants returns what a line that begins with for does to other words, for each of its values, and
-// the words after do.
+// variants returns what a line that begins with for does to other words, for each of its
+// values, and the words after do.
 func variants(words []string) (all []func([]string) []string, rest []string, err error) {
 	values := words[min(3, len(words)):]
 	if do := slices.Index(values, "do"); do >= 0 {
@@ -129,8 +129,8 @@ func variants(words []string) (all []func([]string) []string, rest []string, err
 	return all, rest, nil
 }
 
-// named replaces * by the names of the last given, and in a key by the first of them. It takes
-// mode=rival away where that is the mode of the rule.
+// named replaces * by the names of the last given, and in a key by the first of them. It
+// takes mode=rival away where that is the mode of the rule.
 func (p *player) named(words []string) (all []string) {
 	for _, word := range words {
 		switch {
@@ -147,7 +147,8 @@ func (p *player) named(words []string) (all []string) {
 	return all
 }
 
-// do does one step, and returns its answer. The one that is wanted says how long to wait for it.
+// do does one step, and returns its answer. The one that is wanted says how long to wait
+// for it.
 func (p *player) do(words, want []string) (a answer, err error) {
 	switch args := words[1:]; words[0] {
 	case "acquire", "release", "extend", "break", "downgrade", "rename":
@@ -207,7 +208,8 @@ func (p *player) reply(words []string) (node.Reply, error) {
 	c.Deadline = p.Clock.Now().Add(c.deadline)
 	r := p.ask(c.Command)
 	p.life = r.Life
-	if late := p.Clock.Now().Sub(c.Deadline); reason(r.Err) == node.ErrTimeout && !r.Unsent && (late < 0 || late > patience/2) {
+	if late := p.Clock.Now().Sub(c.Deadline); reason(r.Err) == node.ErrTimeout && !r.Unsent &&
+		(late < 0 || late > patience/2) {
 		return r, fmt.Errorf("the reply came %v after the deadline", late)
 	}
 	return r, wellFormed(c.Command, r)
@@ -268,8 +270,9 @@ func (p *player) listen(process string) error {
 	return nil
 }
 
-// hear waits for some turns, and then for whether there are more. A table does not wait for these: its names are
-// new in each line, so the next line says whose turn came late, or the end of the rule.
+// hear waits for some turns, and then for whether there are more. A table does not wait
+// for these: its names are new in each line, so the next line says whose turn came late,
+// or the end of the rule.
 func (p *player) hear(want int) (got []heard, err error) {
 	for {
 		limit := p.wait
@@ -285,7 +288,8 @@ func (p *player) hear(want int) (got []heard, err error) {
 			handed := turn.Owner != ""
 			if handed != (turn.Life != nil) || handed && (p.life == nil || *turn.Life != *p.life) {
 				err = fmt.Errorf("%+v has the life %+v, and the last reply %+v", turn, turn.Life, p.life)
-			} else if handed && (turn.Server != p.life.ID || turn.Proof != node.ProofOf(secret, turn.Token, p.life.ID)) {
+			} else if handed && (turn.Server != p.life.ID || turn.Proof != node.ProofOf(secret, turn.Token,
+				p.life.ID)) {
 				err = fmt.Errorf("%+v has not the server %s, or not its proof", turn, p.life.ID)
 			}
 		case <-time.After(limit):
@@ -294,8 +298,8 @@ func (p *player) hear(want int) (got []heard, err error) {
 	}
 }
 
-// turnsText says which waiters for a name were notified, and to which owners it was handed over, with
-// which token, and which process heard of that, in any order.
+// turnsText says which waiters for a name were notified, and to which owners it was
+// handed over, with which token, and which process heard of that, in any order.
 func (p *player) turnsText(name string, want []string) (a answer, err error) {
 	nobody := slices.Equal(want, []string{"nobody"})
 	slices.Sort(want)

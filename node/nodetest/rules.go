@@ -97,8 +97,9 @@ func Run(t *testing.T, open func(t *testing.T) System) {
 	}
 }
 
-// Play plays the rules of a text, each on a server whose keys it removes. A TTL may differ by the
-// Slack of the system from what a rule wants. So it repeats what Differential has reported.
+// Play plays the rules of a text, each on a server whose keys it removes. A TTL may
+// differ by the Slack of the system from what a rule wants. So it repeats what
+// Differential has reported.
 func Play(s System, text string) error {
 	in, rules, err := parseRules(text)
 	if err != nil {

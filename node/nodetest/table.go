@@ -11,8 +11,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file has the verbs of tables, which write a name as its holders, its fences and its queue:
-// "r,r2@8: w10 x20?". A holder or waiter is named by the letter of its mode.
+// This file has the verbs of tables, which write a name as its holders, its fences and
+// its queue: "r,r2@8: w10 x20?". A holder or waiter is named by the letter of its mode.
 
 var letters = map[byte]node.Mode{'x': node.Exclusive, 'r': node.Read, 'w': node.Write}
 
@@ -30,7 +30,8 @@ func ticket(word string) node.Token {
 
 // commandOf returns the words of a command of a table's waiter.
 func commandOf(kind string, names []string, word string, token int, stays time.Duration) []string {
-	words := append(append([]string{kind}, names...), "by", strings.TrimRight(word, "?"), fmt.Sprint("token=", token), "mode="+letters[word[0]].String())
+	words := append(append([]string{kind}, names...), "by", strings.TrimRight(word, "?"), fmt.Sprint("token=", token),
+		"mode="+letters[word[0]].String())
 	if ticket(word) > 0 {
 		words = append(words, fmt.Sprint("ticket=", ticket(word)), "waiter="+word, "stays="+stays.String())
 	}
@@ -77,7 +78,8 @@ func (p *player) enqueue(name string, words []string) error {
 		case "-":
 			err = errors.Join(err, p.Do("DEL", key))
 		case "!":
-			err = errors.Join(err, p.Do("SET", key, node.PlaceTold), p.Do("PEXPIRE", key, fmt.Sprint(kept(ticket(who)).Milliseconds())))
+			err = errors.Join(err, p.Do("SET", key, node.PlaceTold), p.Do("PEXPIRE", key,
+				fmt.Sprint(kept(ticket(who)).Milliseconds())))
 		}
 	}
 	return errors.Join(err, p.Do("DEL", name))
@@ -88,7 +90,8 @@ func (p *player) hold(name, holding string) (err error) {
 	owners, fence, raised := strings.Cut(holding, "@")
 	for owner := range strings.SplitSeq(owners, ",") {
 		if owner != "" {
-			ask := []string{"acquire", name, "by", owner, "token=6", "ttl=900s", "mode=" + letters[owner[0]].String(), "ticket=1", "waiter=0", "leaves"}
+			ask := []string{"acquire", name, "by", owner, "token=6", "ttl=900s", "mode=" + letters[owner[0]].String(),
+				"ticket=1", "waiter=0", "leaves"}
 			err = errors.Join(err, p.must(node.Granted, ask))
 		}
 	}
@@ -143,7 +146,8 @@ func (p *player) then(want []string) (a answer, err error) {
 	return a, err
 }
 
-// reserved reports whether the first waiter for a name has it reserved, which the next to ask hears.
+// reserved reports whether the first waiter for a name has it reserved, which the next to
+// ask hears.
 func (p *player) reserved(name string) (bool, error) {
 	err := p.Do("DEL", name)
 	r, bad := p.reply([]string{"acquire", name, "by", "last", "token=10", "ticket=90", "waiter=last", "leaves"})

@@ -13,7 +13,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file has commands and answers as text. testdata/README.md says what the words mean.
+// This file has commands and answers as text. testdata/README.md says what the words
+// mean.
 
 // Times that are longer than a test, for commands that do not say theirs.
 const (
@@ -26,7 +27,8 @@ const secret = "secret"
 
 var (
 	kinds = map[string]node.Kind{
-		"acquire": node.Acquire, "release": node.Release, "extend": node.Extend, "inspect": node.Inspect, "break": node.Break,
+		"acquire": node.Acquire, "release": node.Release, "extend": node.Extend, "inspect": node.Inspect,
+		"break":     node.Break,
 		"downgrade": node.Downgrade, "rename": node.Rename,
 	}
 	modes = map[string]node.Mode{"exclusive": node.Exclusive, "read": node.Read, "write": node.Write}
@@ -70,7 +72,8 @@ func split(line string) (words []string, err error) {
 func join(words []string) string {
 	quoted := slices.Clone(words)
 	for i, word := range quoted {
-		if plain := `"` + word + `"`; word == "" || word == "|" || strings.ContainsAny(word, " #$") || strconv.Quote(word) != plain {
+		if plain := `"` + word + `"`; word == "" || word == "|" || strings.ContainsAny(word, " #$") ||
+			strconv.Quote(word) != plain {
 			quoted[i] = strconv.Quote(word)
 		}
 	}
@@ -117,10 +120,12 @@ func newCommand(kind node.Kind, mode node.Mode) (c *command, fields []field) {
 	c = &command{deadline: patience, wait: node.Wait{PlaceTTL: life}}
 	c.Command = node.Command{Kind: kind, Mode: mode, TTL: life, Retention: retention}
 	return c, []field{
-		{"token", &c.token, node.Token(0)}, {"mode", &c.Mode, mode}, {"ttl", &c.TTL, life}, {"keep", &c.Retention, retention},
+		{"token", &c.token, node.Token(0)}, {"mode", &c.Mode, mode}, {"ttl", &c.TTL, life},
+		{"keep", &c.Retention, retention},
 		{"ticket", &c.wait.Ticket, node.Token(0)}, {"waiter", &c.wait.Waiter, ""}, {"stays", &c.wait.PlaceTTL, life},
 		{"leaves", &c.leaves, false}, {"barge", &c.wait.Barge, false}, {"reserve", &c.wait.Reserve, false},
-		{"offer", &c.wait.Offer, node.Token(0)}, {"handover", &c.HandOver, node.Token(0)}, {"deadline", &c.deadline, patience},
+		{"offer", &c.wait.Offer, node.Token(0)}, {"handover", &c.HandOver, node.Token(0)},
+		{"deadline", &c.deadline, patience},
 		{"from", &c.From, ""},
 	}
 }
@@ -182,7 +187,8 @@ func (f field) set(value string, mode node.Mode) (err error) {
 	return err
 }
 
-// commandText is the line of a command without its deadline, for a rule in mode Exclusive.
+// commandText is the line of a command without its deadline, for a rule in mode
+// Exclusive.
 func commandText(cmd node.Command) string {
 	c, fields := newCommand(cmd.Kind, node.Exclusive)
 	words := answer{cmd.Kind.String()}
@@ -251,7 +257,8 @@ func replyText(r node.Reply) (a answer) {
 	return a
 }
 
-// keptText writes y for kept and n for not kept; of more than nine in a row, their number and one.
+// keptText writes y for kept and n for not kept; of more than nine in a row, their number
+// and one.
 func keptText(kept []bool) (text string) {
 	for len(kept) > 0 {
 		n := slices.Index(kept, !kept[0])
@@ -268,8 +275,8 @@ func keptText(kept []bool) (text string) {
 	return text
 }
 
-// lookText is the answer of one of the verbs that look at a name, by an owner or "", for a rule in a mode: the
-// lock and the higher of its fences, or both fences, or the queue.
+// lookText is the answer of one of the verbs that look at a name, by an owner or "", for
+// a rule in a mode: the lock and the higher of its fences, or both fences, or the queue.
 func lookText(verb string, r node.Reply, mode node.Mode, by string) (a answer) {
 	switch {
 	case r.State == nil:
@@ -289,8 +296,8 @@ func lookText(verb string, r node.Reply, mode node.Mode, by string) (a answer) {
 	return a
 }
 
-// lockText is the lock in a State and its fence, for a rule in a mode. If some of its fields are left out, only those
-// of the owner by are certain to be there.
+// lockText is the lock in a State and its fence, for a rule in a mode. If some of its
+// fields are left out, only those of the owner by are certain to be there.
 func lockText(s node.State, mode node.Mode, by string) (a answer) {
 	a = answer{s.Type}
 	switch s.Type {
@@ -313,8 +320,9 @@ func lockText(s node.State, mode node.Mode, by string) (a answer) {
 	return a
 }
 
-// holders returns the mode of the lock in a State, and its owners: each with the value of its field
-// if that is not 1. In mode Write a reader has its suffix, and the writer does not.
+// holders returns the mode of the lock in a State, and its owners: each with the value of
+// its field if that is not 1. In mode Write a reader has its suffix, and the writer does
+// not.
 func holders(s node.State) (mode node.Mode, owners []string) {
 	for _, f := range s.Fields {
 		if f.Name == node.ModeField {
@@ -339,7 +347,8 @@ func holders(s node.State) (mode node.Mode, owners []string) {
 	return mode, owners
 }
 
-// fits reports whether an answer is what a rule wants. A TTL may be less by early, or more by late.
+// fits reports whether an answer is what a rule wants. A TTL may be less by early, or
+// more by late.
 func fits(got, want []string, early, late time.Duration) bool {
 	return slices.EqualFunc(got, want, func(got, want string) bool {
 		least, most, ranges := strings.Cut(strings.TrimPrefix(want, "ttl="), "..")

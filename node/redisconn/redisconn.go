@@ -1,17 +1,17 @@
-// Package redisconn is the [node.Node] of a real Redis server over any net.Conn: through an SSH
-// tunnel or a service mesh, or over the dialer of a client other than go-redis. A program that
-// imports it instead of package redisnode does not contain go-redis.
+// Package redisconn is the [node.Node] of a real Redis server over any net.Conn: through
+// an SSH tunnel or a service mesh, or over the dialer of a client other than go-redis. A
+// program that imports it instead of package redisnode does not contain go-redis.
 //
 //	dial := func(ctx context.Context) (net.Conn, error) { return tunnel.DialContext(ctx, "tcp", "10.0.0.1:6379") }
 //	n, err := redisconn.New(dial, redisconn.Options{Name: "10.0.0.1:6379"})
 //
 // The node is the same as that of redisnode. The documentation of redisnode describes its
-// connection, its deadlines, the restart guard, and what it needs of a server and its users. There
-// are no nodes for a cluster here.
+// connection, its deadlines, the restart guard, and what it needs of a server and its
+// users. There are no nodes for a cluster here.
 //
-// Every connection must lead to the same server, which is a node of its own, independent of the
-// others. After a failover an address or a tunnel may lead to another server that has forgotten
-// locks: do not use one that moves, except with Options.Replicas.
+// Every connection must lead to the same server, which is a node of its own, independent
+// of the others. After a failover an address or a tunnel may lead to another server that
+// has forgotten locks: do not use one that moves, except with Options.Replicas.
 package redisconn
 
 import (
@@ -38,8 +38,8 @@ type Options struct {
 	Username, Password string
 
 	// Credentials takes the place of Username and Password. It is called for each
-	// connection, like the dialer. So node.Permanent is false where the server refuses them: the
-	// next may be right.
+	// connection, like the dialer. So node.Permanent is false where the server refuses
+	// them: the next may be right.
 	Credentials func(context.Context) (username, password string, err error)
 
 	// DB is the database.
@@ -52,8 +52,8 @@ type Options struct {
 	// take together; a second by default.
 	DialTimeout time.Duration
 
-	// Clock measures deadlines and lives; clock.System() by default. It has to be the same
-	// as that of the node's user.
+	// Clock measures deadlines and lives; clock.System() by default. It has to be the
+	// same as that of the node's user.
 	Clock clock.Clock
 
 	// Queue is how many commands may be open, waiting for a connection or for
@@ -61,24 +61,25 @@ type Options struct {
 	// node.ErrOverloaded, unless it extends or releases what was acquired.
 	Queue int
 
-	// Logger gets a line when a node goes down, comes up, or begins a new life. By default
-	// nothing is logged. If its handler blocks, the node works on: 4096 lines wait for it, and Close
-	// waits for a tenth of a second.
+	// Logger gets a line when a node goes down, comes up, or begins a new life. By
+	// default nothing is logged. If its handler blocks, the node works on: 4096 lines
+	// wait for it, and Close waits for a tenth of a second.
 	Logger *slog.Logger
 
-	// Replicas is how many replicas the server has, all of them counted. With it the node is one primary
-	// with replicas, and dial may lead to another of these after a failover: see package redisnode.
-	// All programs must have the same.
+	// Replicas is how many replicas the server has, all of them counted. With it the node
+	// is one primary with replicas, and dial may lead to another of these after a
+	// failover: see package redisnode. All programs must have the same.
 	Replicas int
 }
 
-// New returns a node over the connections that dial makes, which do TLS themselves if it is wanted. It
-// does not connect: if the server is down, its node is down.
+// New returns a node over the connections that dial makes, which do TLS themselves if it
+// is wanted. It does not connect: if the server is down, its node is down.
 //
-// A node has a connection for commands, and another from the first Watch on. It makes new ones when
-// they break, and closes all of them. They may be without deadlines, as those of an SSH tunnel are.
-// The context of dial and Credentials ends after Options.DialTimeout.
-// If dial or Credentials ignores that, nobody waits for it, and at most two calls run at a time.
+// A node has a connection for commands, and another from the first Watch on. It makes new
+// ones when they break, and closes all of them. They may be without deadlines, as those
+// of an SSH tunnel are. The context of dial and Credentials ends after
+// Options.DialTimeout. If dial or Credentials ignores that, nobody waits for it, and at
+// most two calls run at a time.
 func New(dial func(context.Context) (net.Conn, error), o Options) (node.Node, error) {
 	switch {
 	case dial == nil:

@@ -101,7 +101,8 @@ func TestDialTimeout(t *testing.T) {
 	assert.Says(t, err, "Options.DialTimeout is -1ns")
 }
 
-// A program that uses this package contains no client of Redis, and can be built for the browser.
+// A program that uses this package contains no client of Redis, and can be built for the
+// browser.
 func TestImports(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()

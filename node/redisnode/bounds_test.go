@@ -67,8 +67,8 @@ func TestNoCommandReadsAllOfALargeKey(t *testing.T) {
 	}
 }
 
-// cost returns how many commands a server has executed, also in scripts, and how many bytes it has sent since its
-// statistics were reset.
+// cost returns how many commands a server has executed, also in scripts, and how many
+// bytes it has sent since its statistics were reset.
 func cost(t *testing.T, p *process) (calls, sent int) {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: p.addr, DisableIdentity: true})

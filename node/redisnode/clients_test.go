@@ -76,7 +76,8 @@ func TestUnixSocket(t *testing.T) {
 	works(t, n)
 }
 
-// newTLSServer starts a server that is also reached through TLS, at addr, with a certificate of its own that pool has.
+// newTLSServer starts a server that is also reached through TLS, at addr, with a
+// certificate of its own that pool has.
 func newTLSServer(t *testing.T, args ...string) (p *process, addr string, pool *x509.CertPool) {
 	t.Helper()
 	tests.NeedServer(t)
@@ -269,8 +270,8 @@ func TestWrappedCluster(t *testing.T) {
 	}
 }
 
-// A node asks for user and password for each of its connections, wherever they come from, as go-redis
-// does.
+// A node asks for user and password for each of its connections, wherever they come from,
+// as go-redis does.
 func TestCredentials(t *testing.T) {
 	p := newServer(t)
 	p.locker("~*", "&*", "+@all")
@@ -442,8 +443,9 @@ func TestNewRefusesNil(t *testing.T) {
 	}
 }
 
-// refusal is a server that refuses a client's handshake with an error like want that says so, and forever; where says is
-// empty it refuses nothing, where want is nil any error will do.
+// refusal is a server that refuses a client's handshake with an error like want that says
+// so, and forever; where says is empty it refuses nothing, where want is nil any error
+// will do.
 type refusal struct {
 	options redis.Options
 	cluster bool
@@ -468,8 +470,8 @@ func (f refusal) test(t *testing.T, what string) {
 	}
 }
 
-// A server that refuses the handshake is not what the program was configured for, and waiting does not help.
-// The error has the reason in the words of the server.
+// A server that refuses the handshake is not what the program was configured for, and
+// waiting does not help. The error has the reason in the words of the server.
 func TestARefusedHandshakeIsPermanent(t *testing.T) {
 	t.Parallel()
 	plain := newServer(t)
@@ -489,7 +491,8 @@ func TestARefusedHandshakeIsPermanent(t *testing.T) {
 	}
 }
 
-// A server that does not know AUTH repeats the password. No error does, be it of the server or of a Sentinel.
+// A server that does not know AUTH repeats the password. No error does, be it of the
+// server or of a Sentinel.
 func TestNoErrorHasAPassword(t *testing.T) {
 	t.Parallel()
 	p := newServer(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "")

@@ -16,15 +16,15 @@ import (
 	"github.com/redquorum/redquorum/node/internal/courier"
 )
 
-// A shared client manages connections by itself: a cluster client of the node's own, or the caller's
-// client of any other kind.
+// A shared client manages connections by itself: a cluster client of the node's own, or
+// the caller's client of any other kind.
 type shared struct {
 	client  redis.UniversalClient
 	timeout time.Duration // of a handshake
 	own     bool
 
-	// asked are the masters that have answered INFO, if the client is the node's own. Nothing
-	// is sent to others: they may have been promoted since.
+	// asked are the masters that have answered INFO, if the client is the node's own.
+	// Nothing is sent to others: they may have been promoted since.
 	asked map[*redis.Client]bool
 }
 
@@ -255,8 +255,8 @@ func (p pubSub) Ping() error { return p.redis.Ping(within(courier.AskFor)) }
 // Close implements courier.Subscription.
 func (p pubSub) Close() error { return p.redis.Close() }
 
-// Receive implements courier.Subscription. It also ends when go-redis panics, which that does when it
-// has read a list of other elements than a message has.
+// Receive implements courier.Subscription. It also ends when go-redis panics, which that
+// does when it has read a list of other elements than a message has.
 func (p pubSub) Receive() (channel, message string, err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -31,8 +31,8 @@ type Options struct {
 	// options: host:port or the socket's path, with /db if that is not 0.
 	Name string
 
-	// Clock measures deadlines and lives; clock.System() by default. It has to be the same
-	// as that of the node's user.
+	// Clock measures deadlines and lives; clock.System() by default. It has to be the
+	// same as that of the node's user.
 	Clock clock.Clock
 
 	// Queue is how many commands may be open, waiting for a connection or for
@@ -40,14 +40,14 @@ type Options struct {
 	// node.ErrOverloaded, unless it extends or releases what was acquired.
 	Queue int
 
-	// Logger gets a line when a node goes down, comes up, or begins a new life. By default
-	// nothing is logged. If its handler blocks, the node works on: 4096 lines wait for it, and Close
-	// waits for a tenth of a second.
+	// Logger gets a line when a node goes down, comes up, or begins a new life. By
+	// default nothing is logged. If its handler blocks, the node works on: 4096 lines
+	// wait for it, and Close waits for a tenth of a second.
 	Logger *slog.Logger
 
-	// Replicas is how many replicas the server has, all of them counted. With it the node is one primary
-	// with replicas, and may lead to another of these after a failover: see the package's documentation.
-	// All programs must have the same.
+	// Replicas is how many replicas the server has, all of them counted. With it the node
+	// is one primary with replicas, and may lead to another of these after a failover:
+	// see the package's documentation. All programs must have the same.
 	Replicas int
 }
 
@@ -72,8 +72,8 @@ type Options struct {
 // The setting dial_timeout is for how long a connection may be made and greeted, a second
 // by default: dial_timeout=5s for a server that is far away.
 //
-// An error says which URL is wrong and how, but shows nothing of it: a password may be in any part of a
-// malformed one.
+// An error says which URL is wrong and how, but shows nothing of it: a password may be in
+// any part of a malformed one.
 func Dial(urls ...string) ([]node.Node, error) {
 	servers := make([]Server, len(urls))
 	var wrong []error
@@ -93,10 +93,11 @@ func numbered[T any](i int, of []T, err error) error {
 	return fmt.Errorf("redisnode: server %d of %d: %w", i+1, len(of), err)
 }
 
-// DialOptions returns a node for each server, as [Dial] does. Use it for settings that a URL
-// cannot have, such as a TLS configuration: take the options from [ParseURL], and add to them. A
-// Dialer takes the node over any connection, such as an SSH tunnel or the dialer of another client
-// of Redis. It then does TLS itself. OnConnect is refused, as the connections are not go-redis's.
+// DialOptions returns a node for each server, as [Dial] does. Use it for settings that a
+// URL cannot have, such as a TLS configuration: take the options from [ParseURL], and add
+// to them. A Dialer takes the node over any connection, such as an SSH tunnel or the
+// dialer of another client of Redis. It then does TLS itself. OnConnect is refused, as
+// the connections are not go-redis's.
 func DialOptions(options ...*redis.Options) ([]node.Node, error) {
 	servers := make([]Server, len(options))
 	for i, o := range options {
@@ -120,7 +121,8 @@ func DialServers(servers ...Server) ([]node.Node, error) {
 	return nodes, nil
 }
 
-// A Server says how to reach a server, and how many replicas it has. [Parse] takes it from a URL.
+// A Server says how to reach a server, and how many replicas it has. [Parse] takes it
+// from a URL.
 type Server struct {
 	*redis.Options
 	Replicas int // see Options.Replicas
@@ -164,8 +166,9 @@ func directly(o *redis.Options) courier.Target {
 		Credentials: credentials(o),
 		DB:          o.DB,
 		ClientName:  o.ClientName,
-		Renews:      renews(o.StreamingCredentialsProvider, o.CredentialsProviderContext, o.CredentialsProvider, o.TLSConfig),
-		Timeout:     o.DialTimeout,
+		Renews: renews(o.StreamingCredentialsProvider, o.CredentialsProviderContext, o.CredentialsProvider,
+			o.TLSConfig),
+		Timeout: o.DialTimeout,
 	}
 }
 
@@ -201,13 +204,15 @@ func timeoutOf(client redis.UniversalClient) (d time.Duration, err error) {
 	return d, nil
 }
 
-// renews reports whether the next connection may have other credentials, or another certificate.
+// renews reports whether the next connection may have other credentials, or another
+// certificate.
 func renews(streaming auth.StreamingCredentialsProvider, withContext func(context.Context) (string, string, error),
 	plain func() (string, string), config *tls.Config) bool {
 	return streaming != nil || withContext != nil || plain != nil || config != nil && config.GetClientCertificate != nil
 }
 
-// credentials returns what the options say about user and password, in the order of go-redis.
+// credentials returns what the options say about user and password, in the order of
+// go-redis.
 func credentials(o *redis.Options) func(context.Context) (user, password string, err error) {
 	switch {
 	case o.StreamingCredentialsProvider != nil:
@@ -231,8 +236,8 @@ func credentials(o *redis.Options) func(context.Context) (user, password string,
 	return func(context.Context) (user, password string, err error) { return o.Username, o.Password, nil }
 }
 
-// deaf listens to new credentials and does nothing: the next connection asks for them. It has a
-// size, so that no two are one listener.
+// deaf listens to new credentials and does nothing: the next connection asks for them. It
+// has a size, so that no two are one listener.
 type deaf struct{ _ byte }
 
 func (*deaf) OnNext(auth.Credentials) {}
@@ -253,11 +258,11 @@ func dialer(config *tls.Config) func(context.Context, string, string) (net.Conn,
 // stays the caller's: New does not close it, and sends nothing over a [redis.Client] or a
 // [redis.ClusterClient]. The package documentation says which options are copied.
 //
-// A client of [redis.NewFailoverClient], for Sentinel, needs Options.Replicas, and must stay open. If there are
-// several, give each an Options.Name.
+// A client of [redis.NewFailoverClient], for Sentinel, needs Options.Replicas, and must
+// stay open. If there are several, give each an Options.Name.
 //
-// New refuses a [redis.Ring], as it would forget the locks of a server that is down, and Options.Replicas
-// with anything but a [redis.Client].
+// New refuses a [redis.Ring], as it would forget the locks of a server that is down, and
+// Options.Replicas with anything but a [redis.Client].
 func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("redisnode: no client")
@@ -285,7 +290,8 @@ func New(client redis.UniversalClient, opts Options) (node.Node, error) {
 		}
 		opts.Name = cmp.Or(opts.Name, strings.Join(o.Addrs, ","))
 		cluster := newCluster(o, timeout)
-		renews := renews(o.StreamingCredentialsProvider, o.CredentialsProviderContext, o.CredentialsProvider, o.TLSConfig)
+		renews := renews(o.StreamingCredentialsProvider, o.CredentialsProviderContext, o.CredentialsProvider,
+			o.TLSConfig)
 		return courier.Through(cluster, timeout, renews, courier.Options(opts)), nil
 	}
 	_, cluster := client.(masters)
@@ -350,9 +356,9 @@ func Parse(u string) (Server, error) {
 	return Server{o, replicas}, err
 }
 
-// ParseURL reads a URL, or host:port, as [Dial] does. It is [redis.ParseURL] with errors that
-// quote nothing of the URL: in a malformed URL any part may belong to a password that was not
-// percent-encoded. The setting replicas, and Sentinel, are for [Parse].
+// ParseURL reads a URL, or host:port, as [Dial] does. It is [redis.ParseURL] with errors
+// that quote nothing of the URL: in a malformed URL any part may belong to a password
+// that was not percent-encoded. The setting replicas, and Sentinel, are for [Parse].
 func ParseURL(u string) (*redis.Options, error) {
 	if !strings.Contains(u, "://") { // redis.ParseURL would take some of these for localhost
 		if !isHostPort(u) {
@@ -372,7 +378,8 @@ func ParseURL(u string) (*redis.Options, error) {
 	if err == nil && o.DB < 0 {
 		return nil, errors.New("the number of its database is negative")
 	}
-	if db, e := strconv.Atoi(strings.Trim(parsed.Path, "/")); e == nil && err == nil && o.Network == "tcp" && db != o.DB {
+	if db, e := strconv.Atoi(strings.Trim(parsed.Path, "/")); e == nil && err == nil && o.Network == "tcp" &&
+		db != o.DB {
 		return nil, errors.New("its path and its setting db have different databases")
 	}
 	if err == nil {
@@ -395,7 +402,8 @@ func ParseURL(u string) (*redis.Options, error) {
 	return nil, errors.New("its path is not a database number")
 }
 
-// checkSettings refuses a malformed or repeated setting: redis.ParseURL drops the first, and takes one of the others.
+// checkSettings refuses a malformed or repeated setting: redis.ParseURL drops the first,
+// and takes one of the others.
 func checkSettings(query string) error {
 	settings, err := url.ParseQuery(query)
 	if err != nil {

@@ -62,7 +62,8 @@ end
 table.sort(all)
 return table.concat(all, '\n')`
 
-// On two servers in the same state the same commands do the same, on one of them together.
+// On two servers in the same state the same commands do the same, on one of them
+// together.
 func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -140,7 +141,8 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 }
 
 // Whatever right a user lacks, and whenever it shows: together each is answered as it is
-// apart, and as many hear of what was released. A name that a user may not touch keeps nobody from the others.
+// apart, and as many hear of what was released. A name that a user may not touch keeps
+// nobody from the others.
 func TestLackOfARightTogether(t *testing.T) {
 	t.Parallel()
 	apart, together := newServer(t), newServer(t)

@@ -57,8 +57,8 @@ func askMaster(t *testing.T, n node.Node, cmd node.Command) (r node.Reply) {
 	return r
 }
 
-// Nobody knows what a master has forgotten that was a replica meanwhile. A replica that serves
-// no stale data refuses scripts before they begin, with another error.
+// Nobody knows what a master has forgotten that was a replica meanwhile. A replica that
+// serves no stale data refuses scripts before they begin, with another error.
 func TestDemotedMasterHasANewLife(t *testing.T) {
 	for _, stale := range []string{"yes", "no"} {
 		t.Run("replica-serve-stale-data "+stale, func(t *testing.T) {
@@ -79,8 +79,8 @@ func TestDemotedMasterHasANewLife(t *testing.T) {
 	}
 }
 
-// Answers take their time: the word of the replica comes when the server is a master again,
-// and has said yes to what was asked meanwhile.
+// Answers take their time: the word of the replica comes when the server is a master
+// again, and has said yes to what was asked meanwhile.
 func TestYesAfterTheWordOfAReplica(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
@@ -334,8 +334,8 @@ func TestFenceThatIsNoToken(t *testing.T) {
 }
 
 // A lock can be given back to a server that is out of memory, and be broken there, also
-// where its fence has to be raised, so that a late copy of its acquire is refused. But what
-// frees nothing does not fill such a server.
+// where its fence has to be raised, so that a late copy of its acquire is refused. But
+// what frees nothing does not fill such a server.
 func TestOutOfMemoryFrees(t *testing.T) {
 	p, n := serve(t, "--maxmemory-policy", "noeviction")
 	in := func(patience time.Duration, cmd node.Command) node.Command {
@@ -403,7 +403,8 @@ func TestOutOfMemoryFrees(t *testing.T) {
 	}
 }
 
-// A server that runs a script for too long answers nothing but BUSY, to a node that is connected and to one that is not.
+// A server that runs a script for too long answers nothing but BUSY, to a node that is
+// connected and to one that is not.
 func TestBusy(t *testing.T) {
 	p, n := serve(t, "--lua-time-limit", "50")
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)

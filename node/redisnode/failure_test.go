@@ -54,7 +54,8 @@ func TestHungServer(t *testing.T) {
 	}
 }
 
-// A provider of credentials that hangs holds up nobody, whether it respects its context or has none.
+// A provider of credentials that hangs holds up nobody, whether it respects its context
+// or has none.
 func TestHungCredentials(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
@@ -151,8 +152,9 @@ func (s stuck) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// A Dialer may wait for longer than it is given: go-redis' own for TLS, one that asks others
-// for the address first, or the caller's. It holds up nobody, and few of it run at a time.
+// A Dialer may wait for longer than it is given: go-redis' own for TLS, one that asks
+// others for the address first, or the caller's. It holds up nobody, and few of it run at
+// a time.
 func TestADialerThatHangs(t *testing.T) {
 	before := runtime.NumGoroutine()
 	var (
@@ -261,7 +263,8 @@ func TestDeadlines(t *testing.T) {
 		assert.That(t, lag >= 0, "answered %v before the deadline", -lag)
 	}
 	assert.That(t, !patient.Load(), "they were answered only with one that had a minute")
-	// While a connection is being made commands wait, and are not sent if that takes too long.
+	// While a connection is being made commands wait, and are not sent if that takes too
+	// long.
 	for _, r := range submit(connect(t, p), slices.Repeat([]node.Command{within(100*time.Millisecond, inspect("a"))}, 20)...)() {
 		if expectErr(t, "connecting", r, node.ErrTimeout); !r.Unsent {
 			t.Error("waited for a connection, and yet was sent")
@@ -324,8 +327,8 @@ func TestCloseAtAnyTime(t *testing.T) {
 	assert.Eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// TestNothingSent has a connection that fails before the first byte: then the
-// command can go over another. Connections are those of the Dialer, whatever the address says.
+// TestNothingSent has a connection that fails before the first byte: then the command can
+// go over another. Connections are those of the Dialer, whatever the address says.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
@@ -349,8 +352,8 @@ func TestNothingSent(t *testing.T) {
 	}
 }
 
-// A client that cannot connect, as after a test has killed its server, prints nothing next to the
-// failures of tests.
+// A client that cannot connect, as after a test has killed its server, prints nothing
+// next to the failures of tests.
 func TestClientsAreQuiet(t *testing.T) {
 	t.Parallel()
 	const asChild = "REDQUORUM_TEST_DIAL"
@@ -400,7 +403,8 @@ func TestWatchSharesOneConnection(t *testing.T) {
 	assert.Equal(t, strings.Count(list, "\n"), 1, list)
 }
 
-// TestStopIsFinal stops watches while messages rain. A wake lasts, so that most of them are stopped in the middle of one.
+// TestStopIsFinal stops watches while messages rain. A wake lasts, so that most of them
+// are stopped in the middle of one.
 func TestStopIsFinal(t *testing.T) {
 	t.Parallel()
 	p, n := serve(t)

@@ -58,8 +58,8 @@ var bombs = []bomb{
 // On a busy machine more bombs are sent than there are.
 var exploded atomic.Int64
 
-// newHostile starts a server that answers as a server does, but at one stage with a bomb. left is closed when a client
-// has left that was sent it.
+// newHostile starts a server that answers as a server does, but at one stage with a bomb.
+// left is closed when a client has left that was sent it.
 func newHostile(t *testing.T, stage string, b bomb) (addr string, left chan struct{}) {
 	t.Helper()
 	var once sync.Once
@@ -137,8 +137,8 @@ func answer(command string, words []string) string {
 	return ":1\r\n"
 }
 
-// One server of three that answers what no server does, to anything that it is asked, costs
-// its own vote: no memory, nobody's time, and not the process.
+// One server of three that answers what no server does, to anything that it is asked,
+// costs its own vote: no memory, nobody's time, and not the process.
 func TestHostileServer(t *testing.T) {
 	tests.NeedLong(t)
 	for _, stage := range []string{"auth", "select", "info", "subscribe", "message", "ping", "eval"} {
@@ -166,8 +166,8 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
-// lockBeside locks on two good nodes and a bad server until that has sent its bomb. The good
-// ones are models, as what servers allocate in this process would be counted.
+// lockBeside locks on two good nodes and a bad server until that has sent its bomb. The
+// good ones are models, as what servers allocate in this process would be counted.
 func lockBeside(t *testing.T, stage string, b bomb) {
 	var nodes []node.Node
 	for _, name := range []string{"one", "two"} {

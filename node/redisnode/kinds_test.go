@@ -92,8 +92,9 @@ func shared(name string, first node.Token) []wanted {
 	}
 }
 
-// TestDeadReadersDoNotPileUp has dead readers among living ones: attempts of a writer, which
-// look at a few readers each, remove the dead and are refused because of the living.
+// TestDeadReadersDoNotPileUp has dead readers among living ones: attempts of a writer,
+// which look at a few readers each, remove the dead and are refused because of the
+// living.
 func TestDeadReadersDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	p, n := serve(t)
@@ -192,8 +193,8 @@ func TestImpossibleCommands(t *testing.T) {
 	}
 }
 
-// A new server gets each script as text, once. Later the scripts are flushed under the node's feet, for single
-// commands and for pipelines.
+// A new server gets each script as text, once. Later the scripts are flushed under the
+// node's feet, for single commands and for pipelines.
 func TestNoScript(t *testing.T) {
 	t.Parallel()
 	p, n := serve(t)
@@ -225,8 +226,8 @@ func TestNoScript(t *testing.T) {
 	}
 }
 
-// A string at a lock's name is another library's lock, and refused like one, by each script that
-// acquires. A key of another type is an error.
+// A string at a lock's name is another library's lock, and refused like one, by each
+// script that acquires. A key of another type is an error.
 func TestWhatIsAtTheName(t *testing.T) {
 	t.Parallel()
 	p, n := serve(t)

@@ -19,14 +19,14 @@ import (
 )
 
 // The rules of this file share the lock "foo" with Redisson, as the scripts below and in
-// testdata/redisson stand for it: what its RLock, RedissonReadLock and RedissonWriteLock do on a
-// server, with its keys and arguments in its order, rewritten from its published behavior. Its
-// latch, which only its own repeated unlocks see, is left out.
+// testdata/redisson stand for it: what its RLock, RedissonReadLock and RedissonWriteLock
+// do on a server, with its keys and arguments in its order, rewritten from its published
+// behavior. Its latch, which only its own repeated unlocks see, is left out.
 //
-// They are rules of package nodetest, with commands of Redis that are none: java1 and java2 are
-// threads of a Java program, with what they do, for how long if they say that, and what they get:
-// null, a number, or a TTL. "heard" is what was published since the last time, and "lives" for how
-// long the lock does.
+// They are rules of package nodetest, with commands of Redis that are none: java1 and
+// java2 are threads of a Java program, with what they do, for how long if they say that,
+// and what they get: null, a number, or a TTL. "heard" is what was published since the
+// last time, and "lives" for how long the lock does.
 const redissonRules = `
 modes exclusive
 
@@ -276,7 +276,8 @@ func about(got time.Duration, text string) error {
 	return err
 }
 
-// heard requires what was published since the last call: payloads and, after a colon, the channels.
+// heard requires what was published since the last call: payloads and, after a colon, the
+// channels.
 func heard(client *redis.Client, ear *redis.PubSub, want []string) error {
 	client.Publish(context.Background(), rwChannel, "end")
 	var got []string

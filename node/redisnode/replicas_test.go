@@ -90,7 +90,8 @@ func TestAPrimaryNeedsItsReplicas(t *testing.T) {
 	})
 }
 
-// A primary from which replicas have gone to another never again grants or extends a lock, whatever a client thinks.
+// A primary from which replicas have gone to another never again grants or extends a
+// lock, whatever a client thinks.
 func TestADeposedPrimaryHasNoVote(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{2, 1}[:tests.Times(1, 2)] {
@@ -146,8 +147,9 @@ func TestANodeFollowsItsPrimary(t *testing.T) {
 	t.Logf("followed after %v", took)
 }
 
-// A replica passes on what its primary publishes. So who listens to a former primary hears of hand-overs that the new one has taken
-// back, as nobody has heard of them there. They must not count, and soon the node has to listen to the new one.
+// A replica passes on what its primary publishes. So who listens to a former primary
+// hears of hand-overs that the new one has taken back, as nobody has heard of them there.
+// They must not count, and soon the node has to listen to the new one.
 func TestAHandOverCountsWhereItIsHeard(t *testing.T) {
 	t.Parallel()
 	p, replicas := newPrimary(t, 1)
@@ -272,7 +274,8 @@ func TestURLs(t *testing.T) {
 		"redis://[::1]":                    "[::1]:6379 tcp 0 0",
 		"rediss://u:s3cret@127.0.0.1":      "127.0.0.1:6379 tcp 0 0",
 
-		// An address of a link has a zone, as text and in a URL, where its percent sign is encoded.
+		// An address of a link has a zone, as text and in a URL, where its percent sign
+		// is encoded.
 		"[fe80::1%lo]:6379":             "[fe80::1%lo]:6379 tcp 0 0",
 		"redis://[fe80::1%25lo]:6379":   "[fe80::1%lo]:6379 tcp 0 0",
 		"redis://[fe80::1%25lo]:6379/2": "[fe80::1%lo]:6379 tcp 2 0",
@@ -365,8 +368,9 @@ func TestAWritableReplicaHasNoVote(t *testing.T) {
 	}
 }
 
-// A server that was promoted has a copy of another's locks, and the newest may be missing.
-// Its run_id and uptime do not say so, and a node that is new has never met its master.
+// A server that was promoted has a copy of another's locks, and the newest may be
+// missing. Its run_id and uptime do not say so, and a node that is new has never met its
+// master.
 func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -395,12 +399,14 @@ func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
 		return r.Err == nil && r.Life.Born >= since
 	})
 
-	// Its connections to replicas began after the promotion, and say how old that is at least.
+	// Its connections to replicas began after the promotion, and say how old that is at
+	// least.
 	follow(other, p)
 	assert.Eventually(t, "the age of a connection to a replica", func() bool { return born(connect(t, p)) < after(-2*time.Second) })
 	b = born(connect(t, p))
 	assert.That(t, b >= since, "for a node that is new it counts from %v before its promotion", since.Sub(b))
-	// A replica of a replica has been connected for longer: the promotion ends its connection.
+	// A replica of a replica has been connected for longer: the promotion ends its
+	// connection.
 	follow(p, source)
 	assert.Eventually(t, "an old connection to a replica", func() bool {
 		list, _ := p.do("client", "list", "type", "replica").(string)

@@ -53,8 +53,8 @@ func (p *process) freeze() {
 
 func (p *process) thaw() { p.Cont() }
 
-// allow changes the rules for the user locker: all but those for channels where the server
-// knows none of these, which is before Redis 6.2.
+// allow changes the rules for the user locker: all but those for channels where the
+// server knows none of these, which is before Redis 6.2.
 func (p *process) allow(rules ...any) {
 	p.t.Helper()
 	if !p.rulesChannels() {
@@ -128,8 +128,8 @@ func dial(t testing.TB, url string) node.Node {
 	return nodes[0]
 }
 
-// soon demands that f does not wait for what takes a minute or forever, but not that it is quick:
-// the machine may be busy.
+// soon demands that f does not wait for what takes a minute or forever, but not that it
+// is quick: the machine may be busy.
 func soon(t testing.TB, what string, f func()) {
 	t.Helper()
 	began := time.Now()
@@ -142,7 +142,8 @@ var system = clock.System()
 
 func after(d time.Duration) clock.Instant { return system.Now().Add(d) }
 
-// submit submits commands, those without a deadline with ten seconds, and returns what waits for their replies.
+// submit submits commands, those without a deadline with ten seconds, and returns what
+// waits for their replies.
 func submit(n node.Node, cmds ...node.Command) (wait func() []node.Reply) {
 	replies := make([]node.Reply, len(cmds))
 	var open sync.WaitGroup

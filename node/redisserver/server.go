@@ -52,8 +52,8 @@ type Config struct {
 	// Args are further arguments, such as "--maxmemory", "64mb". They come last,
 	// so they win.
 	Args []string
-	// Env are variables for its environment, such as "LD_PRELOAD=clock.so", besides those of
-	// this process.
+	// Env are variables for its environment, such as "LD_PRELOAD=clock.so", besides those
+	// of this process.
 	Env []string
 }
 
@@ -205,8 +205,8 @@ func (s *Server) Restart(empty bool) error {
 	return err
 }
 
-// Upgrade gives the server another program, which its next Restart starts: a path, or a name to look
-// up on the PATH.
+// Upgrade gives the server another program, which its next Restart starts: a path, or a
+// name to look up on the PATH.
 func (s *Server) Upgrade(binary string) error {
 	path, err := find(binary)
 	if err != nil {
@@ -308,7 +308,8 @@ func (s *Server) start() error {
 // failed says why a start failed, in the server's own words if it had any.
 func failed(what, out string) error {
 	said, _ := os.ReadFile(out)
-	for _, unusable := range []string{"Address already in use", "ort number too high"} { // a member of a cluster also needs port + 10,000
+	// a member of a cluster also needs port + 10,000
+	for _, unusable := range []string{"Address already in use", "ort number too high"} {
 		if bytes.Contains(said, []byte(unusable)) {
 			return errAddrInUse
 		}
@@ -317,7 +318,8 @@ func failed(what, out string) error {
 	return fmt.Errorf("redisserver: cannot start: %s: %s", what, lines[len(lines)-1])
 }
 
-// answers reports whether the process with this number, and this output, serves at the address.
+// answers reports whether the process with this number, and this output, serves at the
+// address.
 func (s *Server) answers(pid int, out string) bool {
 	network := "tcp"
 	if s.config.Unix {
@@ -349,9 +351,9 @@ func (s *Server) auth() (command string) {
 	return command
 }
 
-// ready looks at the replies to AUTH, PING and INFO. They must name the process, for another program may
-// have been given the same port. A server that wants another password does not: the process must
-// have said then that it is ready.
+// ready looks at the replies to AUTH, PING and INFO. They must name the process, for
+// another program may have been given the same port. A server that wants another password
+// does not: the process must have said then that it is ready.
 func ready(reply string, pid int, said []byte) bool {
 	reply = strings.TrimPrefix(reply, "+OK\r\n")
 	if strings.HasPrefix(reply, "-NOAUTH") {

@@ -339,7 +339,8 @@ func count(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 	})
 }
 
-// counted has two tasks of each side add to a number in a file, each for half as often as adds says.
+// counted has two tasks of each side add to a number in a file, each for half as often as
+// adds says.
 func counted(t *testing.T, j *java, adds int, start func(file string, theirs func(thread, verb, kind, name string), ours *sync.WaitGroup, i int)) {
 	needTime(t)
 	file := filepath.Join(t.TempDir(), "number")
@@ -394,9 +395,9 @@ func force(t *testing.T, j *java, l *quorum.Locker) {
 	broken(t, j, l, "plain", "force")
 }
 
-// Go's release does not wake a Java thread that waits for a fair lock. The thread sleeps until
-// the lease that it met would have ended, while nobody has the lock. So docs/redisson.md
-// says that fair locks are not to be mixed.
+// Go's release does not wake a Java thread that waits for a fair lock. The thread sleeps
+// until the lease that it met would have ended, while nobody has the lock. So
+// docs/redisson.md says that fair locks are not to be mixed.
 func fairSleeps(t *testing.T, j *java, l *quorum.Locker, server *redis.Client) {
 	const leaseTime, early = 4 * time.Second, 3 * time.Second
 	for {

@@ -13,10 +13,11 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// Java is in no queue on the nodes. Still it has its turns when Lockers, with four tasks each,
-// always want the lock; and they have theirs. A fair share is that of one of all Lockers and
-// threads. Each side has half of it: Java next to two Lockers only just, as the three take turns,
-// so the measure is two fifths. Java waits for no more than ten fair turns.
+// Java is in no queue on the nodes. Still it has its turns when Lockers, with four tasks
+// each, always want the lock; and they have theirs. A fair share is that of one of all
+// Lockers and threads. Each side has half of it: Java next to two Lockers only just, as
+// the three take turns, so the measure is two fifths. Java waits for no more than ten
+// fair turns.
 func TestBothSidesHaveTheirTurns(t *testing.T) {
 	tests.NeedLong(t)
 	_, addrs := startServers(t, 3)
@@ -87,7 +88,8 @@ func (c *contest) result(j *java, kind string, threads int) (said string, fair b
 	return said, fair
 }
 
-// reaction returns how long Java takes from a release to its own lock, as the median of some.
+// reaction returns how long Java takes from a release to its own lock, as the median of
+// some.
 func reaction(t *testing.T, j *java, l *quorum.Locker) time.Duration {
 	t.Helper()
 	var all []time.Duration
@@ -136,7 +138,8 @@ func (c *contest) enter(l *quorum.Locker, tasks int) {
 	}
 }
 
-// java lets threads take turns, and returns how many they had and the longest wait for one.
+// java lets threads take turns, and returns how many they had and the longest wait for
+// one.
 func (c *contest) java(j *java, kind string, threads int) (turns int, longest time.Duration) {
 	c.t.Helper()
 	var calls []<-chan answer

@@ -20,8 +20,8 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// Able returns nil if a plan can be carried out here, and otherwise an error that names all that
-// cannot.
+// Able returns nil if a plan can be carried out here, and otherwise an error that names
+// all that cannot.
 func Able(p *faults.Plan, config Config) error {
 	var lacks []string
 	lack := func(what string) {
@@ -113,7 +113,8 @@ func tryClock(server string) error {
 	if err := f.show(faults.Day{Ahead: ahead}, monotonic()); err != nil {
 		return err
 	}
-	s, err := redisserver.Start(redisserver.Config{Binary: server, Env: []string{"LD_PRELOAD=" + library, faceVariable + "=" + f.path}})
+	s, err := redisserver.Start(redisserver.Config{Binary: server, Env: []string{"LD_PRELOAD=" + library,
+		faceVariable + "=" + f.path}})
 	if err != nil {
 		return err
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// Client is the whole of a client's process: it reads what to do from its standard input, says on
-// its standard output that it is there, and returns when it is done, or when its parent is gone. open
-// makes the client's lock. nil opens the one that the plan names.
+// Client is the whole of a client's process: it reads what to do from its standard input,
+// says on its standard output that it is there, and returns when it is done, or when its
+// parent is gone. open makes the client's lock. nil opens the one that the plan names.
 func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*live.Seat) (live.Library, error)) error {
 	signal.Ignore(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP) // the parent decides
 	var o order
@@ -55,7 +55,8 @@ func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*live.Se
 	starts := o.Start
 	again := func() (live.Library, error) {
 		starts++
-		return open(&live.Seat{Plan: p, Client: o.Client, Start: starts - 1, Nodes: o.Nodes, Clock: c, Life: ctx, Random: clones(p, o.Client, starts-1)})
+		return open(&live.Seat{Plan: p, Client: o.Client, Start: starts - 1, Nodes: o.Nodes, Clock: c, Life: ctx,
+			Random: clones(p, o.Client, starts-1)})
 	}
 	library, err := again()
 	if err != nil {
@@ -63,7 +64,8 @@ func Client(ctx context.Context, in io.Reader, out io.Writer, open func(*live.Se
 	}
 	diary := &diary{log: log, set: newSetClient(o.Store, o.Client, o.Start)}
 	c.NewSignal().Wait(ctx, begun)
-	player := &live.Player{Plan: p, Client: o.Client, Start: o.Start, Library: library, Clock: c, Begun: begun, Report: diary.write}
+	player := &live.Player{Plan: p, Client: o.Client, Start: o.Start, Library: library, Clock: c, Begun: begun,
+		Report: diary.write}
 	if p.Lock.Client == faults.Redquorum {
 		player.Open = again
 	}
@@ -79,8 +81,8 @@ func openPlanned(s *live.Seat) (live.Library, error) {
 	return live.OpenRedquorum(s)
 }
 
-// clones returns the random numbers of a client that is a clone of another, nil of all others: these
-// draw from the kernel.
+// clones returns the random numbers of a client that is a clone of another, nil of all
+// others: these draw from the kernel.
 func clones(p *faults.Plan, client, start int) func() uint64 {
 	for i := range p.Events {
 		if e := &p.Events[i]; e.Verb == faults.Clone && e.Procs.Clients.Has(client) {

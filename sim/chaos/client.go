@@ -33,8 +33,8 @@ type client struct {
 	faults.Process
 }
 
-// An order is what a client's process is to do. It comes on its standard input, which is closed when
-// the parent is gone.
+// An order is what a client's process is to do. It comes on its standard input, which is
+// closed when the parent is gone.
 type order struct {
 	Plan   string       `json:"plan"`
 	Client int          `json:"client"`
@@ -157,8 +157,8 @@ func (c *client) goOn() {
 	}
 }
 
-// join waits until the process has ended by itself. One that has failed, such as by a panic, cannot
-// say what it held.
+// join waits until the process has ended by itself. One that has failed, such as by a
+// panic, cannot say what it held.
 func (c *client) join(most time.Duration) {
 	if c.Dead || c.proc == nil {
 		return
@@ -167,7 +167,8 @@ func (c *client) join(most time.Duration) {
 	case <-c.proc.Exited():
 		if code := c.proc.ExitCode(); code != 0 {
 			said, _ := os.ReadFile(c.logs[len(c.logs)-1] + ".stderr")
-			c.w.fail(fmt.Errorf("the process of c%d has failed, with status %d: %s", c.number+1, code, said[:min(len(said), 4096)]))
+			c.w.fail(fmt.Errorf("the process of c%d has failed, with status %d: %s", c.number+1, code,
+				said[:min(len(said), 4096)]))
 		}
 	case <-time.After(most):
 	case <-c.w.ctx.Done():
@@ -180,8 +181,8 @@ func (c *client) end() {
 	c.kill()
 }
 
-// readLog reads the entries that a client's process has written. The last line of one that was
-// killed may be a part.
+// readLog reads the entries that a client's process has written. The last line of one
+// that was killed may be a part.
 func readLog(path string) (entries []sim.Entry, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -62,7 +62,8 @@ func (l *link) accept(client net.Conn) {
 	context.AfterFunc(ctx, func() { abort(client) })
 	l.mu.Lock()
 	l.conns = append(l.conns, c)
-	handshake := l.random.Within(l.delay) + l.random.Within(l.delay) + l.random.Within(l.Delay[toNode]) + l.random.Within(l.Delay[toClient])
+	handshake := l.random.Within(l.delay) + l.random.Within(l.delay) + l.random.Within(l.Delay[toNode]) +
+		l.random.Within(l.Delay[toClient])
 	c.lost = l.Cut
 	l.mu.Unlock()
 	defer func() {
@@ -104,8 +105,8 @@ func abort(c net.Conn) {
 // reset breaks the connection on both sides.
 func (c *conn) reset() { c.cancel() }
 
-// inOrder returns when a message gets there that comes after those before it. The link's mutex is
-// held.
+// inOrder returns when a message gets there that comes after those before it. The link's
+// mutex is held.
 func (c *conn) inOrder(way int, due time.Time) time.Time {
 	if due.Before(c.last[way]) {
 		due = c.last[way]
@@ -114,8 +115,8 @@ func (c *conn) inOrder(way int, due time.Time) time.Time {
 	return due
 }
 
-// put has a message delivered at an instant, and after those before it unless it overtakes them. The link's
-// mutex is held.
+// put has a message delivered at an instant, and after those before it unless it
+// overtakes them. The link's mutex is held.
 func (c *conn) put(way int, due time.Time, overtakes bool, deliver func()) {
 	before, after := c.before[way], make(chan struct{})
 	if overtakes {
@@ -136,7 +137,8 @@ func (c *conn) put(way int, due time.Time, overtakes bool, deliver func()) {
 	})
 }
 
-// readClient reads commands until the client closes. Commands that are under way still arrive.
+// readClient reads commands until the client closes. Commands that are under way still
+// arrive.
 func (c *conn) readClient() {
 	from := bufio.NewReader(c.client)
 	for {

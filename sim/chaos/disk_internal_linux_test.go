@@ -16,8 +16,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// A server whose disk is full refuses writes because it could not write, and says so. It answers what
-// reads. When there is room it takes writes again, and has lost nothing.
+// A server whose disk is full refuses writes because it could not write, and says so. It
+// answers what reads. When there is room it takes writes again, and has lost nothing.
 func TestFullDisk(t *testing.T) {
 	tests.NeedServer(t)
 	t.Parallel()

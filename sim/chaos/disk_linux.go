@@ -12,18 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A disk is full when the files of a server must not grow: its kernel refuses what is written to
-// the append-only file (EFBIG), and Redis does what it does without room (ENOSPC).
+// A disk is full when the files of a server must not grow: its kernel refuses what is
+// written to the append-only file (EFBIG), and Redis does what it does without room
+// (ENOSPC).
 
-// survivesFullDisk has the servers that start from now on ignore the signal that ends a process
-// whose files must not grow.
+// survivesFullDisk has the servers that start from now on ignore the signal that ends a
+// process whose files must not grow.
 func survivesFullDisk() { signal.Ignore(unix.SIGXFSZ) }
 
 // ballast makes the append-only file longer than the server's log, which has to grow.
 var ballast = strings.Repeat("-", 1<<16)
 
-// fillDisk limits the server's files to the size of its append-only file. Redis notices that with
-// a write, which it accepts: so there is one here, which needs no memory.
+// fillDisk limits the server's files to the size of its append-only file. Redis notices
+// that with a write, which it accepts: so there is one here, which needs no memory.
 func (h *host) fillDisk(ctx context.Context) error {
 	file := appendFile(h.dataDir(ctx))
 	return h.admin(func(c *redis.Client) error {
@@ -36,9 +37,11 @@ func (h *host) fillDisk(ctx context.Context) error {
 	})
 }
 
-// roomOnDisk ends the limit. Redis tries the write again that has failed when it has anything to do.
+// roomOnDisk ends the limit. Redis tries the write again that has failed when it has
+// anything to do.
 func (h *host) roomOnDisk(ctx context.Context) error {
-	return errors.Join(h.limitFiles(unix.RLIM_INFINITY), h.admin(func(c *redis.Client) error { return c.Info(ctx).Err() }))
+	return errors.Join(h.limitFiles(unix.RLIM_INFINITY),
+		h.admin(func(c *redis.Client) error { return c.Info(ctx).Err() }))
 }
 
 // limitFiles sets up to which size the files of the server grow.

@@ -1,6 +1,7 @@
-// Package chaos carries out the plans of package faults on real processes: a redis-server or
-// valkey-server for each node, a process of this program for each client, and a proxy on each link
-// between them. It judges the run as package sim does, from what all processes write.
+// Package chaos carries out the plans of package faults on real processes: a redis-server
+// or valkey-server for each node, a process of this program for each client, and a proxy
+// on each link between them. It judges the run as package sim does, from what all
+// processes write.
 //
 //	outcome, err := chaos.Run(ctx, plan, chaos.Config{Self: []string{os.Args[0], "client"}, Dir: dir})
 //
@@ -44,29 +45,32 @@
 //	              compiled by cc, on Linux
 //	view, clone   a client's list of nodes, and its random numbers
 //
-// The machine does not sleep when a plan suspends a process: a timer of the kernel goes on. For the
-// clients of package quorum that makes no difference, because their clock counts suspended time.
+// The machine does not sleep when a plan suspends a process: a timer of the kernel goes
+// on. For the clients of package quorum that makes no difference, because their clock
+// counts suspended time.
 //
-// [Able] refuses what is not here: the clocks and disks of servers elsewhere, plans with a mistake, and the
-// steps detach, handle, resume and break, and those shares of the drawn work. [Reduce]
-// leaves these shares out.
+// [Able] refuses what is not here: the clocks and disks of servers elsewhere, plans with
+// a mistake, and the steps detach, handle, resume and break, and those shares of the
+// drawn work. [Reduce] leaves these shares out.
 //
 // # Time
 //
-// True time is the machine's clock that counts suspensions, which all processes read. A process is
-// late by a millisecond, or by more on a busy machine, and the times of many plans are exact to a
-// millisecond. [Config].Stretch makes everything in a plan take longer. Timeouts that are not in the
-// plan, such as those of TCP, stay the same.
+// True time is the machine's clock that counts suspensions, which all processes read. A
+// process is late by a millisecond, or by more on a busy machine, and the times of many
+// plans are exact to a millisecond. [Config].Stretch makes everything in a plan take
+// longer. Timeouts that are not in the plan, such as those of TCP, stay the same.
 //
 // # The judge
 //
-// It is the one of package sim/live, with a [Slack] for what is observed late. It checks I1, I4, I5,
-// I6, I7, I8, I13, I14, and I16 by what the proxies see of commands and answers. The keys on the nodes are
-// sampled after each reply, and so only shown. Of textbook Redlock it checks I1, I5, I6 and I7, and of any
-// other [live.Lock] what that promises.
+// It is the one of package sim/live, with a [Slack] for what is observed late. It checks
+// I1, I4, I5, I6, I7, I8, I13, I14, and I16 by what the proxies see of commands and
+// answers. The keys on the nodes are sampled after each reply, and so only shown. Of
+// textbook Redlock it checks I1, I5, I6 and I7, and of any other [live.Lock] what that
+// promises.
 //
-// [OnServers] plays clients on servers that are there already, without faults. Package live writes what
-// clients did as a history for other judges. An example of one is sim/chaos/judge.
+// [OnServers] plays clients on servers that are there already, without faults. Package
+// live writes what clients did as a history for other judges. An example of one is
+// sim/chaos/judge.
 //
 // # What may change
 //

@@ -16,7 +16,8 @@ import (
 // faceVariable names the file that a preloaded clock reads.
 const faceVariable = "REDQUORUM_CLOCK"
 
-// A face is what the preloaded clock of a server shows, and how slow its disk is: see preload/clock.c.
+// A face is what the preloaded clock of a server shows, and how slow its disk is: see
+// preload/clock.c.
 type face struct {
 	path    string
 	file    *os.File
@@ -45,7 +46,8 @@ func (f *face) show(d faults.Day, begun time.Duration) error {
 	f.shown = d
 	f.version += 2
 	var words [5 * 8]byte
-	for i, n := range []int64{int64(f.version), int64(d.Ahead), int64(d.Rate) * 1000, int64(begun + d.Since), int64(d.Gained)} {
+	for i, n := range []int64{int64(f.version), int64(d.Ahead), int64(d.Rate) * 1000, int64(begun + d.Since),
+		int64(d.Gained)} {
 		binary.NativeEndian.PutUint64(words[8*i:], uint64(n))
 	}
 	odd := binary.NativeEndian.AppendUint64(nil, f.version-1)

@@ -62,15 +62,16 @@ func (h *host) modes() (modes []faults.Mode) {
 // start starts the server, and the replica if the plan has it take over.
 func (h *host) start() error {
 	modes := h.modes()
-	h.config = redisserver.Config{Binary: h.w.config.Server, Args: []string{"--repl-diskless-sync-delay", "0", "--repl-timeout", "3600",
+	h.config = redisserver.Config{Binary: h.w.config.Server, Args: []string{"--repl-diskless-sync-delay", "0",
+		"--repl-timeout", "3600",
 		"--client-output-buffer-limit", "pubsub", strconv.Itoa(outputLimit), "0", "0"}}
 	h.forgets = slices.Contains(modes, faults.Second)
 	switch {
 	case h.slowDisk():
 		h.config.Args = append(h.config.Args, "--appendonly", "yes", "--appendfsync", "always")
 	case h.forgets || slices.Contains(modes, faults.Durable) || slices.Contains(modes, faults.Disk):
-		// The death of a process loses nothing that it has written, also without fsync. That would
-		// make the run depend on the disk of this machine.
+		// The death of a process loses nothing that it has written, also without fsync.
+		// That would make the run depend on the disk of this machine.
 		h.config.Args = append(h.config.Args, "--appendonly", "yes", "--appendfsync", "no")
 	}
 	if h.face != nil {
@@ -116,7 +117,8 @@ func (h *host) follows(ctx context.Context, replica *redisserver.Server) error {
 			if strings.Contains(info, "master_link_status:up") {
 				if have, _ = strconv.ParseInt(field(info, "slave_repl_offset"), 10, 64); want == 0 {
 					_ = h.admin(func(m *redis.Client) error {
-						want, _ = strconv.ParseInt(field(m.Info(ctx, "replication").Val(), "master_repl_offset"), 10, 64)
+						want, _ = strconv.ParseInt(field(m.Info(ctx, "replication").Val(), "master_repl_offset"), 10,
+							64)
 						return nil
 					})
 				}
@@ -165,7 +167,8 @@ func (h *host) born() clock.Instant {
 func (h *host) admin(talk func(*redis.Client) error) error { return admin(h.server.Load(), talk) }
 
 func admin(s *redisserver.Server, talk func(*redis.Client) error) error {
-	c := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DialerRetries: 1, PoolSize: 1, DisableIdentity: true,
+	c := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
+		DisableIdentity:       true,
 		ContextTimeoutEnabled: true, ReadTimeout: 20 * time.Second})
 	defer c.Close()
 	return talk(c)
@@ -191,8 +194,8 @@ func (h *host) serve(ctx context.Context) {
 	}
 }
 
-// sync is the instant at which what is on the disk can no longer be lost, and at which a replica
-// gets what its master has.
+// sync is the instant at which what is on the disk can no longer be lost, and at which a
+// replica gets what its master has.
 func (h *host) sync(ctx context.Context) {
 	h.synced.Lock() // the one before may take longer than a second
 	defer h.synced.Unlock()

@@ -20,8 +20,8 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// Two crashes that end before the first restart is done need one restart. A second one would end
-// the notice of the next crash.
+// Two crashes that end before the first restart is done need one restart. A second one
+// would end the notice of the next crash.
 func TestOneRestartForTwoCrashes(t *testing.T) {
 	server := tests.Server(t)
 	h := &host{w: &world{}, jobs: make(chan func(context.Context), 10)}
@@ -82,8 +82,8 @@ func startHost(t *testing.T, plan string) *host {
 	return h
 }
 
-// A reset has the server close the subscriber of one client, and no other. The client gets nothing
-// of what the server had to send.
+// A reset has the server close the subscriber of one client, and no other. The client
+// gets nothing of what the server had to send.
 func TestServerClosesSubscriber(t *testing.T) {
 	tests.NeedServer(t)
 	t.Parallel()
@@ -140,8 +140,8 @@ func TestTornTail(t *testing.T) {
 	assert.That(t, strings.Contains(string(said), "runcated"), "it does not speak of a truncated file:\n%s", said)
 }
 
-// Two holders at the same time: one writes over what the other has added, unless the store refuses
-// its token.
+// Two holders at the same time: one writes over what the other has added, unless the
+// store refuses its token.
 func TestLostUpdates(t *testing.T) {
 	s := assert.Got(newStore())(t)
 	defer s.close()
@@ -191,8 +191,8 @@ func TestSlowDisks(t *testing.T) {
 	}
 }
 
-// A server whose disk is slow takes that long for what it writes, and for nothing else. When the disk
-// hangs, the server does.
+// A server whose disk is slow takes that long for what it writes, and for nothing else.
+// When the disk hangs, the server does.
 func TestSlowDisk(t *testing.T) {
 	tests.NeedServer(t)
 	t.Parallel()

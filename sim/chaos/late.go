@@ -7,7 +7,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// lateness returns by how much a fault, or the first step of a client, came after its time.
+// lateness returns by how much a fault, or the first step of a client, came after its
+// time.
 func lateness(p *faults.Plan, entries []sim.Entry) (late time.Duration) {
 	stepped := make([]bool, p.Clients)
 	for i := range p.Events {
@@ -30,7 +31,8 @@ func after(entries []sim.Entry, kind sim.Kind, client int, event *faults.Event) 
 	found := false
 	for i := range entries {
 		e := &entries[i]
-		if e.Kind == kind && e.Client == client && e.Text == event.Words() && e.At >= event.At && (!found || e.At-event.At < late) {
+		if e.Kind == kind && e.Client == client && e.Text == event.Words() && e.At >= event.At &&
+			(!found || e.At-event.At < late) {
 			late, found = e.At-event.At, true
 		}
 	}

@@ -21,13 +21,13 @@ const (
 // notice is the kind of a message that is neither a command nor the reply to one.
 const notice = "notice"
 
-// A link is a proxy between one client and one node. It reads the messages of Redis, so that a
-// fault can be about some of them.
+// A link is a proxy between one client and one node. It reads the messages of Redis, so
+// that a fault can be about some of them.
 //
-// On TCP nothing can be missing in the middle of a connection. So a message that a fault drops
-// ends its connection: nothing more gets through in that direction, and the connection is reset
-// when the fault ends. A message that is kept lets later commands pass; their replies wait for
-// its own.
+// On TCP nothing can be missing in the middle of a connection. So a message that a fault
+// drops ends its connection: nothing more gets through in that direction, and the
+// connection is reset when the fault ends. A message that is kept lets later commands
+// pass; their replies wait for its own.
 type link struct {
 	delay    faults.Range // of the plan's network
 	commands *live.Commands
@@ -52,7 +52,8 @@ type link struct {
 	faults.Link[func()]
 }
 
-// open starts the proxy of a plan's link with that number. The link has all else from its maker.
+// open starts the proxy of a plan's link with that number. The link has all else from its
+// maker.
 func (l *link) open(p *faults.Plan, number int) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -194,7 +195,8 @@ func (l *link) repeats(kind string) (due time.Duration, again bool) {
 	return l.random.Within(l.delay) + l.random.Within(l.Later), true
 }
 
-// repeat sends a command a second time, over a connection of its own, and ignores the reply.
+// repeat sends a command a second time, over a connection of its own, and ignores the
+// reply.
 func (l *link) repeat(frame []byte, after time.Duration) {
 	select {
 	case <-time.After(after):

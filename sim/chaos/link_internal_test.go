@@ -176,7 +176,8 @@ func (l *link) await(t *testing.T, holds func() bool) {
 	}
 }
 
-// A connection that has lost something in a cut is reset when the cut ends; one that has not goes on.
+// A connection that has lost something in a cut is reset when the cut ends; one that has
+// not goes on.
 func TestCut(t *testing.T) {
 	f := newFake(t)
 	l := newTestLink(t, f)
@@ -210,7 +211,8 @@ func TestCut(t *testing.T) {
 	assert.That(t, !slices.Contains(got, "nowhere"), "executed %v", got)
 }
 
-// The connections that there are lose everything, and are reset in the end. New ones work.
+// The connections that there are lose everything, and are reset in the end. New ones
+// work.
 func TestHalfOpen(t *testing.T) {
 	f := newFake(t)
 	l := newTestLink(t, f)

@@ -27,8 +27,9 @@ func newTextbook(s *live.Seat) *plainLibrary {
 	}
 	b := &plainLibrary{Client: &textbook.Client{Plan: s.Plan, Clock: s.Clock, Draw: draw, Below: rand.IntN}}
 	for _, at := range s.Nodes {
-		n := plainNode{redis.NewClient(&redis.Options{Addr: at.Addr, DB: at.Database, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true,
-			Protocol: 2, ContextTimeoutEnabled: true}), s.Clock}
+		n := plainNode{redis.NewClient(&redis.Options{Addr: at.Addr, DB: at.Database, MaxRetries: -1, DialerRetries: 1,
+			DisableIdentity: true,
+			Protocol:        2, ContextTimeoutEnabled: true}), s.Clock}
 		b.nodes, b.Nodes = append(b.nodes, n), append(b.Nodes, n)
 	}
 	return b
@@ -55,7 +56,8 @@ var (
 		"if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0")
 )
 
-// Ask implements textbook.Node. It has no commands of textbooks with mistakes, as [Able] says.
+// Ask implements textbook.Node. It has no commands of textbooks with mistakes, as [Able]
+// says.
 func (n plainNode) Ask(op textbook.Op, cmd node.Command, answer func(node.Reply)) {
 	claim := cmd.Claims[0]
 	go func() {
@@ -97,7 +99,8 @@ func (b *plainLibrary) Acquire(ctx context.Context, w live.Wanted) (*live.Held, 
 			parts = append(parts, part)
 		}
 		if b.Clock.Now() < parts.until() {
-			return &live.Held{Owner: parts[0].Owner(), Until: parts.until, Unlock: parts.unlock, Extend: parts.extend}, nil
+			return &live.Held{Owner: parts[0].Owner(), Until: parts.until, Unlock: parts.unlock, Extend: parts.extend},
+				nil
 		}
 		_ = parts.unlock(ctx) // the first ended while the last was waited for
 		if !w.Wait {

@@ -45,8 +45,8 @@ func variant(t *testing.T, id, client string) *faults.Plan {
 	return s.Plan(v)
 }
 
-// Real processes come to the verdict of the simulator: of some scenarios, with the kinds of faults
-// that differ most.
+// Real processes come to the verdict of the simulator: of some scenarios, with the kinds
+// of faults that differ most.
 func TestScenariosOnRealProcesses(t *testing.T) {
 	tests.NeedLong(t)
 	tests.NeedServer(t)
@@ -63,9 +63,10 @@ func TestScenariosOnRealProcesses(t *testing.T) {
 	}
 }
 
-// comesTo carries out a plan until it comes to a verdict, in the end more slowly: a process that was
-// late may have been any. If the last run was late nevertheless, nothing can be said. In S28 a connection must live through a cut, and
-// that is so in most runs that are quick, and in none that is slow.
+// comesTo carries out a plan until it comes to a verdict, in the end more slowly: a
+// process that was late may have been any. If the last run was late nevertheless, nothing
+// can be said. In S28 a connection must live through a cut, and that is so in most runs
+// that are quick, and in none that is slow.
 func comesTo(t *testing.T, p *faults.Plan, want sim.Verdict) *chaos.Outcome {
 	t.Helper()
 	for i := 0; ; i++ {
@@ -142,7 +143,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// children returns the processes that have a file of the folder open, or belong to servers of it.
+// children returns the processes that have a file of the folder open, or belong to
+// servers of it.
 func children(t *testing.T, dir string) (found []string) {
 	t.Helper()
 	fds := assert.Got(filepath.Glob("/proc/[0-9]*/fd/*"))(t)
@@ -154,7 +156,8 @@ func children(t *testing.T, dir string) (found []string) {
 	return found
 }
 
-// A plan that cannot be carried out is refused with all the reasons, and nothing is started.
+// A plan that cannot be carried out is refused with all the reasons, and nothing is
+// started.
 func TestAble(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"lock client=plain mistake=half", "lock mistake=half"},

@@ -13,8 +13,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// A sampler looks at what a node has of each lock, after each answer of the node, and reports what
-// has changed. A key that is gone again by then is not seen.
+// A sampler looks at what a node has of each lock, after each answer of the node, and
+// reports what has changed. A key that is gone again by then is not seen.
 type sampler struct {
 	w      *world
 	number int
@@ -24,7 +24,8 @@ type sampler struct {
 }
 
 func newSampler(w *world, number int) *sampler {
-	return &sampler{w: w, number: number, names: w.p.Names(), due: make(chan time.Duration, 1), latest: make(map[string]sim.Entry)}
+	return &sampler{w: w, number: number, names: w.p.Names(), due: make(chan time.Duration, 1),
+		latest: make(map[string]sim.Entry)}
 }
 
 // kick has the sampler look again.
@@ -70,7 +71,8 @@ func (s *sampler) read() (found []sim.Entry, err error) {
 		}
 		return found, nil
 	}
-	c := redis.NewClient(&redis.Options{Addr: h.addr(), DB: s.w.database(s.number), MaxRetries: -1, DialerRetries: 1, PoolSize: 1,
+	c := redis.NewClient(&redis.Options{Addr: h.addr(), DB: s.w.database(s.number), MaxRetries: -1, DialerRetries: 1,
+		PoolSize:        1,
 		DisableIdentity: true, Protocol: 2, ContextTimeoutEnabled: true, ReadTimeout: 5 * time.Second})
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(s.w.ctx, 5*time.Second)

@@ -11,10 +11,11 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// The clients add elements to a set that the locks protect, in a store that has no locks of its own,
-// as the tests of etcd by Jepsen do: a holder reads the set, and later writes it back with one more
-// element. If two hold a lock at the same time, one of them writes over what the other has
-// added. There is a set that refuses old tokens, and one that knows no tokens.
+// The clients add elements to a set that the locks protect, in a store that has no locks
+// of its own, as the tests of etcd by Jepsen do: a holder reads the set, and later writes
+// it back with one more element. If two hold a lock at the same time, one of them writes
+// over what the other has added. There is a set that refuses old tokens, and one that
+// knows no tokens.
 
 // A Set is what became of the elements.
 type Set struct {
@@ -152,8 +153,8 @@ func (s *store) sets() (all []Set) {
 	return all
 }
 
-// A setClient adds elements for one client: it reads the sets of a name when the client gets the
-// lock or reads under it, and writes them when the client writes.
+// A setClient adds elements for one client: it reads the sets of a name when the client
+// gets the lock or reads under it, and writes them when the client writes.
 type setClient struct {
 	first, n int // of its elements, and how many it has used
 

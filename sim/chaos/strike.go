@@ -19,7 +19,8 @@ import (
 
 // This file has what faults do to servers.
 
-// strike begins a fault, or ends it. Work that takes time goes on by itself, in the order of the faults.
+// strike begins a fault, or ends it. Work that takes time goes on by itself, in the order
+// of the faults.
 func (h *host) strike(e *faults.Event, end bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,8 +76,8 @@ func (h *host) crash() {
 	h.server.Load().Kill()
 }
 
-// restart lets the host come back with what its crash has left, unless an earlier restart did: a
-// crash meanwhile would go unseen.
+// restart lets the host come back with what its crash has left, unless an earlier restart
+// did: a crash meanwhile would go unseen.
 func (h *host) restart(ctx context.Context) {
 	h.mu.Lock()
 	dead, mode := h.dead, h.Mode
@@ -166,7 +167,8 @@ func appendFile(dir string) string {
 	return files[len(files)-1]
 }
 
-// tear leaves a part of a command at the end of an append-only file, as a power failure does.
+// tear leaves a part of a command at the end of an append-only file, as a power failure
+// does.
 func tear(dir string) error {
 	f, err := os.OpenFile(appendFile(dir), os.O_APPEND|os.O_WRONLY, 0)
 	if errors.Is(err, os.ErrNotExist) {
@@ -179,8 +181,8 @@ func tear(dir string) error {
 	return errors.Join(err, f.Close())
 }
 
-// demote makes the server a replica: of a master that is not there, or of one that has what it is
-// to have.
+// demote makes the server a replica: of a master that is not there, or of one that has
+// what it is to have.
 func (h *host) demote(ctx context.Context, e *faults.Event) {
 	master := "127.0.0.1:1" // nobody listens there
 	switch {
@@ -208,8 +210,8 @@ func (h *host) promote(ctx context.Context) {
 // busy is a script that uses the processor for so many seconds.
 const busy = `local start = os.clock() while os.clock() - start < tonumber(ARGV[1]) do end`
 
-// block runs a script. One that takes longer, because the processor is shared, is killed: that the
-// server allows from five seconds on.
+// block runs a script. One that takes longer, because the processor is shared, is killed:
+// that the server allows from five seconds on.
 func (h *host) block(d time.Duration) {
 	ctx, cancel := context.WithTimeout(h.w.ctx, d)
 	defer cancel()
@@ -271,8 +273,8 @@ func (h *host) starved(e *faults.Event) bool {
 	return h.Starved == e && !h.dead && h.w.ctx.Err() == nil
 }
 
-// fill makes the server refuse writes, as it does without memory or disk, or take them again. It may
-// be down: its restart does that again.
+// fill makes the server refuse writes, as it does without memory or disk, or take them
+// again. It may be down: its restart does that again.
 func (h *host) fill(ctx context.Context) {
 	h.mu.Lock()
 	disk, memory := h.Lacks(faults.Disk), map[bool]string{false: "0", true: "1"}[h.Lacks(faults.Memory)]

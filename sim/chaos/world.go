@@ -25,35 +25,38 @@ import (
 
 // Config says with what plans are carried out.
 type Config struct {
-	// Server is the program of the servers: a path, or a name to look up on the PATH. By default
-	// redis-server.
+	// Server is the program of the servers: a path, or a name to look up on the PATH. By
+	// default redis-server.
 	Server string
 
-	// Upgrade is the program with which a server comes back after a crash or a restart; by default
-	// it is Server again.
+	// Upgrade is the program with which a server comes back after a crash or a restart;
+	// by default it is Server again.
 	Upgrade string
 
 	// Self is the command, with arguments, whose process calls Client.
 	Self []string
 
-	// Stretch is how many times as long everything in the plan takes; 0 is 1. A plan that is exact
-	// to a millisecond needs that on real processes, which are not.
+	// Stretch is how many times as long everything in the plan takes; 0 is 1. A plan that
+	// is exact to a millisecond needs that on real processes, which are not.
 	Stretch int
 
-	// Lock is what those processes have, if it is neither redquorum nor textbook Redlock. Its keys are
-	// strings, its plans those of textbook Redlock, and its Slack is that of this package.
+	// Lock is what those processes have, if it is neither redquorum nor textbook Redlock.
+	// Its keys are strings, its plans those of textbook Redlock, and its Slack is that of
+	// this package.
 	Lock *live.Lock
 
 	// Dir is a folder for what the processes write. Run makes it and leaves it there.
 	Dir string
 }
 
-var plainLock = &live.Lock{Title: "textbook Redlock", Promised: []string{"I1", "I5", "I6", "I7"}, Key: func(name string) string { return name }}
+var plainLock = &live.Lock{Title: "textbook Redlock", Promised: []string{"I1", "I5", "I6", "I7"},
+	Key: func(name string) string { return name }}
 
 const (
 	// Slack is what the judge allows for what is observed late.
 	Slack = 100 * time.Millisecond
-	// Wake is how late a process may notice that a lease is over: the machine may be busy.
+	// Wake is how late a process may notice that a lease is over: the machine may be
+	// busy.
 	Wake = time.Second
 )
 
@@ -65,8 +68,9 @@ type Outcome struct {
 	*sim.Result
 	Server string // its name and version
 	Set    []Set
-	// Late is by how much a fault, the first step of a client, or a tick of this process came after
-	// its time. If that is a quarter of Wake or more, I7 and I8 are not expected to hold.
+	// Late is by how much a fault, the first step of a client, or a tick of this process
+	// came after its time. If that is a quarter of Wake or more, I7 and I8 are not
+	// expected to hold.
 	Late time.Duration
 }
 
@@ -105,8 +109,8 @@ type world struct {
 	err     error // why the plan could not be carried out
 }
 
-// Run carries out a plan and judges it. It returns an error if the plan needs what is not here, if
-// it could not be carried out, or if ctx ends before it is over.
+// Run carries out a plan and judges it. It returns an error if the plan needs what is not
+// here, if it could not be carried out, or if ctx ends before it is over.
 func Run(ctx context.Context, p *faults.Plan, config Config) (*Outcome, error) {
 	if err := p.Check(); err != nil {
 		return nil, err
@@ -117,7 +121,8 @@ func Run(ctx context.Context, p *faults.Plan, config Config) (*Outcome, error) {
 	second := time.Duration(max(1, config.Stretch)) * time.Second
 	first := p.FirstSync() * second / time.Second
 	p = stretch(p, max(1, config.Stretch))
-	w := &world{p: p, config: config, dir: config.Dir, firstSync: first, second: second, random: p.Stream(faults.OfClocks, 0)}
+	w := &world{p: p, config: config, dir: config.Dir, firstSync: first, second: second,
+		random: p.Stream(faults.OfClocks, 0)}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	defer w.close()
 	if err := os.MkdirAll(w.dir, 0o777); err != nil {
@@ -137,7 +142,8 @@ func Run(ctx context.Context, p *faults.Plan, config Config) (*Outcome, error) {
 	}
 	late := max(lateness(p, entries), time.Duration(w.late.Load()))
 	sets := w.store.sets()
-	judge := live.Judge{Lock: "redquorum on real servers", Slack: Slack, Wake: Wake, Promised: promised, Erased: sets[0].Lost, Record: &w.record}
+	judge := live.Judge{Lock: "redquorum on real servers", Slack: Slack, Wake: Wake, Promised: promised,
+		Erased: sets[0].Lost, Record: &w.record}
 	if lock := w.plain(); lock != nil {
 		judge.Lock, judge.Promised, judge.Erased = lock.Title+" on real servers", lock.Promised, 0 // it has no tokens
 	}
@@ -162,7 +168,8 @@ func (w *world) plain() *live.Lock {
 	return cmp.Or(w.config.Lock, plainLock)
 }
 
-// open starts servers and links, and waits until the servers have run for so long that they vote.
+// open starts servers and links, and waits until the servers have run for so long that
+// they vote.
 func (w *world) open() (err error) {
 	if slowDisks(w.p) != 0 && clockWorks(w.config.Server) == nil {
 		w.slowDisks = slowDisks(w.p)
@@ -227,7 +234,9 @@ func (w *world) startHosts() error {
 			w.hostAt[n] = w.hostAt[first]
 			continue
 		}
-		h := &host{w: w, name: fmt.Sprintf("n%d", n+1), nodes: nodes, jobs: make(chan func(context.Context), 1000), gate: make(chan struct{}, 1), Server: faults.Server{Mode: faults.Durable}}
+		h := &host{w: w, name: fmt.Sprintf("n%d", n+1), nodes: nodes,
+			jobs: make(chan func(context.Context), 1000), gate: make(chan struct{}, 1),
+			Server: faults.Server{Mode: faults.Durable}}
 		w.hostAt[n] = h
 		w.hosts = append(w.hosts, h)
 		if err := w.giveFace(h); err != nil {
@@ -246,7 +255,8 @@ func (w *world) startHosts() error {
 	return errors.Join(errs...)
 }
 
-// giveFace gives a host a clock that can be moved, and a disk that can be slow, if the plan has that.
+// giveFace gives a host a clock that can be moved, and a disk that can be slow, if the
+// plan has that.
 func (w *world) giveFace(h *host) (err error) {
 	mine := func(procs faults.Procs) bool { return procs.Nodes&h.nodes != 0 }
 	moved := slices.ContainsFunc(w.p.Events, func(e faults.Event) bool { return e.MovesClock() && mine(e.Procs) })
@@ -268,7 +278,9 @@ func (w *world) database(n int) int {
 
 // spare starts a server for others to be replicas of: with the data on a disk, or none.
 func (w *world) spare(data bool, disk string) (*redisserver.Server, error) {
-	s, err := redisserver.Start(redisserver.Config{Binary: w.config.Server, Args: []string{"--repl-diskless-sync-delay", "0", "--appendonly", map[bool]string{true: "yes", false: "no"}[data]}})
+	s, err := redisserver.Start(redisserver.Config{Binary: w.config.Server,
+		Args: []string{"--repl-diskless-sync-delay", "0", "--appendonly",
+			map[bool]string{true: "yes", false: "no"}[data]}})
 	if err != nil {
 		return nil, err
 	}
@@ -410,8 +422,8 @@ func (w *world) finish() {
 	w.look(w.p.Core())
 }
 
-// look waits until no lock is left on the healed nodes, or until all must have expired, and reports
-// what there is.
+// look waits until no lock is left on the healed nodes, or until all must have expired,
+// and reports what there is.
 func (w *world) look(core faults.Set) {
 	last := time.Now().Add(live.Expiry(w.p))
 	for {
@@ -497,7 +509,8 @@ func (w *world) failed() error {
 	return w.ctx.Err()
 }
 
-// gather returns the entries of all processes, and leaves those of this one in a file, too.
+// gather returns the entries of all processes, and leaves those of this one in a file,
+// too.
 func (w *world) gather() (all []sim.Entry, err error) {
 	f, err := os.Create(filepath.Join(w.dir, "faults.jsonl"))
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// An Operation is one thing that a client did, for judges that know nothing of this project. It has one
-// name: several locks that are acquired together are an Operation each.
+// An Operation is one thing that a client did, for judges that know nothing of this
+// project. It has one name: several locks that are acquired together are an Operation
+// each.
 type Operation struct {
 	Client int           `json:"client"` // from 1
 	Op     string        `json:"op"`     // acquire, release, read, write
@@ -29,10 +30,11 @@ type Operation struct {
 	Refused bool `json:"refused,omitempty"` // a read or a write, because its token was old
 }
 
-// History returns what the clients did, in the order in which it began. An acquire returns when the client
-// begins to rely on the lock. A release is the instant at which it stops: it unlocks, hears that the lease
-// is lost, its validity ends, or the client dies. The entries are those of a [sim.Result]. A lock that is
-// held at the end of the run has no release.
+// History returns what the clients did, in the order in which it began. An acquire
+// returns when the client begins to rely on the lock. A release is the instant at which
+// it stops: it unlocks, hears that the lease is lost, its validity ends, or the client
+// dies. The entries are those of a [sim.Result]. A lock that is held at the end of the
+// run has no release.
 func History(p *faults.Plan, entries []sim.Entry) (all []Operation) {
 	type owner struct {
 		client int
@@ -63,7 +65,8 @@ func History(p *faults.Plan, entries []sim.Entry) (all []Operation) {
 	for _, e := range c.entries {
 		if e.Kind == sim.KindAccess {
 			what, _, refused := strings.Cut(e.Text, ":")
-			all = append(all, Operation{Client: e.Client + 1, Op: strings.TrimSuffix(what, "s"), Name: e.Name, Mode: e.Mode, Owner: e.Owner, Token: e.Token,
+			all = append(all, Operation{Client: e.Client + 1, Op: strings.TrimSuffix(what, "s"), Name: e.Name,
+				Mode: e.Mode, Owner: e.Owner, Token: e.Token,
 				Call: e.At, Return: e.At, Refused: refused})
 		}
 	}
@@ -74,7 +77,8 @@ func History(p *faults.Plan, entries []sim.Entry) (all []Operation) {
 // operations appends an operation for each name of a belief.
 func (b *belief) operations(all []Operation, op string, call, back time.Duration) []Operation {
 	for _, name := range b.names {
-		all = append(all, Operation{Client: b.client + 1, Op: op, Name: name, Mode: b.mode, Owner: b.owner, Token: b.token, Call: call, Return: back})
+		all = append(all, Operation{Client: b.client + 1, Op: op, Name: name, Mode: b.mode, Owner: b.owner,
+			Token: b.token, Call: call, Return: back})
 	}
 	return all
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// A Judge holds a run to what its entries show of the invariants of package sim. These are broken if
+// A Judge holds a run to what its entries show of the invariants of package sim. These
+// are broken if
 //
 //	I1   two owners hold one name for longer than Slack, unless both read
 //	I4   the token of a holder is not above those of all holders before it
@@ -27,8 +28,8 @@ import (
 //	I14  part of several locks goes on without the rest
 //	I16  the specification does not allow what is in the Record
 //
-// The judge is the resource, too: an access is refused if its token is below the highest, and the
-// plan has lock fence=on.
+// The judge is the resource, too: an access is refused if its token is below the highest,
+// and the plan has lock fence=on.
 type Judge struct {
 	Lock     string        // its name and version
 	Slack    time.Duration // for what is observed late
@@ -39,9 +40,9 @@ type Judge struct {
 	Busy     string        // why processes were late, so that I7 and I8 cannot be expected; "" if they were not
 }
 
-// Result judges a run. The entries may be in any order. Those after the faults begin with one of
-// [sim.KindCalm], and one of [sim.KindHealed] for each healed node. The last entries about each key
-// tell what is left.
+// Result judges a run. The entries may be in any order. Those after the faults begin with
+// one of [sim.KindCalm], and one of [sim.KindHealed] for each healed node. The last
+// entries about each key tell what is left.
 func (j Judge) Result(p *faults.Plan, entries []sim.Entry) *sim.Result {
 	c := j.hear(p, entries)
 	c.exclusion()
@@ -58,7 +59,8 @@ func (j Judge) Result(p *faults.Plan, entries []sim.Entry) *sim.Result {
 // hear takes all entries into account.
 func (j Judge) hear(p *faults.Plan, entries []sim.Entry) *court {
 	c := &court{Judge: j, p: p, entries: slices.Clone(entries), calm: p.Length, keys: make(map[place]*sim.Entry),
-		met: make(map[[2]int]bool), saw: make(map[[2]int]bool), changed: make(map[int]change), procs: make([]faults.Process, p.Clients)}
+		met: make(map[[2]int]bool), saw: make(map[[2]int]bool), changed: make(map[int]change),
+		procs: make([]faults.Process, p.Clients)}
 	slices.SortStableFunc(c.entries, func(a, b sim.Entry) int { return cmp.Compare(a.At, b.At) })
 	for i := range c.entries {
 		c.end = max(c.end, c.entries[i].At)
@@ -172,7 +174,8 @@ func (c *court) breakPlan() {
 			c.breaks(0, "no two clients draw the same random numbers")
 		case (e.Verb == faults.Evict || e.Verb == faults.Flush) && c.p.TooForgetful():
 			c.breaks(e.At, "a node dropped keys that were to stay")
-		case e.Procs.Nodes != 0 && (e.Verb == faults.Strobe || (e.Verb == faults.Step || e.Verb == faults.Skew) && e.At > 0):
+		case e.Procs.Nodes != 0 && (e.Verb == faults.Strobe || (e.Verb == faults.Step || e.Verb == faults.Skew) &&
+			e.At > 0):
 			c.breaks(e.At, "a node's time of day jumped")
 		case e.Verb == faults.Rate:
 			c.setRates(rates, e)
@@ -193,7 +196,8 @@ func (c *court) setRates(rates map[int]faults.Ratio, e *faults.Event) {
 		}
 		for i := range c.p.Clients {
 			if d := rates[-n-1] - rates[i]; d > c.p.Assume.Drift {
-				c.breaks(e.At, fmt.Sprintf("n%d runs %s faster than c%d, more than the %s assumed", n+1, d, i+1, c.p.Assume.Drift))
+				c.breaks(e.At, fmt.Sprintf("n%d runs %s faster than c%d, more than the %s assumed", n+1, d, i+1,
+					c.p.Assume.Drift))
 			}
 		}
 	}
@@ -305,7 +309,8 @@ func (c *court) relies(e *sim.Entry) {
 	case !is:
 	case now.replica:
 		if !c.met[link] && e.At < now.from+2*(c.p.Lock.MaxLease+c.p.Lock.Grace) {
-			c.breaks(e.At, fmt.Sprintf("a replica took over as n%d, and c%d had never met the server before it", e.Node+1, e.Client+1))
+			c.breaks(e.At, fmt.Sprintf("a replica took over as n%d, and c%d had never met the server before it",
+				e.Node+1, e.Client+1))
 		}
 	case e.At < now.to:
 		c.saw[link] = true
@@ -318,7 +323,8 @@ func (c *court) relies(e *sim.Entry) {
 // believes notes what a client holds now.
 func (c *court) believes(e *sim.Entry) {
 	before := c.belief(e.Client, e.Owner)
-	b := &belief{client: e.Client, names: strings.Split(e.Name, ","), name: e.Name, owner: e.Owner, token: e.Token, mode: e.Mode,
+	b := &belief{client: e.Client, names: strings.Split(e.Name, ","), name: e.Name, owner: e.Owner, token: e.Token,
+		mode:  e.Mode,
 		asked: e.Since, from: e.At, to: e.Until, until: e.Until, granted: before == nil}
 	if e.Until == 0 {
 		b.to, b.until = never, never
@@ -348,7 +354,8 @@ func (c *court) sees(e *sim.Entry) {
 	before := c.keys[at]
 	c.keys[at] = e
 	owners := append([]string{e.Owner}, e.More...)
-	if before == nil || before.Owner == "" || before.Until <= e.At || c.last == nil || c.last.Kind != sim.KindExecute || c.last.Node != e.Node {
+	if before == nil || before.Owner == "" || before.Until <= e.At || c.last == nil || c.last.Kind != sim.KindExecute ||
+		c.last.Node != e.Node {
 		return
 	}
 	for _, owner := range append([]string{before.Owner}, before.More...) {
@@ -356,8 +363,10 @@ func (c *court) sees(e *sim.Entry) {
 			continue
 		}
 		for _, b := range c.beliefs {
-			if b.owner == owner && slices.Contains(b.names, e.Name) && b.client != c.last.Client && b.from <= e.At && e.At < b.to-c.Slack {
-				c.fail("I9", e.At, "%s of c%d on n%d removed the key of c%d, which holds %q", c.last.Text, c.last.Client+1, e.Node+1, b.client+1, e.Name)
+			if b.owner == owner && slices.Contains(b.names, e.Name) && b.client != c.last.Client && b.from <= e.At &&
+				e.At < b.to-c.Slack {
+				c.fail("I9", e.At, "%s of c%d on n%d removed the key of c%d, which holds %q", c.last.Text,
+					c.last.Client+1, e.Node+1, b.client+1, e.Name)
 				return
 			}
 		}
@@ -377,7 +386,8 @@ func (c *court) exclusion() {
 		active = slices.DeleteFunc(active, func(o *belief) bool { return o.to <= b.from })
 		for _, o := range active {
 			pair := [2]string{o.owner, b.owner}
-			if o.owner == b.owner && o.client == b.client || o.mode == "read" && b.mode == "read" || !o.meets(b) || told[pair] {
+			if o.owner == b.owner && o.client == b.client || o.mode == "read" && b.mode == "read" || !o.meets(b) ||
+				told[pair] {
 				continue
 			}
 			if min(o.to, b.until)-b.from > c.Slack {
@@ -398,8 +408,8 @@ func tokensOf(o, b *belief) string {
 	return fmt.Sprintf(": tokens %d and %d", o.token, b.token)
 }
 
-// tokens checks I4. A client that is slow to learn of its grant may have been overtaken, but not while
-// it holds the lock.
+// tokens checks I4. A client that is slow to learn of its grant may have been overtaken,
+// but not while it holds the lock.
 func (c *court) tokens() {
 	alone, readers := make(map[string]*belief), make(map[string]*belief)
 	for _, b := range c.beliefs {
@@ -415,7 +425,8 @@ func (c *court) tokens() {
 				if c.agesDiffer(b.from) {
 					c.breaks(b.from, "nodes forgot their fences, and the times of day of clients differ by more than the longest lease")
 				}
-				c.fail("I4", b.from, "c%d was granted %q with token %d, after c%d with %d", b.client+1, name, b.token, low.client+1, low.token)
+				c.fail("I4", b.from, "c%d was granted %q with token %d, after c%d with %d", b.client+1, name, b.token,
+					low.client+1, low.token)
 			}
 			highest := alone
 			if b.mode == "read" {
@@ -428,7 +439,8 @@ func (c *court) tokens() {
 	}
 }
 
-// agesDiffer reports whether nodes have forgotten tokens, and clients' clocks cannot make up for that.
+// agesDiffer reports whether nodes have forgotten tokens, and clients' clocks cannot make
+// up for that.
 func (c *court) agesDiffer(at time.Duration) bool {
 	forgot, spread := false, time.Duration(0)
 	for i := range c.p.Events {
@@ -460,7 +472,8 @@ func (c *court) resource() {
 			e.Text += ": refused, its token is old"
 			b := c.belief(e.Client, e.Owner)
 			if b != nil && b.from <= e.At && e.At < b.to-c.Slack {
-				c.fail("I5", e.At, "c%d holds %q with token %d, which the resource refuses", e.Client+1, e.Name, e.Token)
+				c.fail("I5", e.At, "c%d holds %q with token %d, which the resource refuses", e.Client+1, e.Name,
+					e.Token)
 			}
 			continue
 		}
@@ -486,7 +499,8 @@ func (c *court) resource() {
 func (c *court) leaks() {
 	for i := range c.entries {
 		e := &c.entries[i]
-		if e.Kind == sim.KindKey && c.keys[place{e.Node, e.Name}] == e && e.Owner != "" && e.Until > c.end && c.healed.Has(e.Node) {
+		if e.Kind == sim.KindKey && c.keys[place{e.Node, e.Name}] == e && e.Owner != "" && e.Until > c.end &&
+			c.healed.Has(e.Node) {
 			c.fail("I6", c.end, "n%d still has %q of %s, for another %v", e.Node+1, e.Name, e.Owner, e.Until-c.end)
 			return
 		}
@@ -499,13 +513,15 @@ func (c *court) liveness() {
 	c.slow = c.tooSlow()
 	for i := range c.p.Clients {
 		dead := slices.ContainsFunc(c.stopped, func(s stop) bool { return s.client == i && s.to > c.calm && !s.pause })
-		closed := slices.ContainsFunc(c.p.Events, func(e faults.Event) bool { return e.Verb == faults.DoClose && e.Procs.Clients.Has(i) })
+		closed := slices.ContainsFunc(c.p.Events,
+			func(e faults.Event) bool { return e.Verb == faults.DoClose && e.Procs.Clients.Has(i) })
 		if dead || closed {
 			continue
 		}
 		for _, name := range c.p.Names() {
 			served := slices.ContainsFunc(c.beliefs, func(b *belief) bool {
-				return b.client == i && b.granted && slices.Contains(b.names, name) && b.from >= c.p.Length && b.from <= c.calm+bound
+				return b.client == i && b.granted && slices.Contains(b.names, name) && b.from >= c.p.Length &&
+					b.from <= c.calm+bound
 			})
 			if !served {
 				c.fail("I7", c.calm+bound, "c%d did not get %q within %v after the faults", i+1, name, bound)
@@ -516,8 +532,9 @@ func (c *court) liveness() {
 	c.steps()
 }
 
-// tooSlow returns why nobody need get a lock: the faults are over, and the servers' replies take so long
-// that the plan's timeout leaves no room for them. A real machine may be that busy.
+// tooSlow returns why nobody need get a lock: the faults are over, and the servers'
+// replies take so long that the plan's timeout leaves no room for them. A real machine
+// may be that busy.
 func (c *court) tooSlow() string {
 	executed, late, all := make(map[int]time.Duration), 0, 0
 	for _, e := range c.entries {
@@ -537,13 +554,15 @@ func (c *court) tooSlow() string {
 	return ""
 }
 
-// steps checks that no step still waited for a lock that nobody held, long after the faults.
+// steps checks that no step still waited for a lock that nobody held, long after the
+// faults.
 func (c *court) steps() {
 	late := c.calm + Patience(c.p, 1)
 	var first *sim.Entry
 	for i := range c.entries {
 		e := &c.entries[i]
-		if e.Kind != sim.KindResult || e.At < late || !strings.HasPrefix(e.Text, "lock ") || strings.HasSuffix(e.Text, ": granted") {
+		if e.Kind != sim.KindResult || e.At < late || !strings.HasPrefix(e.Text, "lock ") ||
+			strings.HasSuffix(e.Text, ": granted") {
 			continue
 		}
 		held := slices.ContainsFunc(c.beliefs, func(b *belief) bool {
@@ -554,7 +573,8 @@ func (c *court) steps() {
 		}
 	}
 	if first != nil {
-		c.fail("I7", first.At, "c%d waits for %q, which nobody holds, still %v after the faults", first.Client+1, first.Name, first.At-c.calm)
+		c.fail("I7", first.At, "c%d waits for %q, which nobody holds, still %v after the faults", first.Client+1,
+			first.Name, first.At-c.calm)
 	}
 }
 
@@ -571,7 +591,8 @@ func (c *court) notices() {
 		}
 		until := max(b.until, b.from)
 		if ended > until+wake && !c.ranLate(b.client, until, ended) {
-			c.fail("I8", until+wake, "c%d: the context of %q goes on for %v after its validity has ended", b.client+1, b.name, ended-until)
+			c.fail("I8", until+wake, "c%d: the context of %q goes on for %v after its validity has ended", b.client+1,
+				b.name, ended-until)
 		}
 	}
 	for _, e := range c.entries {
@@ -595,8 +616,8 @@ func (c *court) ranLate(client int, from, to time.Duration) bool {
 	return slices.ContainsFunc(c.stopped, func(s stop) bool { return s.client == client && s.from < to && s.to >= from-c.Slack })
 }
 
-// order checks I13: of two that wait fairly for one name the first to ask is served first, if nothing
-// went wrong meanwhile.
+// order checks I13: of two that wait fairly for one name the first to ask is served
+// first, if nothing went wrong meanwhile.
 func (c *court) order() {
 	type call struct {
 		client int
@@ -620,8 +641,10 @@ func (c *court) order() {
 				continue
 			}
 			for _, w := range waiting[:mine] {
-				if strings.HasSuffix(e.Text, ": granted") && w.name == e.Name && waiting[mine].at-w.at > settled && w.at >= trouble+settled && !c.stays(trouble) {
-					c.fail("I13", e.At, "c%d was granted %q before c%d, which has waited for longer", e.Client+1, e.Name, w.client+1)
+				if strings.HasSuffix(e.Text, ": granted") && w.name == e.Name && waiting[mine].at-w.at > settled &&
+					w.at >= trouble+settled && !c.stays(trouble) {
+					c.fail("I13", e.At, "c%d was granted %q before c%d, which has waited for longer", e.Client+1,
+						e.Name, w.client+1)
 				}
 			}
 			waiting = slices.Delete(waiting, mine, mine+1)

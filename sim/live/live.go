@@ -1,8 +1,8 @@
-// Package live has what is the same wherever a plan of package faults is played with real goroutines
-// and clocks. It does not know what the lock is, nor what the servers are.
+// Package live has what is the same wherever a plan of package faults is played with real
+// goroutines and clocks. It does not know what the lock is, nor what the servers are.
 //
-// A plan is played in three places: in virtual time (package sim), over pipes in one process (package
-// pipes), and by processes (package chaos). In each of them
+// A plan is played in three places: in virtual time (package sim), over pipes in one
+// process (package pipes), and by processes (package chaos). In each of them
 //
 //   - [faults.Link], [faults.Server] and [faults.Process] say what a fault does now. The plan says
 //     which server and clock each node has, and which nodes a client lists. A place carries that out.
@@ -12,8 +12,8 @@
 //   - A [Judge] turns what was reported into a [sim.Result], whose story and page show the run. The
 //     simulator sees more, and has its own checker.
 //
-// All of them report what happens as entries of a trace. The entries of several processes are put
-// together by their times, so the processes need one clock.
+// All of them report what happens as entries of a trace. The entries of several processes
+// are put together by their times, so the processes need one clock.
 //
 // The package works on the clock of the system, and in a bubble of testing/synctest.
 //
@@ -35,21 +35,23 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
-// A Library is a lock as one client has it. Its methods may be called by several goroutines at once.
+// A Library is a lock as one client has it. Its methods may be called by several
+// goroutines at once.
 type Library interface {
-	// Acquire acquires what is wanted. The error matches errors.ErrUnsupported if the library has no
-	// such lock.
+	// Acquire acquires what is wanted. The error matches errors.ErrUnsupported if the
+	// library has no such lock.
 	Acquire(ctx context.Context, w Wanted) (*Held, error)
 
-	// Close ends all goroutines of the library, and releases what it still holds if it can.
+	// Close ends all goroutines of the library, and releases what it still holds if it
+	// can.
 	Close() error
 }
 
 // Wanted is what a client asks for.
 type Wanted = program.Want
 
-// A Held lock is one that a client has acquired. Until and Unlock are always there. The library lacks all
-// else that is nil.
+// A Held lock is one that a client has acquired. Until and Unlock are always there. The
+// library lacks all else that is nil.
 type Held struct {
 	Owner string          // what the servers know the holder by; "" if the library does not show it
 	Token node.Token      // the fencing token, or 0
@@ -57,8 +59,8 @@ type Held struct {
 	Nests bool            // the library has locks that are acquired under themselves
 	Parts []Part          // of a lock that is made of locks of several deployments
 
-	// Until is the end of what the library promises now, by the client's clock: Never if it
-	// promises no bound, and in the past if the lock has ended.
+	// Until is the end of what the library promises now, by the client's clock: Never if
+	// it promises no bound, and in the past if the lock has ended.
 	Until func() clock.Instant
 
 	Unlock    func(context.Context) error
@@ -72,9 +74,10 @@ type Part struct {
 	Token       node.Token
 }
 
-// Strike lets the faults of a plan happen, in the order of their times, and reports each. It calls
-// ready after those of 0s: what is so from the beginning is so for every command. It returns when
-// the part with faults is over, or ctx ends. Steps of clients are left to their Players.
+// Strike lets the faults of a plan happen, in the order of their times, and reports each.
+// It calls ready after those of 0s: what is so from the beginning is so for every
+// command. It returns when the part with faults is over, or ctx ends. Steps of clients
+// are left to their Players.
 func Strike(ctx context.Context, c clock.Clock, begun clock.Instant, p *faults.Plan, report func(sim.Entry), strike func(e *faults.Event, end bool), ready func()) {
 	type moment struct {
 		at    time.Duration
@@ -112,14 +115,16 @@ func Strike(ctx context.Context, c clock.Clock, begun clock.Instant, p *faults.P
 	}
 }
 
-// Calm ends the part with faults: as many nodes as it takes are healed, and the links to them. Other
-// nodes keep their faults. Then every client must get every lock.
+// Calm ends the part with faults: as many nodes as it takes are healed, and the links to
+// them. Other nodes keep their faults. Then every client must get every lock.
 func Calm(p *faults.Plan, report func(sim.Entry), now func() time.Duration, heal func(node int)) {
-	report(sim.Entry{At: now(), Kind: sim.KindCalm, Client: -1, Node: -1, Text: "the faults are over for a majority, and forever elsewhere"})
+	report(sim.Entry{At: now(), Kind: sim.KindCalm, Client: -1, Node: -1,
+		Text: "the faults are over for a majority, and forever elsewhere"})
 	core := p.Core()
 	for n := range p.Nodes {
 		if core.Has(n) {
-			report(sim.Entry{At: now(), Kind: sim.KindHealed, Client: -1, Node: n, Text: fmt.Sprintf("n%d and all links to it are as they should be", n+1)})
+			report(sim.Entry{At: now(), Kind: sim.KindHealed, Client: -1, Node: n,
+				Text: fmt.Sprintf("n%d and all links to it are as they should be", n+1)})
 			heal(n)
 		}
 	}

@@ -27,8 +27,8 @@ type Player struct {
 	Begun   clock.Instant   // of the plan, by the true clock or this one
 	Report  func(sim.Entry) // may be called by several goroutines at once
 
-	// Open opens another library for a process that closes its own and starts again, as drawn work may
-	// say; nil: it does not.
+	// Open opens another library for a process that closes its own and starts again, as
+	// drawn work may say; nil: it does not.
 	Open func() (Library, error)
 
 	true  clock.Clock     // that the plan's time is counted on
@@ -45,8 +45,9 @@ type Player struct {
 	abort   context.CancelFunc // of the step's acquisition
 }
 
-// Play plays until the client has been served after the faults, and closes the library. If life ends
-// the client is dead: nothing more is reported. Play returns when the library's calls have.
+// Play plays until the client has been served after the faults, and closes the library.
+// If life ends the client is dead: nothing more is reported. Play returns when the
+// library's calls have.
 func (p *Player) Play(life context.Context) {
 	for q := p; q != nil; {
 		next := q.process(life)
@@ -65,7 +66,8 @@ func (p *Player) next() *Player {
 	if err != nil { // it was opened with the same before
 		return nil
 	}
-	return &Player{Plan: p.Plan, Client: p.Client, Start: p.Start + 1, Library: library, Clock: p.Clock, Begun: p.Begun, Report: p.Report, Open: p.Open}
+	return &Player{Plan: p.Plan, Client: p.Client, Start: p.Start + 1, Library: library, Clock: p.Clock, Begun: p.Begun,
+		Report: p.Report, Open: p.Open}
 }
 
 // process plays one process of the client, and returns the next one, or nil.
@@ -259,7 +261,8 @@ func (p *Player) acquire(ctx context.Context, what string, w Wanted) (*hold, err
 		what += " again" // which is no wait among others
 	}
 	if w.Fair && !w.Nested && !p.Plan.Scripted(p.Client) {
-		p.report(sim.Entry{Kind: sim.KindStep, Name: name, Mode: string(faults.Fairly), Text: fmt.Sprintf("%s c%d %s fair", what, p.Client+1, name)})
+		p.report(sim.Entry{Kind: sim.KindStep, Name: name, Mode: string(faults.Fairly),
+			Text: fmt.Sprintf("%s c%d %s fair", what, p.Client+1, name)})
 	}
 	held, err := p.Library.Acquire(ctx, w)
 	if err == nil && p.life.Err() != nil {
@@ -405,8 +408,8 @@ func (h *hold) follow() {
 	h.end()
 }
 
-// next is when to look whether the lock was renewed: some time before it would end, so that a process
-// that is late does not take that for the end.
+// next is when to look whether the lock was renewed: some time before it would end, so
+// that a process that is late does not take that for the end.
 func (h *hold) next() clock.Instant {
 	h.mu.Lock()
 	defer h.mu.Unlock()

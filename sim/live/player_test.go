@@ -20,7 +20,8 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// play carries out a plan with a Library for each client, whose network and servers have no faults.
+// play carries out a plan with a Library for each client, whose network and servers have
+// no faults.
 func play(t *testing.T, plan string, library func(p *faults.Plan, c clock.Clock) live.Library) (r *sim.Result, lacks []string) {
 	t.Helper()
 	p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nnetwork delay=1ms\n" + plan)
@@ -188,8 +189,8 @@ func grants(r *sim.Result) map[int][]string {
 	return all
 }
 
-// A plan's drawn work is the same program as in the simulator. Where nothing depends on how long a call
-// takes, the clients acquire the same locks in the same order.
+// A plan's drawn work is the same program as in the simulator. Where nothing depends on
+// how long a call takes, the clients acquire the same locks in the same order.
 func TestDrawnWorkIsThatOfTheSimulator(t *testing.T) {
 	const plan = "seed 5\nlock poll=10ms\nwork names=4 hold=1ms..5ms think=1ms..20ms expiring=0% read=30% write=20% several=30% long=20% late=0%\n"
 	here, _ := play(t, plan, engine())

@@ -17,12 +17,13 @@ func Options(p *faults.Plan, c clock.Clock) quorum.Options {
 	if nodes == 0 && p.Nodes%2 == 0 {
 		nodes = p.Need() // which the library wants to be said
 	}
-	return quorum.Options{Lease: l.Lease, MaxLease: l.MaxLease, MaxHold: l.MaxHold, Timeout: l.Timeout, RetryEvery: l.Poll, Grace: l.Grace,
+	return quorum.Options{Lease: l.Lease, MaxLease: l.MaxLease, MaxHold: l.MaxHold, Timeout: l.Timeout,
+		RetryEvery: l.Poll, Grace: l.Grace,
 		Drift: float64(l.Drift) / 1e6, NoRestartGuard: !l.Guard, Quorum: nodes, Clock: c}
 }
 
-// Redquorum is the Library of a Locker with that clock, and of a second one for joint locks, on the plan's
-// far nodes, which may be nil.
+// Redquorum is the Library of a Locker with that clock, and of a second one for joint
+// locks, on the plan's far nodes, which may be nil.
 func Redquorum(l, far *quorum.Locker, c clock.Clock) Library { return redquorum{l, far, c} }
 
 type redquorum struct {
@@ -66,7 +67,8 @@ func (r redquorum) held(l *quorum.Lease, length quorum.Option) *Held {
 		}
 		return r.held(inner, length), nil
 	}
-	return &Held{Owner: l.Owner(), Token: l.Token(), Lost: l.Context(), Nests: true, Until: r.until(l), Unlock: l.Unlock, Extend: l.Extend, Downgrade: goesOn}
+	return &Held{Owner: l.Owner(), Token: l.Token(), Lost: l.Context(), Nests: true, Until: r.until(l),
+		Unlock: l.Unlock, Extend: l.Extend, Downgrade: goesOn}
 }
 
 // jointly acquires locks of both Lockers as one.

@@ -18,8 +18,9 @@ import (
 // maxMessage bounds one message. The longest are scripts as text, and INFO.
 const maxMessage = 16 << 20
 
-// ReadMessage reads one message of the Redis protocol, a command or a reply, as its bytes. words
-// are the strings and numbers of an array, or the only one; nil for anything else.
+// ReadMessage reads one message of the Redis protocol, a command or a reply, as its
+// bytes. words are the strings and numbers of an array, or the only one; nil for anything
+// else.
 func ReadMessage(from *bufio.Reader) (message []byte, words []string, err error) {
 	line, err := from.ReadBytes('\n')
 	if err != nil || len(line) < 3 {
@@ -62,8 +63,8 @@ func ReadMessage(from *bufio.Reader) (message []byte, words []string, err error)
 	return message, words, nil
 }
 
-// A Command is what a command asks of locks: of each name for the owner with its index. Only scripts of
-// redquorum have more than a kind.
+// A Command is what a command asks of locks: of each name for the owner with its index.
+// Only scripts of redquorum have more than a kind.
 type Command struct {
 	Kind   string // "acquire", "release", "extend", "break" or "downgrade"; "": it is about no lock
 	Names  []string
@@ -81,8 +82,9 @@ type Command struct {
 	sent         time.Duration
 }
 
-// Commands knows what commands do to a lock. A server knows no script before it has seen the text, and
-// neither does it. The zero value is ready. Any task may use it at any time.
+// Commands knows what commands do to a lock. A server knows no script before it has seen
+// the text, and neither does it. The zero value is ready. Any task may use it at any
+// time.
 type Commands struct{ known sync.Map } // what a script does, by its SHA1
 
 // Read says what a command is.
@@ -116,8 +118,8 @@ func (c *Commands) Read(words []string) (cmd Command) {
 	return cmd
 }
 
-// scripts says for each script how many keys it has for each name, whether the names come first, and which
-// arguments the owners are: the first, and how many after it the next.
+// scripts says for each script how many keys it has for each name, whether the names come
+// first, and which arguments the owners are: the first, and how many after it the next.
 var scripts = map[string]struct {
 	keys         int
 	first        bool
@@ -185,8 +187,8 @@ var (
 	scriptCall = regexp.MustCompile(`(?i)redis\.call\("(set|del|pexpire|pexpireat)"`)
 )
 
-// scriptOf is what a script calls itself, or else what the calls in it do. Of other locks the owner is the
-// first argument.
+// scriptOf is what a script calls itself, or else what the calls in it do. Of other locks
+// the owner is the first argument.
 func scriptOf(text string) string {
 	if m := scriptHead.FindStringSubmatch(text); m != nil {
 		return m[1]

@@ -49,11 +49,13 @@ type Place struct {
 	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) `json:"-"` // nil: over TCP
 }
 
-// Options are those of a client of go-redis, as they are by default but for where it dials.
+// Options are those of a client of go-redis, as they are by default but for where it
+// dials.
 func (at *Place) Options() *redis.Options {
 	o := &redis.Options{Addr: at.Addr, DB: at.Database, Dialer: at.Dial}
 	if at.Dial != nil {
-		// Those hold a mutex while they wait for the network, for which virtual time waits.
+		// Those hold a mutex while they wait for the network, for which virtual time
+		// waits.
 		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	}
 	return o

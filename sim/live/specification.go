@@ -14,11 +14,12 @@ import (
 	"github.com/redquorum/redquorum/spec"
 )
 
-// A Record is what the links of a run see of its commands. The specification judges a run by that and by what
-// clients say that they rely on: spec/README.md says how. Any task may call its methods at any time.
+// A Record is what the links of a run see of its commands. The specification judges a run
+// by that and by what clients say that they rely on: spec/README.md says how. Any task
+// may call its methods at any time.
 type Record struct {
-	// Exact says that the answers of a node are there in the order in which it executed the commands,
-	// and with the time at which it did.
+	// Exact says that the answers of a node are there in the order in which it executed
+	// the commands, and with the time at which it did.
 	Exact bool
 
 	// Prefix is before all names on the nodes.
@@ -28,7 +29,8 @@ type Record struct {
 	seen []sight
 }
 
-// A sight is something that was seen: a command that leaves a client, an answer, or a notice.
+// A sight is something that was seen: a command that leaves a client, an answer, or a
+// notice.
 type sight struct {
 	at     time.Duration
 	node   int
@@ -55,7 +57,8 @@ func (r *Record) Sends(at time.Duration, client, node int, cmd *Command) {
 	}
 }
 
-// Answers notes the answer to a command that was sent. The node's life began at born, or earlier.
+// Answers notes the answer to a command that was sent. The node's life began at born, or
+// earlier.
 func (r *Record) Answers(at, born time.Duration, cmd *Command, words []string) {
 	if cmd.Kind != "" && words != nil {
 		r.add(sight{at: at, node: cmd.node, cmd: cmd, words: words, born: born})
@@ -94,8 +97,8 @@ type round struct {
 	length spec.Time
 }
 
-// specification checks I16, until an assumption is broken, or a node becomes a replica or forgets locks unnoticed, and where all
-// clients have one list of nodes.
+// specification checks I16, until an assumption is broken, or a node becomes a replica or
+// forgets locks unnoticed, and where all clients have one list of nodes.
 func (c *court) specification() {
 	if c.Record == nil || c.p.Lock.Client == faults.Plain {
 		return
@@ -129,7 +132,8 @@ func (r *replay) bound() time.Duration {
 		until = min(until, b.at)
 	}
 	for i := range r.c.p.Events {
-		if e := &r.c.p.Events[i]; slices.Contains(unseen, e.Verb) || e.Verb == faults.Crash && e.Mode == faults.Replica {
+		if e := &r.c.p.Events[i]; slices.Contains(unseen, e.Verb) || e.Verb == faults.Crash &&
+			e.Mode == faults.Replica {
 			until = min(until, e.At)
 		}
 	}
@@ -153,8 +157,8 @@ func (r *replay) sees(seen []sight, until time.Duration) []sight {
 	return seen
 }
 
-// of returns what the specification knows of a name, or nil if it has refused something, or if the name is not
-// of the plan, as those of labels.
+// of returns what the specification knows of a name, or nil if it has refused something,
+// or if the name is not of the plan, as those of labels.
 func (r *replay) of(name string) *account {
 	a := r.names[name]
 	if a == nil {
@@ -163,7 +167,8 @@ func (r *replay) of(name string) *account {
 		for n := range nodes {
 			clocks = append(clocks, planTime{r, faults.Procs{Nodes: faults.Of(n)}})
 		}
-		a = &account{born: make([]time.Duration, nodes), rounds: make(map[string][]round), most: make(map[string]spec.Time)}
+		a = &account{born: make([]time.Duration, nodes), rounds: make(map[string][]round),
+			most: make(map[string]spec.Time)}
 		a.Run = spec.NewRun(sim.Specification(r.c.p, name), func() spec.Time { return int64(r.at) }, clocks...)
 		a.over = name != faults.Far && !slices.Contains(r.c.p.Names(), name)
 		r.names[name] = a
@@ -236,7 +241,8 @@ func (r *replay) asks(a *account, cmd *Command, owner string) {
 	if _, known := a.Knows(owner); !known {
 		r.began++
 	}
-	claim := spec.Claim{Name: fmt.Sprintf("c%d#%d", cmd.client+1, r.began), Reads: cmd.reads, Length: int64(cmd.ttl - grace)}
+	claim := spec.Claim{Name: fmt.Sprintf("c%d#%d", cmd.client+1, r.began), Reads: cmd.reads,
+		Length: int64(cmd.ttl - grace)}
 	ask(owner, claim)
 	if cmd.stays {
 		claim.Name, claim.Offer, claim.Length = claim.Name+" in line", true, int64(min(cmd.ttl, cmd.place)-grace)
@@ -272,7 +278,8 @@ func (a *account) lives(s *sight) {
 	a.Born(s.node, int64(s.born), false)
 }
 
-// handsOver is called when a node has told a waiter that it has a lock now: at some time before that.
+// handsOver is called when a node has told a waiter that it has a lock now: at some time
+// before that.
 func (r *replay) handsOver(s *sight) {
 	owner, name := s.words[1], s.words[5]
 	a := r.of(name)
@@ -315,14 +322,16 @@ func (a *account) allows(owner string) {
 	}
 }
 
-// extends is called when a node has kept an owner's key. The round may be any that began before the command.
+// extends is called when a node has kept an owner's key. The round may be any that began
+// before the command.
 func (r *replay) extends(a *account, name string, s *sight, owner string) {
 	by, length, n := r.client(s.cmd.client), int64(s.cmd.ttl-r.c.p.Lock.Grace), s.node
 	if a.Has(n, owner) {
 		a.Forgets(n, owner)
 	}
 	a.Remembers(n, owner, 1) // for how long is not known
-	a.rounds[owner] = slices.DeleteFunc(a.rounds[owner], func(o round) bool { return o.at < r.at-2*r.c.p.Lock.MaxLease })
+	a.rounds[owner] = slices.DeleteFunc(a.rounds[owner],
+		func(o round) bool { return o.at < r.at-2*r.c.p.Lock.MaxLease })
 	for _, o := range a.rounds[owner] {
 		if o.at > s.cmd.sent || o.length != length {
 			continue

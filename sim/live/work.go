@@ -18,8 +18,8 @@ func undrawn(w *faults.Work) map[string]*faults.Ratio {
 	return map[string]*faults.Ratio{"hand": &w.Hand, "handle": &w.Handle, "break": &w.Break}
 }
 
-// Undrawn returns the settings of the work that a Player leaves out, by the names that the plan
-// language has for them.
+// Undrawn returns the settings of the work that a Player leaves out, by the names that
+// the plan language has for them.
 func Undrawn(w *faults.Work) (left []string) {
 	for name, share := range undrawn(w) {
 		if *share != 0 {

@@ -130,7 +130,8 @@ func (m *Mutant) build(ctx context.Context, root, dir, probe string) error {
 	if err != nil {
 		return err
 	}
-	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", probe}, args...), "./sim/mutants/probe")...)
+	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", probe}, args...),
+		"./sim/mutants/probe")...)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s does not build: %w\n%s", m.ID, err, out)
@@ -138,7 +139,8 @@ func (m *Mutant) build(ctx context.Context, root, dir, probe string) error {
 	return nil
 }
 
-// specification is the invariant that holds a run against the specification in folder spec.
+// specification is the invariant that holds a run against the specification in folder
+// spec.
 const specification = "I16"
 
 // probe runs the program until the first seed that kills.
@@ -182,7 +184,8 @@ func (o *Outcome) probe(ctx context.Context, program string, seeds uint64, args 
 
 var (
 	failedTest = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
-	refusal    = regexp.MustCompile(specification + `: (".*?)(?: [0-9.]+[µm]?s I[0-9]|\])`) // among the violations of a run
+	// among the violations of a run
+	refusal = regexp.MustCompile(specification + `: (".*?)(?: [0-9.]+[µm]?s I[0-9]|\])`)
 )
 
 // test runs the tests that are to see the bug.

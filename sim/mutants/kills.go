@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// kills is the file that --record writes: for each mutant that was killed, the first seed that did (or -,
-// for a test), what killed it, and the first seed whose run the specification alone refuses (or -).
+// kills is the file that --record writes: for each mutant that was killed, the first seed
+// that did (or -, for a test), what killed it, and the first seed whose run the
+// specification alone refuses (or -).
 const kills = "sim/mutants/kills.txt"
 
 // A kill is a line of it.
@@ -20,7 +21,8 @@ type kill struct {
 	seeds bool // seeds did, and not a test
 }
 
-// lastKills returns the kills of the last commit: the file on disk may be the output of this run.
+// lastKills returns the kills of the last commit: the file on disk may be the output of
+// this run.
 func lastKills(root string) (map[string]kill, error) {
 	cmd := exec.Command("git", "show", "HEAD:./"+kills)
 	cmd.Dir = root
@@ -54,8 +56,9 @@ func (o *Outcome) line() string {
 	return fmt.Sprintf("%-5s %6s %-4s %6s\n", o.ID, seed, o.Invariant, refused)
 }
 
-// worseThan says what has become of earlier kills: those that are lost, and those that take more than ten
-// times as many seeds, and some hundreds more. Where the run has too few seeds to tell, it says nothing.
+// worseThan says what has become of earlier kills: those that are lost, and those that
+// take more than ten times as many seeds, and some hundreds more. Where the run has too
+// few seeds to tell, it says nothing.
 func (s *summary) worseThan(before map[string]kill, seeds uint64) (worse []string) {
 	for _, o := range s.outcomes {
 		switch was, killed := before[o.ID]; {

@@ -92,7 +92,8 @@ func run(ctx context.Context, args []string, out io.Writer) (ok bool, err error)
 		return false, err
 	}
 	if !sound.fine() {
-		return false, fmt.Errorf("the engine as it is breaks %s with seed %d, so mutants prove nothing: %s", sound.Invariant, sound.Seed, sound.What)
+		return false, fmt.Errorf("the engine as it is breaks %s with seed %d, so mutants prove nothing: %s",
+			sound.Invariant, sound.Seed, sound.What)
 	}
 	outcomes, err := c.all(ctx, root, list, func(o *Outcome) { tableRow(out, o) })
 	if err != nil {
@@ -142,7 +143,8 @@ func (c *config) choose() (list []*Mutant, err error) {
 		}
 	}
 	for _, m := range mutants {
-		if len(m.Edits) > 0 && (!c.canary || slices.Contains(canaries, m.ID)) && (len(only) == 0 || slices.Contains(only, m.ID)) {
+		if len(m.Edits) > 0 && (!c.canary || slices.Contains(canaries, m.ID)) &&
+			(len(only) == 0 || slices.Contains(only, m.ID)) {
 			list = append(list, m)
 		}
 	}
@@ -205,7 +207,8 @@ func tableRow(w io.Writer, o *Outcome) {
 	fmt.Fprintf(w, tableFormat, o.ID, o.Bug, seed, by, o.refused("-"), fmt.Sprintf("%.1f", o.Seconds))
 }
 
-// refused is the first seed whose run the specification does not allow, or what stands for none.
+// refused is the first seed whose run the specification does not allow, or what stands
+// for none.
 func (o *Outcome) refused(none string) string {
 	if o.Refused == nil {
 		return none

@@ -112,8 +112,8 @@ func TestLastKills(t *testing.T) {
 	assert.That(t, len(before) >= len(mutants)/2 && before[canaries[0]].seeds, "it has %d of %d mutants", len(before), len(mutants))
 }
 
-// The table has each protection of the specification once, its edits fit, and its plans are sound for
-// the engine as it is.
+// The table has each protection of the specification once, its edits fit, and its plans
+// are sound for the engine as it is.
 func TestSpecTable(t *testing.T) {
 	root := rootOf(t)
 	list, err := protections(root)
@@ -148,7 +148,8 @@ func TestStack(t *testing.T) {
 	assert.That(t, o.Refused != nil && strings.Contains(o.What, "too soon after a restart"), "%+v", o)
 }
 
-// The plans that are kept show their bugs, also when the engine asks at other times than when they were found.
+// The plans that are kept show their bugs, also when the engine asks at other times than
+// when they were found.
 func TestKeptPlansShowTheirBugs(t *testing.T) {
 	tests.NeedLong(t)
 	var list []*Mutant

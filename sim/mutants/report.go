@@ -53,7 +53,8 @@ func summarize(outcomes []*Outcome) *summary {
 func (s *summary) String() string {
 	text := fmt.Sprintf("killed %d of %d", s.killed, s.of)
 	if s.worst != nil {
-		text += fmt.Sprintf("; seeds until the first kill: median %d, worst %d (%s)", s.median, s.worst.Seed+1, s.worst.ID)
+		text += fmt.Sprintf("; seeds until the first kill: median %d, worst %d (%s)", s.median, s.worst.Seed+1,
+			s.worst.ID)
 	}
 	if s.refused > 0 {
 		text += fmt.Sprintf("; %d refused by the specification alone", s.refused)

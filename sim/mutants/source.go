@@ -79,11 +79,12 @@ func (s *source) read(file string) error {
 	return err
 }
 
-// heads is how declarations begin that have no others in parentheses: with the type of a method, and a name.
+// heads is how declarations begin that have no others in parentheses: with the type of a
+// method, and a name.
 var heads = regexp.MustCompile(`(?m)^(?:func \((?:\w+ )?\*?(\w+)(?:\[\w+\])?\) |func |type |var |const )(\w+)`)
 
-// declarations returns what a package declares, without its tests: "majority", "waiter.attempt". Each goes
-// on to the next one.
+// declarations returns what a package declares, without its tests: "majority",
+// "waiter.attempt". Each goes on to the next one.
 func (s *source) declarations(folder string) (map[string][]place, error) {
 	paths, err := filepath.Glob(filepath.Join(s.root, folder, "*.go"))
 	if err != nil || len(paths) == 0 {
@@ -99,7 +100,8 @@ func (s *source) declarations(folder string) (map[string][]place, error) {
 			return nil, err
 		}
 		text, name, from := s.files[file], "", 0
-		for _, head := range append(heads.FindAllStringSubmatchIndex(text, -1), []int{len(text), len(text), -1, -1, 0, 0}) {
+		for _, head := range append(heads.FindAllStringSubmatchIndex(text, -1),
+			[]int{len(text), len(text), -1, -1, 0, 0}) {
 			all[name] = append(all[name], place{file, from, head[0]})
 			name, from = text[head[4]:head[5]], head[0]
 			if head[2] >= 0 {

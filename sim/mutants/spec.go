@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// This file is about spec/plans: for each protection of the specification a mutant of the engine
-// without it, and a plan on which that breaks the same promise as the model.
+// This file is about spec/plans: for each protection of the specification a mutant of the
+// engine without it, and a plan on which that breaks the same promise as the model.
 
 // A Protection is a row of spec/plans/table. It has a mutant or a reason.
 type Protection struct {
@@ -89,8 +89,8 @@ func eachRow(name string, do func(cells []string) error) error {
 
 const specFormat = "%-36s %-10s %-5s %-3s %s\n"
 
-// playSpec plays the plans on the engine as it is, and on that without the protection, and prints a
-// table. A missing plan is looked for among seeds, and written.
+// playSpec plays the plans on the engine as it is, and on that without the protection,
+// and prints a table. A missing plan is looked for among seeds, and written.
 func (c *config) playSpec(ctx context.Context, root string, out io.Writer) (ok bool, err error) {
 	list, err := protections(root)
 	if err != nil {
@@ -123,8 +123,8 @@ func (c *config) playSpec(ctx context.Context, root string, out io.Writer) (ok b
 	return ok, ctx.Err()
 }
 
-// play returns an error if the plan is not sound for the program with the engine as it is, or if the
-// engine without the protection does not break the invariant.
+// play returns an error if the plan is not sound for the program with the engine as it
+// is, or if the engine without the protection does not break the invariant.
 func (p *Protection) play(ctx context.Context, root, sound string, seeds uint64) error {
 	dir, err := os.MkdirTemp("", "spec")
 	if err != nil {

@@ -24,8 +24,8 @@ const (
 	toClient = faults.ToClient
 )
 
-// A link is the way between a client and a node, and what faults do to it. It outlives the client's
-// processes. It is TCP: what is cut or lost is late, and in order.
+// A link is the way between a client and a node, and what faults do to it. It outlives
+// the client's processes. It is TCP: what is cut or lost is late, and in order.
 type link struct {
 	w            *world
 	client, node int
@@ -61,8 +61,8 @@ func (l *link) late(way int) time.Duration {
 	return d
 }
 
-// stops returns what to wait for before a parcel goes on, or nil. One that was held before is not held
-// again.
+// stops returns what to wait for before a parcel goes on, or nil. One that was held
+// before is not held again.
 func (l *link) stops(way int, kind string, before bool) (wait chan struct{}, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,8 +122,9 @@ func (l *link) dial(ctx context.Context, life context.Context) (net.Conn, error)
 	return clientEnd{mine}, nil
 }
 
-// A clientEnd is a client's end of a connection. A pipe refuses everything when the other end is closed.
-// TCP takes what is written, and the next read says that the connection is over: libraries try again then.
+// A clientEnd is a client's end of a connection. A pipe refuses everything when the other
+// end is closed. TCP takes what is written, and the next read says that the connection is
+// over: libraries try again then.
 type clientEnd struct{ net.Conn }
 
 func (c clientEnd) Write(b []byte) (int, error) {
@@ -246,7 +247,8 @@ type parcel struct {
 	message int
 }
 
-// A pipe is one way of a connection. It delivers each parcel when the one before it is delivered.
+// A pipe is one way of a connection. It delivers each parcel when the one before it is
+// delivered.
 type pipe struct {
 	c   *conn
 	way int
@@ -284,7 +286,8 @@ func (q *pipe) put(p parcel) {
 	})
 }
 
-// isOver reports whether a parcel is lost that was put when the pipe had been cleared so often.
+// isOver reports whether a parcel is lost that was put when the pipe had been cleared so
+// often.
 func (q *pipe) isOver(cleared int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -299,7 +302,8 @@ func (q *pipe) clear(stops bool) {
 	q.stopped = q.stopped || stops
 }
 
-// wait returns false if the network or the connection is over. A command goes on without its client.
+// wait returns false if the network or the connection is over. A command goes on without
+// its client.
 func (q *pipe) wait(news <-chan struct{}) bool {
 	end := q.c.end
 	if q.way == toNode {

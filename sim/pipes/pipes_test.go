@@ -26,7 +26,8 @@ func inBubble(t *testing.T, p *faults.Plan) (r *sim.Result) {
 	return r
 }
 
-// The production stack comes to the simulator's verdict in each scenario that can be had here.
+// The production stack comes to the simulator's verdict in each scenario that can be had
+// here.
 func TestOursInScenarios(t *testing.T) {
 	had := 0
 	for i, s := range sim.Scenarios() {
@@ -59,7 +60,8 @@ func TestOursInDrawnPlans(t *testing.T) {
 	assert.That(t, grants >= tests.Times(10, 20), "only %d grants", grants)
 }
 
-// With a prefix the production stack is as sound, and it does about as much: the order in which goroutines run may differ.
+// With a prefix the production stack is as sound, and it does about as much: the order in
+// which goroutines run may differ.
 func TestOursWithAPrefix(t *testing.T) {
 	lock := pipes.Redquorum
 	lock.Prefix = "app/"
@@ -76,8 +78,8 @@ func TestOursWithAPrefix(t *testing.T) {
 	}
 }
 
-// Where a protection is off, or an assumption is broken, both worlds see it; and both see that the
-// protection was what it took.
+// Where a protection is off, or an assumption is broken, both worlds see it; and both see
+// that the protection was what it took.
 func TestOursWithoutProtections(t *testing.T) {
 	for _, s := range scenarios[:tests.Times(4, len(scenarios))] {
 		for _, v := range s.variants[:tests.Times(2, len(s.variants))] {
@@ -113,8 +115,9 @@ func TestSpecificationRefuses(t *testing.T) {
 	}
 }
 
-// When a reader is released the script lets the lock's key end with the longest other reader, in whole milliseconds:
-// here 0.2 ms early. The specification allows what a node grants then.
+// When a reader is released the script lets the lock's key end with the longest other
+// reader, in whole milliseconds: here 0.2 ms early. The specification allows what a node
+// grants then.
 func TestSpecificationAllowsForMilliseconds(t *testing.T) {
 	p, err := faults.Parse(`redquorum plan 1
 nodes 3

@@ -1,7 +1,7 @@
-// Package pipes carries out plans with real goroutines in one process: each client has the lock as its
-// users have it, and talks by net.Pipe to servers that are miniredis with a clock, a disk and one thread.
-// The links between them stall as TCP does. In a bubble of testing/synctest a run is in virtual time, and
-// comes to the same each time.
+// Package pipes carries out plans with real goroutines in one process: each client has
+// the lock as its users have it, and talks by net.Pipe to servers that are miniredis with
+// a clock, a disk and one thread. The links between them stall as TCP does. In a bubble
+// of testing/synctest a run is in virtual time, and comes to the same each time.
 //
 // # What may change
 //
@@ -15,8 +15,8 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// Missing says what of a plan cannot be had where no process can be stopped. Locks that are not
-// redquorum's read the machine's clock.
+// Missing says what of a plan cannot be had where no process can be stopped. Locks that
+// are not redquorum's read the machine's clock.
 func Missing(p *faults.Plan) (what []string) {
 	add := func(s string) {
 		if !slices.Contains(what, s) {

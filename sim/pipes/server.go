@@ -19,8 +19,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// A redis is one server: miniredis with a clock of its own, one thread, a disk, and an end. Nothing in
-// it waits; its callers do.
+// A redis is one server: miniredis with a clock of its own, one thread, a disk, and an
+// end. Nothing in it waits; its callers do.
 type redis struct {
 	w      *world
 	nodes  faults.Set
@@ -55,7 +55,8 @@ type stored struct {
 const forever = time.Duration(1 << 62)
 
 func newRedis(w *world, number int) *redis {
-	s := &redis{w: w, nodes: w.p.Server(number), number: number, Server: faults.Server{Mode: faults.Durable}, data: miniredis.NewMiniRedis(), begun: w.begun.Add(-365 * 24 * time.Hour), last: w.begun}
+	s := &redis{w: w, nodes: w.p.Server(number), number: number, Server: faults.Server{Mode: faults.Durable},
+		data: miniredis.NewMiniRedis(), begun: w.begun.Add(-365 * 24 * time.Hour), last: w.begun}
 	first, err := s.data.Dial() // starts it without a listener
 	if err != nil {
 		panic(err) // only listening can fail
@@ -265,8 +266,8 @@ func (s *redis) disconnect(c *conn) {
 	s.conns = slices.DeleteFunc(s.conns, func(o *conn) bool { return o == c })
 }
 
-// breakLink breaks the connections over a link. If they are half open, neither end knows until the fault
-// ends.
+// breakLink breaks the connections over a link. If they are half open, neither end knows
+// until the fault ends.
 func (s *redis) breakLink(l *link, halfOpen, end bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

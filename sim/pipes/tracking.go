@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// This file has what miniredis lacks of client side caching, for rueidislock: CLIENT TRACKING ON OPTOUT
-// NOLOOP. A server notifies a connection when a key changes that it has read.
+// This file has what miniredis lacks of client side caching, for rueidislock: CLIENT
+// TRACKING ON OPTOUT NOLOOP. A server notifies a connection when a key changes that it
+// has read.
 
 // A version is what a connection has read.
 type version struct {
@@ -48,8 +49,8 @@ func (s *redis) version(key string) version {
 	return version{value, s.last.Add(s.data.TTL(key))}
 }
 
-// invalidates notifies the connections that have read what has changed, but not the one that has
-// changed it. s.mu is held.
+// invalidates notifies the connections that have read what has changed, but not the one
+// that has changed it. s.mu is held.
 func (s *redis) invalidates(by *conn) {
 	for _, c := range s.conns {
 		for key, was := range c.known {

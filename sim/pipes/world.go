@@ -16,7 +16,8 @@ import (
 )
 
 // Redquorum is this project's lock, over package redisnode and go-redis.
-var Redquorum = live.Lock{Title: "redquorum", Open: live.OpenRedquorum, Key: func(name string) string { return name }, Slack: time.Microsecond}
+var Redquorum = live.Lock{Title: "redquorum", Open: live.OpenRedquorum, Key: func(name string) string { return name },
+	Slack: time.Microsecond}
 
 // A world carries out one plan with one lock.
 type world struct {
@@ -55,9 +56,11 @@ type process struct {
 	starts int
 }
 
-// Run carries out a plan, and judges what came of it. lacks is what the lock does not have.
+// Run carries out a plan, and judges what came of it. lacks is what the lock does not
+// have.
 func Run(p *faults.Plan, lock *live.Lock) (r *sim.Result, lacks []string) {
-	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now(), record: live.Record{Exact: true, Prefix: lock.Prefix}}
+	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now(),
+		record: live.Record{Exact: true, Prefix: lock.Prefix}}
 	w.zero = w.clock.Now()
 	network, unplug := context.WithCancel(context.Background())
 	w.network = network
@@ -87,8 +90,9 @@ func Run(p *faults.Plan, lock *live.Lock) (r *sim.Result, lacks []string) {
 	return judge.Result(p, w.entries), w.lacks
 }
 
-// now is how long ago the plan has begun. All that is recorded has its time from here: on a busy machine two
-// clocks that are read one after the other can be a millisecond apart, and a vote would come after what follows from it.
+// now is how long ago the plan has begun. All that is recorded has its time from here: on
+// a busy machine two clocks that are read one after the other can be a millisecond apart,
+// and a vote would come after what follows from it.
 func (w *world) now() time.Duration { return w.clock.Now().Sub(w.zero) }
 
 func (w *world) build() {
@@ -103,7 +107,8 @@ func (w *world) build() {
 	for c := range w.p.Clients {
 		w.links = append(w.links, nil)
 		for n := range w.p.Nodes {
-			w.links[c] = append(w.links[c], &link{w: w, client: c, node: n, changed: make(chan struct{}), random: w.p.Stream(faults.OfNetwork, c*faults.MaxNodes+n)})
+			w.links[c] = append(w.links[c], &link{w: w, client: c, node: n, changed: make(chan struct{}),
+				random: w.p.Stream(faults.OfNetwork, c*faults.MaxNodes+n)})
 		}
 		w.clients = append(w.clients, &process{})
 	}
@@ -150,7 +155,8 @@ func (w *world) start(i int) {
 	if err != nil {
 		panic(err)
 	}
-	c.player = &live.Player{Plan: w.p, Client: i, Start: c.starts - 1, Library: library, Clock: w.clockOf(i), Begun: w.zero, Report: w.report}
+	c.player = &live.Player{Plan: w.p, Client: i, Start: c.starts - 1, Library: library, Clock: w.clockOf(i),
+		Begun: w.zero, Report: w.report}
 	c.kill = kill
 	if w.p.Lock.Client == faults.Redquorum {
 		c.player.Open = again
@@ -251,7 +257,8 @@ func (w *world) tellMessage(l *link, way int, kind sim.Kind, p *parcel) {
 	if p.message == 0 {
 		return
 	}
-	e := sim.Entry{Kind: kind, Client: l.client, Node: l.node, Message: p.message, ToClient: way == toClient, Text: p.kind}
+	e := sim.Entry{Kind: kind, Client: l.client, Node: l.node, Message: p.message, ToClient: way == toClient,
+		Text: p.kind}
 	if kind == sim.KindSend {
 		e.Until = p.due.Sub(w.begun)
 	}
@@ -261,7 +268,8 @@ func (w *world) tellMessage(l *link, way int, kind sim.Kind, p *parcel) {
 	w.report(e)
 }
 
-// holder is whose key a node has of a name by a client's latest command; "" if it has none.
+// holder is whose key a node has of a name by a client's latest command; "" if it has
+// none.
 func (w *world) holder(client int, name string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -287,15 +295,17 @@ func (w *world) clockOf(client int) clock.Clock {
 
 // seat is where a process of a client is.
 func (w *world) seat(client int, life context.Context, start int) *live.Seat {
-	s := &live.Seat{Plan: w.p, Client: client, Start: start, Clock: w.clockOf(client), Life: life, Random: live.Draw(w.p, client, start), Prefix: w.lock.Prefix,
+	s := &live.Seat{Plan: w.p, Client: client, Start: start, Clock: w.clockOf(client), Life: life,
+		Random: live.Draw(w.p, client, start), Prefix: w.lock.Prefix,
 		Holder: func(name string) string { return w.holder(client, name) }}
 	for n, link := range w.links[client] {
 		if !w.p.Lists(client).Has(n) {
 			continue
 		}
 		// An address of its own, since a name would be looked up.
-		s.Nodes = append(s.Nodes, live.Place{Number: n, Addr: fmt.Sprintf("127.0.0.%d:6379", n+1), Database: w.nodes[n].db,
-			Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return link.dial(ctx, life) }})
+		s.Nodes = append(s.Nodes, live.Place{Number: n, Addr: fmt.Sprintf("127.0.0.%d:6379", n+1),
+			Database: w.nodes[n].db,
+			Dial:     func(ctx context.Context, _, _ string) (net.Conn, error) { return link.dial(ctx, life) }})
 	}
 	return s
 }

@@ -1,11 +1,12 @@
-// The program playground writes the simulator as a page: textbook Redlock and redquorum, side by
-// side, under the same plan.
+// The program playground writes the simulator as a page: textbook Redlock and redquorum,
+// side by side, under the same plan.
 //
 //	go run ./sim/playground build [FOLDER]
 //	go run ./sim/playground picture [FOLDER]
 //
-// The folder, docs/playground if none is named, works from a file and without a network. The second
-// writes two such runs as the picture of README.md, light and dark, to docs/pictures.
+// The folder, docs/playground if none is named, works from a file and without a network.
+// The second writes two such runs as the picture of README.md, light and dark, to
+// docs/pictures.
 package main
 
 import (
@@ -57,7 +58,8 @@ func main() {
 	fmt.Println(filepath.Join(verb.dir, verb.file))
 }
 
-// build writes the page, with the runs of its first chapter, and the simulator as a second file.
+// build writes the page, with the runs of its first chapter, and the simulator as a
+// second file.
 func build(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -95,8 +97,9 @@ func write(f *os.File) error {
 	return p.Write(f)
 }
 
-// compile returns a script that calls simulator() with what Go needs in a browser, and with the
-// compressed program. It is a script because a page that is a file may not read other files.
+// compile returns a script that calls simulator() with what Go needs in a browser, and
+// with the compressed program. It is a script because a page that is a file may not read
+// other files.
 func compile() ([]byte, error) {
 	tmp, err := os.MkdirTemp("", "playground")
 	if err != nil {
@@ -105,7 +108,8 @@ func compile() ([]byte, error) {
 	defer os.RemoveAll(tmp)
 	wasm := filepath.Join(tmp, "wasm")
 	// Without inlining the program is a tenth smaller.
-	cmd := exec.Command("go", "build", "-trimpath", "-gcflags=all=-l", "-ldflags=-s -w", "-o", wasm, "github.com/redquorum/redquorum/sim/playground/wasm")
+	cmd := exec.Command("go", "build", "-trimpath", "-gcflags=all=-l", "-ldflags=-s -w", "-o", wasm,
+		"github.com/redquorum/redquorum/sim/playground/wasm")
 	cmd.Env = append(os.Environ(), "GOOS=js", "GOARCH=wasm")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("go build: %w\n%s", err, out)

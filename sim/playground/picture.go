@@ -13,8 +13,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// Forgets is a plan in which a node restarts and forgets a lock: with textbook Redlock two
-// clients then have it.
+// Forgets is a plan in which a node restarts and forgets a lock: with textbook Redlock
+// two clients then have it.
 const forgets = `redquorum plan 1
 nodes 3
 clients 2
@@ -50,7 +50,8 @@ var looks = []look{
 	{"dark", "#e6edf3", "#7d8590", "#f85149", [2]string{"#58a6ff", "#f0883e"}, "#0d1117"},
 }
 
-// pictures writes the same plan with both locks as restart-light.svg and restart-dark.svg.
+// pictures writes the same plan with both locks as restart-light.svg and
+// restart-dark.svg.
 func pictures(dir string) error {
 	for _, l := range looks {
 		text, err := l.draw()
@@ -64,8 +65,8 @@ func pictures(dir string) error {
 	return nil
 }
 
-// A bar is a time in a lane: that of a client, which has the lock, or of a node, which has a
-// client's key. Its until is 0 if there is none.
+// A bar is a time in a lane: that of a client, which has the lock, or of a node, which
+// has a client's key. Its until is 0 if there is none.
 type bar struct {
 	lane, client int
 	from, until  time.Duration
@@ -187,7 +188,8 @@ func (l *look) strip(out *strings.Builder, s *strip) {
 	}
 	for lane, name := range lanes {
 		words(6, y(lane)+15, l.text, name)
-		fmt.Fprintf(out, `<path d="M%d %dH%d" stroke="%s" stroke-dasharray="1 5"/>`+"\n", left, y(lane)+10, width, l.faint)
+		fmt.Fprintf(out, `<path d="M%d %dH%d" stroke="%s" stroke-dasharray="1 5"/>`+"\n", left, y(lane)+10, width,
+			l.faint)
 	}
 	frame(s.ignored, 28, l.text)
 	for _, b := range s.bars {

@@ -74,7 +74,8 @@ func fragment(t *testing.T, b *browser.Browser, plan string) (text string) {
 	return text
 }
 
-// chaptersAgree compares the runs of the simulator in the page with those of this program.
+// chaptersAgree compares the runs of the simulator in the page with those of this
+// program.
 func chaptersAgree(t *testing.T, b *browser.Browser) {
 	t.Helper()
 	for _, c := range play.Chapters() {
@@ -134,8 +135,8 @@ var uses = []string{
 	plan.dispatchEvent(new Event('input'));
 	await until(() => byId('status').classList.contains('wrong'), 'an error');
 	must(byId('status').textContent.includes('explode') && left() === 'sound', 'the error names the word');`,
-	// A node that forgets before it has something to forget does no harm: its fault is dragged to the beginning. With the keyboard
-	// it moves as well.
+	// A node that forgets before it has something to forget does no harm: its fault is
+	// dragged to the beginning. With the keyboard it moves as well.
 	`const crash = [...strip.children].find(e => e.textContent.startsWith('crash'));
 	const box = crash.getBoundingClientRect(), at = x => ({ clientX: x, clientY: box.top + 5, pointerId: 1, bubbles: true });
 	crash.setPointerCapture = () => {};

@@ -62,8 +62,9 @@ func (c *contestant) title() string {
 	return c.name + " " + c.version
 }
 
-// judged are the invariants that a lock is held to: what it promises. That a late write is taken, as
-// there are no fencing tokens, is never held against it: it is outside of what the plan assumes.
+// judged are the invariants that a lock is held to: what it promises. That a late write
+// is taken, as there are no fencing tokens, is never held against it: it is outside of
+// what the plan assumes.
 func (c *contestant) judged() (all []string) {
 	for _, p := range c.promises {
 		all = append(all, p.invariants...)
@@ -74,8 +75,9 @@ func (c *contestant) judged() (all []string) {
 	return all
 }
 
-// slack is how long two clients may hold one lock before that counts. Redquorum promises that it never
-// happens. Other locks learn of a loss by a message, so they get the time of a message there and back.
+// slack is how long two clients may hold one lock before that counts. Redquorum promises
+// that it never happens. Other locks learn of a loss by a message, so they get the time
+// of a message there and back.
 func (c *contestant) slack(p *faults.Plan) time.Duration {
 	if c.name == ours {
 		return time.Microsecond
@@ -94,13 +96,17 @@ var contestants = []*contestant{
 	{name: "redquorum", setup: "redisnode over go-redis", open: live.OpenRedquorum, key: plainKey},
 	{name: "redsync", version: "v4.18.1", folder: "github.com/go-redsync/redsync/v4",
 		setup: "a pool of go-redis v9.23.0 for each node, as in its README; " + patience +
-			"; WithExpiry(lease); else the defaults, with pauses drawn from the plan's seed", open: openRedsync, key: plainKey,
+			"; WithExpiry(lease); else the defaults, with pauses drawn from the plan's seed", open: openRedsync,
+		key: plainKey,
 		promises: []promise{
 			{[]string{"I1"}, "After this is successful, no one else can obtain the same lock (the same mutex name) until we unlock it.",
-				"That is, until the end that Until returns.", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md#usage"},
+				"That is, until the end that Until returns.",
+				"https://github.com/go-redsync/redsync/blob/v4.18.1/README.md#usage"},
 			{[]string{"I7"}, "Redsync provides a Redis-based distributed mutual exclusion lock implementation for Go as described in [this post]",
-				"The post is the Redis page: no deadlock, and it works while a majority of nodes does.", "https://github.com/go-redsync/redsync/blob/v4.18.1/README.md"},
-			{[]string{"I9"}, "", "The Redis page: a release removes only the holder's own key.", redisPage + "#correct-implementation-with-a-single-instance"},
+				"The post is the Redis page: no deadlock, and it works while a majority of nodes does.",
+				"https://github.com/go-redsync/redsync/blob/v4.18.1/README.md"},
+			{[]string{"I9"}, "", "The Redis page: a release removes only the holder's own key.",
+				redisPage + "#correct-implementation-with-a-single-instance"},
 		},
 		story: "Two clients hold one lock when a majority forgets it, after a restart, a failover, or with one server listed twice. " + warning +
 			"So it asks for independent masters that write each command to disk, or stay away for the longest lease after a restart. redsync leaves that to the operator. " +
@@ -125,21 +131,27 @@ var contestants = []*contestant{
 			"It shares one connection with the rest of the program.",
 		shown: "S64"},
 	{name: "bsm/redislock", version: "v0.9.4", folder: "github.com/bsm/redislock", alone: true,
-		setup: "one node; go-redis with " + patience + "; LinearBackoff(100 ms) to wait. After Obtain the client asks for TTL once, and relies on that",
-		open:  openBSM, key: plainKey,
+		setup: "one node; go-redis with " + patience +
+			"; LinearBackoff(100 ms) to wait. After Obtain the client asks for TTL once, and relies on that",
+		open: openBSM, key: plainKey,
 		promises: []promise{
 			{[]string{"I1"}, `else if ttl > 0 { fmt.Println("Yay, I still have my lock!") }`,
-				"This is in its example, after a call of TTL. A program that asks before each use finds out sooner.", "https://github.com/bsm/redislock/blob/v0.9.4/README.md#examples"},
-			{[]string{"I7"}, "TTL returns the remaining time-to-live. Returns 0 if the lock has expired.", "So a lock that nobody releases ends.", "https://pkg.go.dev/github.com/bsm/redislock@v0.9.4#Lock.TTL"},
+				"This is in its example, after a call of TTL. A program that asks before each use finds out sooner.",
+				"https://github.com/bsm/redislock/blob/v0.9.4/README.md#examples"},
+			{[]string{"I7"}, "TTL returns the remaining time-to-live. Returns 0 if the lock has expired.",
+				"So a lock that nobody releases ends.", "https://pkg.go.dev/github.com/bsm/redislock@v0.9.4#Lock.TTL"},
 		},
 		story: "Two clients hold one lock when its only server forgets it, after a restart or a failover. The Redis page warns of both.\n\n" +
 			"Better than redquorum: it is one file of 300 lines, works with any client of go-redis, and can keep a text with the lock (Metadata).",
 		shown: "S53"},
-	{name: "SET NX", alone: true, setup: "one node; go-redis with " + patience + "; SET key random NX PX lease, a script that deletes only one's own, tries every 100 ms",
+	{name: "SET NX", alone: true, setup: "one node; go-redis with " + patience +
+		"; SET key random NX PX lease, a script that deletes only one's own, tries every 100 ms",
 		open: openSetNX, key: plainKey,
 		promises: []promise{
-			{[]string{"I1"}, "", "The Redis page: a key is set only if there is none, and only its owner removes it.", redisPage + "#correct-implementation-with-a-single-instance"},
-			{[]string{"I7"}, "", "The key expires by itself.", redisPage + "#correct-implementation-with-a-single-instance"},
+			{[]string{"I1"}, "", "The Redis page: a key is set only if there is none, and only its owner removes it.",
+				redisPage + "#correct-implementation-with-a-single-instance"},
+			{[]string{"I7"}, "", "The key expires by itself.", redisPage +
+				"#correct-implementation-with-a-single-instance"},
 		},
 		story: "Two clients hold one lock when its only server forgets it, as above. It asks nothing after its acquire, so failovers break it by the plans as they are.\n\n" +
 			"Better than redquorum: it needs no library, and every language has it.",
@@ -209,14 +221,16 @@ type rueidisLibrary struct {
 func (r *rueidisLibrary) connect() {
 	defer close(r.opened)
 	to := r.Nodes[0]
-	client := rueidis.ClientOption{InitAddress: []string{to.Addr}, SelectDB: to.Database, ForceSingleClient: true, RetryDelay: r.pause}
+	client := rueidis.ClientOption{InitAddress: []string{to.Addr}, SelectDB: to.Database, ForceSingleClient: true,
+		RetryDelay: r.pause}
 	if to.Dial != nil {
 		client.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 			return to.Dial(ctx, "tcp", addr)
 		}
 	}
 	for err := error(nil); ; {
-		r.l, err = rueidislock.NewLocker(rueidislock.LockerOption{KeyMajority: 1, KeyValidity: r.Plan.Lock.Lease, NoLoopTracking: true, ClientOption: client})
+		r.l, err = rueidislock.NewLocker(rueidislock.LockerOption{KeyMajority: 1, KeyValidity: r.Plan.Lock.Lease,
+			NoLoopTracking: true, ClientOption: client})
 		if err == nil || !tenth(r.Life) {
 			return
 		}
@@ -252,7 +266,8 @@ func (r *rueidisLibrary) acquire(ctx context.Context, w *live.Wanted) (*live.Hel
 	if w.Wait {
 		acquire = r.l.WithContext
 	}
-	// The lock ends with the context that it was acquired with, so a step's is only for the wait.
+	// The lock ends with the context that it was acquired with, so a step's is only for
+	// the wait.
 	all, cancel := context.WithCancel(r.Life)
 	stop := context.AfterFunc(ctx, cancel)
 	lost, release, err := acquire(all, w.Names[0])

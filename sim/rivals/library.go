@@ -51,7 +51,8 @@ func held(s *live.Seat, owner string, end time.Time, unlock func(context.Context
 // clients are of go-redis.
 type clients []*goredislib.Client
 
-// dial makes clients of nodes, for locks that leave timeouts to their client: those of the plan.
+// dial makes clients of nodes, for locks that leave timeouts to their client: those of
+// the plan.
 func dial(s *live.Seat, nodes []live.Place) (all clients) {
 	for _, n := range nodes {
 		o, timeout := n.Options(), s.Plan.Lock.Timeout

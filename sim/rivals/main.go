@@ -1,6 +1,6 @@
-// Rivals carries out the plans of package sim with locks as they are: redquorum's production stack,
-// and locks that people use, each unchanged. It is a module of its own, so that nobody who imports
-// redquorum gets them.
+// Rivals carries out the plans of package sim with locks as they are: redquorum's
+// production stack, and locks that people use, each unchanged. It is a module of its own,
+// so that nobody who imports redquorum gets them.
 //
 //	go run . run S13 redsync                 # the story of a scenario with a lock
 //	go run . run PLAN redsync --html FILE    # of a plan in a file, and its page
@@ -11,8 +11,9 @@
 //	go run . check redsync                   # repeats on real servers all that broke the lock
 //	go run . check S13 seed3.plan redsync    # or only some of it
 //
-// Otherwise a run is in virtual time, in a bubble of testing/synctest. All clients and servers are in one
-// process: the locks talk by net.Pipe to miniredis, over links that stall as TCP does.
+// Otherwise a run is in virtual time, in a bubble of testing/synctest. All clients and
+// servers are in one process: the locks talk by net.Pipe to miniredis, over links that
+// stall as TCP does.
 package main
 
 import (
@@ -180,8 +181,8 @@ func (c *contestant) show(r *sim.Result, s *sim.Scenario, html string, out io.Wr
 	return errors.Join(err, f.Close())
 }
 
-// shift tries each scenario in which the lock is sound with other times. It keeps how often each goes
-// wrong, the first that does, and in the last line all that never do.
+// shift tries each scenario in which the lock is sound with other times. It keeps how
+// often each goes wrong, the first that does, and in the last line all that never do.
 func (c *contestant) shift(in bubble, times uint64, out io.Writer) error {
 	var lines, never []string
 	for _, s := range sim.Scenarios() {
@@ -213,7 +214,8 @@ func (c *contestant) shift(in bubble, times uint64, out io.Writer) error {
 		}
 	}
 	lines = append(lines, fmt.Sprintf("0/%d %s", times, strings.Join(never, " ")))
-	return os.WriteFile(filepath.Join("testdata", "shifts", file(c)+".txt"), []byte(c.title()+"\n"+strings.Join(lines, "\n")+"\n"), 0o644)
+	return os.WriteFile(filepath.Join("testdata", "shifts", file(c)+".txt"),
+		[]byte(c.title()+"\n"+strings.Join(lines, "\n")+"\n"), 0o644)
 }
 
 // file is a lock's name in file names.

@@ -50,7 +50,8 @@ func page(rows [][]*outcome) string {
 // writeCounts says how many scenarios came to what.
 func writeCounts(b *strings.Builder, rows [][]*outcome) {
 	words := []string{"ok", "ok; with other times not", "broken", "stuck", "outside", "-"}
-	fmt.Fprintf(b, "\n| of %d scenarios | %s |\n|-|%s\n", len(rows), strings.Join(words, " | "), strings.Repeat("-:|", len(words)))
+	fmt.Fprintf(b, "\n| of %d scenarios | %s |\n|-|%s\n", len(rows), strings.Join(words, " | "),
+		strings.Repeat("-:|", len(words)))
 	for i, c := range contestants {
 		count := make(map[string]int)
 		for _, row := range rows {
@@ -102,8 +103,9 @@ func bold(cell string) string {
 	return word
 }
 
-// byHand is what is run by hand, because it takes long: how often a scenario goes wrong with other times
-// ("shifts"), and what a scenario or plan comes to on real servers ("real").
+// byHand is what is run by hand, because it takes long: how often a scenario goes wrong
+// with other times ("shifts"), and what a scenario or plan comes to on real servers
+// ("real").
 func (c *contestant) byHand(what string) map[string]string {
 	all := make(map[string]string)
 	text, err := os.ReadFile(filepath.Join("testdata", what, file(c)+".txt"))
@@ -117,7 +119,8 @@ func (c *contestant) byHand(what string) map[string]string {
 	return all
 }
 
-// write says what a lock promises, how it was set up, and what goes wrong. It is number i of a row.
+// write says what a lock promises, how it was set up, and what goes wrong. It is number i
+// of a row.
 func (c *contestant) write(b *strings.Builder, rows [][]*outcome, i int) {
 	fmt.Fprintf(b, "\n## %s\n\nSetup: %s.\n\n", c.title(), c.setup)
 	for _, p := range c.promises {
@@ -133,13 +136,15 @@ func (c *contestant) write(b *strings.Builder, rows [][]*outcome, i int) {
 	}
 	if c.promises == nil {
 		b.WriteString("* It is held to all invariants that can be seen from outside: I1, I2, I4 to I9 and I12 to I14.\n")
-		fmt.Fprintf(b, "* The tests of this module fail when any of %d [mutants](mutants.md) is put into the engine.\n", 1+strings.Count(deadMutants, ","))
+		fmt.Fprintf(b, "* The tests of this module fail when any of %d [mutants](mutants.md) is put into the engine.\n",
+			1+strings.Count(deadMutants, ","))
 		return
 	}
 	fmt.Fprintf(b, "\n%s\n", c.story)
 	for _, row := range rows {
 		if o := row[i]; o.scenario.ID == c.shown {
-			fmt.Fprintf(b, "\n`go run . run %s %q`:\n\n```text\n%s\n```\n", c.shown, c.name, strings.Join(o.result.Story(10), "\n"))
+			fmt.Fprintf(b, "\n`go run . run %s %q`:\n\n```text\n%s\n```\n", c.shown, c.name,
+				strings.Join(o.result.Story(10), "\n"))
 		}
 	}
 	b.WriteString("\nPlans that were found:")

@@ -27,8 +27,8 @@ func strip(p *faults.Plan, c *contestant) *faults.Plan {
 	return c.fit(p)
 }
 
-// fit makes a plan one of a single node for a lock that is for one server: the node that is struck the
-// most.
+// fit makes a plan one of a single node for a lock that is for one server: the node that
+// is struck the most.
 func (c *contestant) fit(p *faults.Plan) *faults.Plan {
 	if !c.alone {
 		return p
@@ -76,8 +76,9 @@ func (c *contestant) plan(s *sim.Scenario) (*faults.Plan, []string) {
 // ours is the name of redquorum's production stack.
 const ours = "redquorum"
 
-// shifted returns a plan whose times are others: each pause between two of its events is shorter or
-// longer by a factor from 1/2 to 2. A plan is timed to the rhythm of one lock, and others have another.
+// shifted returns a plan whose times are others: each pause between two of its events is
+// shorter or longer by a factor from 1/2 to 2. A plan is timed to the rhythm of one lock,
+// and others have another.
 func shifted(p *faults.Plan, by uint64) *faults.Plan {
 	q := *p
 	q.Events, q.Seed = slices.Clone(p.Events), p.Seed+by*1000

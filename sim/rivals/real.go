@@ -39,9 +39,10 @@ type real struct {
 	long    bool // go on for a lease after the last event
 }
 
-// attempts are how a claim is tried on real servers, whose times are not exact: until it shows. A plan of
-// a few milliseconds may need more.
-var attempts = []real{{stretch: 5}, {stretch: 5}, {stretch: 1}, {stretch: 5, long: true}, {stretch: 20}, {stretch: 20, long: true}}
+// attempts are how a claim is tried on real servers, whose times are not exact: until it
+// shows. A plan of a few milliseconds may need more.
+var attempts = []real{{stretch: 5}, {stretch: 5}, {stretch: 1}, {stretch: 5, long: true}, {stretch: 20},
+	{stretch: 20, long: true}}
 
 // String returns the flags of the command.
 func (how real) String() string {
@@ -62,8 +63,8 @@ func longer(p *faults.Plan) *faults.Plan {
 	return &q
 }
 
-// sameNetwork keeps the network as fast as it is when all other times are stretched: other locks have
-// timeouts that no plan sets, such as TryNextAfter of rueidislock.
+// sameNetwork keeps the network as fast as it is when all other times are stretched:
+// other locks have timeouts that no plan sets, such as TryNextAfter of rueidislock.
 func sameNetwork(p *faults.Plan, stretch int) *faults.Plan {
 	q := *p
 	q.Network.Delay.Min /= time.Duration(stretch)
@@ -98,7 +99,8 @@ func (how *real) run(c *contestant, p *faults.Plan) (*chaos.Outcome, error) {
 	if c.name != ours {
 		p = sameNetwork(p, how.stretch)
 		config.Lock = c.lock(p)
-		config.Lock.Promised = slices.DeleteFunc(c.judged(), func(invariant string) bool { return invariant == "I9" }) // keys are only sampled
+		// keys are only sampled
+		config.Lock.Promised = slices.DeleteFunc(c.judged(), func(invariant string) bool { return invariant == "I9" })
 	}
 	return chaos.Run(context.Background(), p, config)
 }
@@ -124,8 +126,8 @@ func (c *contestant) claims(in bubble) (all []claim) {
 	return all
 }
 
-// check repeats on real servers what broke a lock in virtual time, and keeps what came of it. With
-// some IDs it leaves the others as they were.
+// check repeats on real servers what broke a lock in virtual time, and keeps what came of
+// it. With some IDs it leaves the others as they were.
 func (how *real) check(c *contestant, in bubble, some []string, out io.Writer) error {
 	lines, before := []string{c.title()}, c.byHand("real")
 	for _, claim := range c.claims(in) {
@@ -141,7 +143,8 @@ func (how *real) check(c *contestant, in bubble, some []string, out io.Writer) e
 			lines = append(lines, claim.id+" "+text)
 		}
 	}
-	return os.WriteFile(filepath.Join("testdata", "real", file(c)+".txt"), []byte(strings.Join(lines, "\n")+"\n"), 0o644)
+	return os.WriteFile(filepath.Join("testdata", "real", file(c)+".txt"), []byte(strings.Join(lines, "\n")+"\n"),
+		0o644)
 }
 
 // longest is the longest plan that is tried in virtual time times the stretch.

@@ -108,7 +108,8 @@ func words(text string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(text), func(w string) bool { return w == "//" || w == "*" }), " ")
 }
 
-// The mutants that the page names are in the list of package mutants, with what is put into the engine.
+// The mutants that the page names are in the list of package mutants, with what is put
+// into the engine.
 func TestDeadMutants(t *testing.T) {
 	list := assert.Got(os.ReadFile("../mutants/list.go"))(t)
 	for id := range strings.SplitSeq(deadMutants, ", ") {

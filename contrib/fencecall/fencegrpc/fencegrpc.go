@@ -1,8 +1,9 @@
-// Package fencegrpc carries fencing tokens over gRPC calls, and refuses late ones. The limits that package fencecall names for
-// HTTP hold for it, too.
+// Package fencegrpc carries fencing tokens over gRPC calls, and refuses late ones. The
+// limits that package fencecall names for HTTP hold for it, too.
 //
-// The interceptors of the client send the tokens of the leases that a call's context belongs to. Those of the
-// server answer FAILED_PRECONDITION to a late call, with both tokens, and to one without a token:
+// The interceptors of the client send the tokens of the leases that a call's context
+// belongs to. Those of the server answer FAILED_PRECONDITION to a late call, with both
+// tokens, and to one without a token:
 //
 //	grpc.NewClient(address, grpc.WithUnaryInterceptor(fencegrpc.UnaryClient), grpc.WithStreamInterceptor(fencegrpc.StreamClient))
 //	grpc.NewServer(grpc.UnaryInterceptor(fencegrpc.UnaryServer(store, nameOf)))
@@ -31,17 +32,19 @@ func sent(ctx context.Context) context.Context {
 }
 
 // UnaryClient sends the tokens of a call's context with it.
-func UnaryClient(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func UnaryClient(ctx context.Context, method string, request, reply any, conn *grpc.ClientConn,
+	invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	return invoke(sent(ctx), method, request, reply, conn, opts...)
 }
 
 // StreamClient sends the tokens of a stream's context when it begins.
-func StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, begin grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, begin grpc.Streamer,
+	opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	return begin(sent(ctx), desc, conn, method, opts...)
 }
 
-// UnaryServer lets calls in that have the newest token of the lock that nameOf tells; "" means that the call
-// needs none. method is the full one, such as /shop.Stock/Ship.
+// UnaryServer lets calls in that have the newest token of the lock that nameOf tells; ""
+// means that the call needs none. method is the full one, such as /shop.Stock/Ship.
 func UnaryServer(store fencecall.Store, nameOf func(ctx context.Context, method string, request any) string) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		ctx, err := admit(ctx, store, nameOf(ctx, info.FullMethod, request))
@@ -52,7 +55,8 @@ func UnaryServer(store fencecall.Store, nameOf func(ctx context.Context, method 
 	}
 }
 
-// StreamServer is UnaryServer for streams. They are checked when they begin, before there is a message.
+// StreamServer is UnaryServer for streams. They are checked when they begin, before there
+// is a message.
 func StreamServer(store fencecall.Store, nameOf func(ctx context.Context, method string) string) grpc.StreamServerInterceptor {
 	return func(service any, s grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		ctx, err := admit(s.Context(), store, nameOf(s.Context(), info.FullMethod))

@@ -20,9 +20,10 @@ type Metrics interface {
 	Nodes([]node.Node) []node.Node
 }
 
-// New makes the metrics of one test. Name is the attribute lock that a name has. Value returns the value of a
-// series, the number of observations of a histogram, or -1 if there is none. A metric is called "lock.held", and
-// attributes are "key=value", sorted; one that is "" is none.
+// New makes the metrics of one test. Name is the attribute lock that a name has. Value
+// returns the value of a series, the number of observations of a histogram, or -1 if
+// there is none. A metric is called "lock.held", and attributes are "key=value", sorted;
+// one that is "" is none.
 type New func(t testing.TB, name func(string) string) (m Metrics, value Value)
 
 // Value is that of a series: see [New].
@@ -47,7 +48,8 @@ func Servers(t testing.TB, n int) *embedded.Set {
 	return set
 }
 
-// Program makes a Locker with connections of its own, and with the metrics if there are any.
+// Program makes a Locker with connections of its own, and with the metrics if there are
+// any.
 func Program(t testing.TB, set *embedded.Set, m Metrics) *quorum.Locker {
 	t.Helper()
 	nodes, err := set.Dial()
@@ -84,14 +86,15 @@ func Test(t *testing.T, open New) {
 	t.Run("replicas", func(t *testing.T) { replicas(t, open) })
 }
 
-// twoPrograms share a lock: one waits for the other, gets the lock from it, and loses it as two of three
-// servers are killed.
+// twoPrograms share a lock: one waits for the other, gets the lock from it, and loses it
+// as two of three servers are killed.
 func twoPrograms(t *testing.T, open New) {
 	set := Servers(t, 3)
 	m, value := open(t, Kind)
 	await := func(want float64, metric string, attributes ...string) {
 		t.Helper()
-		for deadline := time.Now().Add(time.Minute); value(metric, attributes...) != want; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); value(metric,
+			attributes...) != want; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s%v is %v, and not %v", metric, attributes, value(metric, attributes...), want)
 			}
@@ -121,7 +124,8 @@ func twoPrograms(t *testing.T, open New) {
 	set.Server(1).Kill()
 	<-lost
 	await(1, "lock.lost", "cause=no_quorum", "lock=job")
-	if _, err := a.Lock(background, "job/2", quorum.WithWait(10*time.Millisecond)); !errors.Is(err, quorum.ErrNoQuorum) {
+	if _, err := a.Lock(background, "job/2", quorum.WithWait(10*time.Millisecond)); !errors.Is(err,
+		quorum.ErrNoQuorum) {
 		t.Error(err)
 	}
 	for range 2 { // when both have said so, and when only b lists the nodes
@@ -176,15 +180,18 @@ func events(t *testing.T, open New) {
 		want      float64
 	}{
 		{[]quorum.Event{{Kind: quorum.EventWaiting}, {Kind: quorum.EventWaiting}}, "lock.waiting", "", 2},
-		{[]quorum.Event{{Kind: quorum.EventWaiting}, {Kind: quorum.EventAcquired, Waited: true}}, "lock.waiting", "", 0},
-		{[]quorum.Event{{Kind: quorum.EventWaiting}, {Kind: quorum.EventNotAcquired, Waited: true, Err: held}}, "lock.waiting", "", 0},
+		{[]quorum.Event{{Kind: quorum.EventWaiting}, {Kind: quorum.EventAcquired, Waited: true}}, "lock.waiting", "",
+			0},
+		{[]quorum.Event{{Kind: quorum.EventWaiting}, {Kind: quorum.EventNotAcquired, Waited: true, Err: held}},
+			"lock.waiting", "", 0},
 		{[]quorum.Event{{Kind: quorum.EventAcquired}}, "lock.held", "", 1},
 		{[]quorum.Event{{Kind: quorum.EventAcquired}}, "lock.wait", "", 1},
 		{[]quorum.Event{{Kind: quorum.EventAcquired}}, "lock.attempts", "result=acquired", 1},
 		{[]quorum.Event{{Kind: quorum.EventAttemptFailed, Err: held}}, "lock.attempts", "result=held", 1},
 		{[]quorum.Event{{Kind: quorum.EventNotAcquired, Err: held}}, "lock.not_acquired", "cause=held", 1},
 		{[]quorum.Event{{Kind: quorum.EventExtended}}, "lock.renewals", "result=ok", 1},
-		{[]quorum.Event{{Kind: quorum.EventExtendFailed, Err: quorum.ErrNoQuorum}}, "lock.renewals", "result=no_quorum", 1},
+		{[]quorum.Event{{Kind: quorum.EventExtendFailed, Err: quorum.ErrNoQuorum}}, "lock.renewals", "result=no_quorum",
+			1},
 		{[]quorum.Event{{Kind: quorum.EventAcquired}, {Kind: quorum.EventReleased}}, "lock.held", "", 0},
 		{[]quorum.Event{{Kind: quorum.EventReleased}}, "lock.hold", "", 1},
 		{[]quorum.Event{{Kind: quorum.EventReleased}}, "lock.releases", "result=ok", 1},
@@ -194,10 +201,12 @@ func events(t *testing.T, open New) {
 		{[]quorum.Event{{Kind: quorum.EventLost, Err: lost}}, "lock.hold", "", 1},
 		{[]quorum.Event{{Kind: quorum.EventLost, Err: lost}}, "lock.lost", "cause=no_quorum", 1},
 		{[]quorum.Event{{Kind: quorum.EventNodeFailed, Node: "n"}}, "node.failed", "node=n", 1},
-		{[]quorum.Event{{Kind: quorum.EventNodeFailed, Node: "n"}, {Kind: quorum.EventNodeRecovered, Node: "n"}}, "node.failed", "node=n", 0},
+		{[]quorum.Event{{Kind: quorum.EventNodeFailed, Node: "n"}, {Kind: quorum.EventNodeRecovered, Node: "n"}},
+			"node.failed", "node=n", 0},
 		{[]quorum.Event{{Kind: quorum.EventNodeAbstains, Node: "n"}}, "node.abstained", "node=n", 1},
 		{[]quorum.Event{{Kind: quorum.EventHealed, Node: "n"}}, "node.healed", "node=n", 1},
-		{[]quorum.Event{{Kind: quorum.EventsLeftOut, Count: 3}, {Kind: quorum.EventsLeftOut, Count: 4}}, "events.left_out", "", 7},
+		{[]quorum.Event{{Kind: quorum.EventsLeftOut, Count: 3}, {Kind: quorum.EventsLeftOut, Count: 4}},
+			"events.left_out", "", 7},
 		{[]quorum.Event{{Kind: quorum.EventsLeftOut, Count: 3}}, "lock.attempts", "result=no_quorum", -1},
 	} {
 		m, value := open(t, nil)
@@ -223,7 +232,8 @@ func unsentRounds(t *testing.T, open New) {
 	l := Program(t, set, m)
 	_ = lock(t, l, "x").Unlock(background)
 	l.Close()
-	if dead, alive := value("node.round", "node="+set.Server(0).Addr()), value("node.round", "node="+set.Server(1).Addr()); dead > 0 || alive < 2 {
+	if dead, alive := value("node.round", "node="+set.Server(0).Addr()),
+		value("node.round", "node="+set.Server(1).Addr()); dead > 0 || alive < 2 {
 		t.Errorf("%v rounds of the dead node, %v of another", dead, alive)
 	}
 }
@@ -237,7 +247,8 @@ func oneRoundAtATime(t *testing.T, open New) {
 	for i, c := range []struct {
 		commands, timed int
 		unsent          bool
-	}{{commands: 1, timed: 1}, {commands: 3, timed: 2}, {commands: 2, timed: 2, unsent: true}, {commands: 1, timed: 3}} {
+	}{{commands: 1, timed: 1}, {commands: 3, timed: 2}, {commands: 2, timed: 2, unsent: true},
+		{commands: 1, timed: 3}} {
 		replies, answered = nil, 0
 		for range c.commands {
 			n.Submit(node.Command{}, func(node.Reply) { answered++ })
@@ -262,7 +273,8 @@ func (w waiting) Submit(_ node.Command, reply func(node.Reply)) {
 	*w.replies = append(*w.replies, reply)
 }
 
-// A node has as many replicas with metrics as without, so a Locker requires the restart guard.
+// A node has as many replicas with metrics as without, so a Locker requires the restart
+// guard.
 func replicas(t *testing.T, open New) {
 	m, _ := open(t, nil)
 	nodes := m.Nodes([]node.Node{replicated{}, instant{}})
@@ -283,11 +295,13 @@ type replicated struct{ instant }
 
 func (replicated) Replicas() int { return 2 }
 
-// BenchmarkPair measures lock and unlock on five nodes, with and without metrics, in turns.
+// BenchmarkPair measures lock and unlock on five nodes, with and without metrics, in
+// turns.
 func BenchmarkPair(b *testing.B, open New) {
 	set := Servers(b, 5)
 	m, _ := open(b, Kind)
-	lockers, names := []*quorum.Locker{Program(b, set, nil), Program(b, set, m)}, []string{"bench/plain", "bench/observed"}
+	lockers, names := []*quorum.Locker{Program(b, set, nil), Program(b, set, m)},
+		[]string{"bench/plain", "bench/observed"}
 	took := make([][]time.Duration, 2)
 	for i := 0; b.Loop(); i++ {
 		for k := range lockers {
@@ -319,9 +333,10 @@ func (instant) Submit(cmd node.Command, reply func(node.Reply)) {
 	}
 }
 
-// BenchmarkOwnCost measures what the metrics of one lock and unlock on five nodes cost, without the pair
-// itself: of one caller; of many, when another command is being timed; and without the metrics of nodes.
-// If other programs keep the processors busy, look at the processor time of the whole command.
+// BenchmarkOwnCost measures what the metrics of one lock and unlock on five nodes cost,
+// without the pair itself: of one caller; of many, when another command is being timed;
+// and without the metrics of nodes. If other programs keep the processors busy, look at
+// the processor time of the whole command.
 func BenchmarkOwnCost(b *testing.B, open New) {
 	for _, what := range []string{"one", "many", "locks"} {
 		b.Run(what, func(b *testing.B) {

@@ -31,7 +31,8 @@ const rulesFile, dashboardFile = "../alerts.yaml", "../dashboard.json"
 
 var promql = parser.NewParser(parser.Options{})
 
-// A series is one that a Collector has as soon as its program has taken a lock, with its labels.
+// A series is one that a Collector has as soon as its program has taken a lock, with its
+// labels.
 type series map[string]string
 
 // metrics are a Collector's, or those of contrib/otelquorum.
@@ -80,7 +81,8 @@ func exported(t *testing.T, r prometheus.Gatherer, c metrics) map[string][]serie
 	return all
 }
 
-// used checks that a query parses, and that the metrics and labels in it exist. It returns the names of the metrics.
+// used checks that a query parses, and that the metrics and labels in it exist. It
+// returns the names of the metrics.
 func used(t *testing.T, query string, exported map[string][]series) (names []string) {
 	t.Helper()
 	expr, err := promql.ParseExpr(query)
@@ -104,7 +106,8 @@ func used(t *testing.T, query string, exported map[string][]series) (names []str
 	return names
 }
 
-// matches reports whether the query selects the series. Labels of the scrape match anything.
+// matches reports whether the query selects the series. Labels of the scrape match
+// anything.
 func (s series) matches(matchers []*labels.Matcher) bool {
 	for _, m := range matchers {
 		value, ok := s[m.Name]
@@ -177,7 +180,8 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// The Metrics of contrib/otelquorum, exported to Prometheus, are the same series: dashboard and alerts serve both.
+// The Metrics of contrib/otelquorum, exported to Prometheus, are the same series:
+// dashboard and alerts serve both.
 func TestOpenTelemetryHasTheSameSeries(t *testing.T) {
 	r := prometheus.NewRegistry()
 	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(r), otelprometheus.WithoutScopeInfo())

@@ -341,7 +341,8 @@ func (r *replication) join(batch []*call) []*call {
 	}
 	switch batch[len(batch)-1].kind {
 	case node.Acquire, node.Extend, node.Downgrade, node.Rename:
-		r.lone = &call{kind: awaitsReplicas, round: r.appendLone, answered: true, sent: now, deadline: now.Add(loneWait)}
+		r.lone = &call{kind: awaitsReplicas, round: r.appendLone, answered: true, sent: now,
+			deadline: now.Add(loneWait)}
 		r.found = round{}
 		return append(batch, r.lone)
 	}

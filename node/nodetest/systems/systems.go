@@ -21,8 +21,9 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// Reach connects a node to the server at an address, which has so many replicas, and removes all its keys. The node
-// that it returns has only Do. done closes the connections.
+// Reach connects a node to the server at an address, which has so many replicas, and
+// removes all its keys. The node that it returns has only Do. done closes the
+// connections.
 func Reach(name, addr string, replicas int) (s nodetest.System, done func(), err error) {
 	c := clock.System()
 	client := redis.NewClient(&redis.Options{Addr: addr})
@@ -90,8 +91,8 @@ func Miniredis() (s nodetest.System, done func(), err error) {
 	return s, func() { leave(); m.Close() }, nil
 }
 
-// Redis connects to a server with so many replicas. On it time passes unasked; up to half a second of
-// that is taken back.
+// Redis connects to a server with so many replicas. On it time passes unasked; up to half
+// a second of that is taken back.
 func Redis(r *redisserver.Server, replicas int) (s nodetest.System, done func(), err error) {
 	s, leave, err := Reach("redis", r.Addr(), replicas)
 	if err != nil {
@@ -111,7 +112,8 @@ func Redis(r *redisserver.Server, replicas int) (s nodetest.System, done func(),
 		return r.Cont()
 	}
 	s.Cut = func() error {
-		return errors.Join(s.Do("CLIENT", "KILL", "TYPE", "pubsub"), s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))
+		return errors.Join(s.Do("CLIENT", "KILL", "TYPE", "pubsub"), s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME",
+			"yes"))
 	}
 	return s, func() { leave(); client.Close() }, nil
 }

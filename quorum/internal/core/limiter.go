@@ -155,7 +155,8 @@ func (m *limiter) patience(timeout time.Duration) time.Duration {
 
 // inTime reports whether the caller of w will still be there when an attempt ends that
 // begins now. If not it would cost the nodes an acquire and a release for nothing. The
-// queue may have become twice as long. There are always the least attempts, to learn from.
+// queue may have become twice as long. There are always the least attempts, to learn
+// from.
 func (m *limiter) inTime(w *entry, now clock.Instant) bool {
 	needs := m.quickest + 2*max(0, m.usual-m.quickest)
 	return m.underWay < leastAttempts || w.leaves.Sub(now) >= needs

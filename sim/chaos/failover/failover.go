@@ -1,9 +1,9 @@
-// Package failover has one failover after the other done to real servers, each a primary with two replicas that
-// three Sentinels watch, while programs lock names on them; and looks from outside whether two ever hold
-// one.
+// Package failover has one failover after the other done to real servers, each a primary
+// with two replicas that three Sentinels watch, while programs lock names on them; and
+// looks from outside whether two ever hold one.
 //
-// Half of the clients ask Sentinel for the primary. The others know one server's own address, and stay with it when it
-// is deposed: nothing comes between them.
+// Half of the clients ask Sentinel for the primary. The others know one server's own
+// address, and stay with it when it is deposed: nothing comes between them.
 package failover
 
 import (
@@ -139,7 +139,8 @@ func (s *storm) failOver(ctx context.Context, i int) (f Failover, err error) {
 		return f, err
 	}
 	struck := time.Now()
-	for again := time.Now().Add(s.uneven()); g.primary(ctx) == old || g.primary(ctx) < 0; time.Sleep(10 * time.Millisecond) {
+	for again := time.Now().Add(s.uneven()); g.primary(ctx) == old ||
+		g.primary(ctx) < 0; time.Sleep(10 * time.Millisecond) {
 		if time.Since(struck) > settleFor || ctx.Err() != nil {
 			return f, errors.Join(cmp.Or(ctx.Err(), g.unsettled(ctx)), heal())
 		}
@@ -175,8 +176,9 @@ func (s *storm) failOver(ctx context.Context, i int) (f Failover, err error) {
 	return f, s.pin(ctx)
 }
 
-// uneven is a time between two tries of a failover. Every 10 s the other Sentinels look at a replica, and one that has been promoted
-// in their last look and in this is made a replica again (redis#1445): tries at that pace can fail forever.
+// uneven is a time between two tries of a failover. Every 10 s the other Sentinels look
+// at a replica, and one that has been promoted in their last look and in this is made a
+// replica again (redis#1445): tries at that pace can fail forever.
 func (s *storm) uneven() time.Duration { return 5*time.Second + upTo(s.random, 4*time.Second) }
 
 // strike begins a fault of a primary. heal ends it.
@@ -207,7 +209,8 @@ func (s *storm) strike(ctx context.Context, kind string, g *group, primary int) 
 	}
 }
 
-// pin replaces the pinned clients: each knows the present primaries' own addresses, and no others.
+// pin replaces the pinned clients: each knows the present primaries' own addresses, and
+// no others.
 func (s *storm) pin(ctx context.Context) error {
 	closeAll(s.pinned)
 	var addrs []string
@@ -264,7 +267,8 @@ func (s *storm) clients(nodeOf func(group int) (node.Node, error)) (made []*clie
 			}
 			nodes = append(nodes, n)
 		}
-		l, err := quorum.New(nodes, quorum.Options{Lease: s.Lease, MaxLease: s.Lease, Timeout: timeout, Label: quorum.NoLabel})
+		l, err := quorum.New(nodes, quorum.Options{Lease: s.Lease, MaxLease: s.Lease, Timeout: timeout,
+			Label: quorum.NoLabel})
 		if err != nil {
 			return made, err
 		}
@@ -302,7 +306,8 @@ func (c *client) work() {
 		random := rand.New(rand.NewPCG(c.seed, uint64(w)))
 		c.tasks.Go(func() {
 			for ctx.Err() == nil {
-				lease, err := c.locker.Lock(ctx, fmt.Sprintf("name%d", random.IntN(names)), quorum.WithWait(2*time.Second))
+				lease, err := c.locker.Lock(ctx, fmt.Sprintf("name%d", random.IntN(names)),
+					quorum.WithWait(2*time.Second))
 				if err != nil {
 					continue
 				}
@@ -335,7 +340,8 @@ func upTo(random *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(random.Int64N(int64(d)))
 }
 
-// A book has all leases that programs rely on. They are all of this process, so one clock judges them.
+// A book has all leases that programs rely on. They are all of this process, so one clock
+// judges them.
 type book struct {
 	mu       sync.Mutex
 	held     map[string][]*holding

@@ -10,7 +10,8 @@ import (
 	"github.com/redquorum/redquorum/sim/chaos/failover"
 )
 
-// A primary with replicas is deposed again and again, and nobody gets a lock that another one has.
+// A primary with replicas is deposed again and again, and nobody gets a lock that another
+// one has.
 func TestNoOverlaps(t *testing.T) {
 	tests.NeedLong(t)
 	tests.NeedServer(t)

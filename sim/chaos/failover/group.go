@@ -18,8 +18,9 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// A group is a primary with replicas, and the Sentinels that watch it. Sentinels, replicas and most clients
-// reach a server through its door. A client that knows its own address still reaches it when nothing comes through the door.
+// A group is a primary with replicas, and the Sentinels that watch it. Sentinels,
+// replicas and most clients reach a server through its door. A client that knows its own
+// address still reaches it when nothing comes through the door.
 type group struct {
 	name      string
 	servers   []*redisserver.Server
@@ -49,7 +50,8 @@ func startGroup(ctx context.Context, name, binary string) (g *group, err error) 
 			return g, err
 		}
 		g.servers = append(g.servers, s)
-		g.direct = append(g.direct, redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DialTimeout: time.Second,
+		g.direct = append(g.direct, redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1,
+			DialTimeout: time.Second,
 			ReadTimeout: time.Second, Protocol: 2, DisableIdentity: true}))
 		d, err := faults.NewProxy(s.Addr(), nil)
 		if err != nil {
@@ -87,7 +89,8 @@ func portOf(door *faults.Proxy) string {
 	return port
 }
 
-// announce has a server that was started tell its primary and the Sentinels where its door is.
+// announce has a server that was started tell its primary and the Sentinels where its
+// door is.
 func (g *group) announce(ctx context.Context, i int) error {
 	return g.direct[i].ConfigSet(ctx, "replica-announce-port", portOf(g.doors[i])).Err()
 }
@@ -100,7 +103,8 @@ func (g *group) restart(ctx context.Context, i int) error {
 	return g.announce(ctx, i)
 }
 
-// open lets what comes to a server's door through again. Connections that have waited are reset.
+// open lets what comes to a server's door through again. Connections that have waited are
+// reset.
 func (g *group) open(i int) error {
 	return errors.Join(g.doors[i].Set(faults.Conduct{Hang: true, Down: true}), g.doors[i].Set(faults.Conduct{}))
 }
@@ -143,24 +147,28 @@ func (g *group) primary(ctx context.Context) int {
 	return -1
 }
 
-// settleFor is how long a failover may take: Sentinel tries again after some time when one has failed, and does nothing for 30 s
-// after it could not run for two.
+// settleFor is how long a failover may take: Sentinel tries again after some time when
+// one has failed, and does nothing for 30 s after it could not run for two.
 const settleFor = 3 * time.Minute
 
 // unsettled says what the Sentinels know, and what they wrote last.
 func (g *group) unsettled(ctx context.Context) error {
-	text := fmt.Sprintf("not settled: of the servers %v, the Sentinels call number %d the primary", g.addrs(), g.primary(ctx)+1)
+	text := fmt.Sprintf("not settled: of the servers %v, the Sentinels call number %d the primary", g.addrs(),
+		g.primary(ctx)+1)
 	for i, s := range g.sentinels {
 		said, err := s.client.Master(ctx, g.name).Result()
 		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-		text += fmt.Sprintf("\nSentinel %d: %s:%s is %s, with %s replicas (%v)\n%s", i+1, said["ip"], said["port"], said["flags"], said["num-slaves"], err, log[max(0, len(log)-2000):])
+		text += fmt.Sprintf("\nSentinel %d: %s:%s is %s, with %s replicas (%v)\n%s", i+1, said["ip"], said["port"],
+			said["flags"], said["num-slaves"], err, log[max(0, len(log)-2000):])
 	}
 	return errors.New(text)
 }
 
-// settle waits until there is a primary that will do, all others follow it, and Sentinels can fail over again.
+// settle waits until there is a primary that will do, all others follow it, and Sentinels
+// can fail over again.
 func (g *group) settle(ctx context.Context, willDo func(primary int) bool) error {
-	for end := time.Now().Add(settleFor); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
+	for end := time.Now().Add(settleFor); time.Now().Before(end) &&
+		ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 		p := g.primary(ctx)
 		if p < 0 || !willDo(p) {
 			continue
@@ -172,7 +180,8 @@ func (g *group) settle(ctx context.Context, willDo func(primary int) bool) error
 		ready := 0
 		for _, s := range g.sentinels {
 			m, err := s.client.Master(ctx, g.name).Result()
-			if err == nil && m["flags"] == "master" && m["num-slaves"] == fmt.Sprint(groupSize-1) && m["num-other-sentinels"] == fmt.Sprint(sentinelCount-1) {
+			if err == nil && m["flags"] == "master" && m["num-slaves"] == fmt.Sprint(groupSize-1) &&
+				m["num-other-sentinels"] == fmt.Sprint(sentinelCount-1) {
 				ready++
 			}
 		}
@@ -212,7 +221,8 @@ func startSentinel(g *group, binary string) (*sentinel, error) {
 	config := filepath.Join(s.dir, "sentinel.conf")
 	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %q\nlogfile %q\nsentinel monitor %[4]s 127.0.0.1 %s %d\n"+
 		"sentinel down-after-milliseconds %[4]s %[7]d\nsentinel failover-timeout %[4]s 3000\nsentinel parallel-syncs %[4]s 2\n",
-		port, s.dir, filepath.Join(s.dir, "log"), g.name, portOf(g.doors[0]), sentinelCount/2+1, downAfter.Milliseconds())
+		port, s.dir, filepath.Join(s.dir, "log"), g.name, portOf(g.doors[0]), sentinelCount/2+1,
+		downAfter.Milliseconds())
 	err = os.WriteFile(config, []byte(text), 0o600)
 	if err == nil {
 		s.process, err = process.Start(exec.Command(path, config, "--sentinel"))
@@ -221,8 +231,9 @@ func startSentinel(g *group, binary string) (*sentinel, error) {
 		os.RemoveAll(s.dir)
 		return nil, err
 	}
-	s.client = redis.NewSentinelClient(&redis.Options{Addr: s.addr, MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: time.Second,
-		Protocol: 2, DisableIdentity: true})
+	s.client = redis.NewSentinelClient(&redis.Options{Addr: s.addr, MaxRetries: -1, DialTimeout: time.Second,
+		ReadTimeout: time.Second,
+		Protocol:    2, DisableIdentity: true})
 	return s, nil
 }
 

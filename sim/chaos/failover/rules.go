@@ -13,8 +13,9 @@ import (
 	"github.com/redquorum/redquorum/node/redisnode"
 )
 
-// For which replicas a grant waits. With Majority renewals wait as well. With None a client does not know
-// of replicas. With Redisson it waits for as many as are connected just now, and is content with one of them, and with none if none is.
+// For which replicas a grant waits. With Majority renewals wait as well. With None a
+// client does not know of replicas. With Redisson it waits for as many as are connected
+// just now, and is content with one of them, and with none if none is.
 const (
 	Majority = "majority"
 	None     = "none"
@@ -61,7 +62,8 @@ func (n asRedisson) Submit(cmd node.Command, reply func(node.Reply)) {
 	})
 }
 
-// replicated waits until one of the replicas that are connected has what was written before.
+// replicated waits until one of the replicas that are connected has what was written
+// before.
 func (n asRedisson) replicated() error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

@@ -1,15 +1,17 @@
-// Judge reads a history that redquorum chaos --history has written, and has porcupine look for an order of
-// its operations that one correct lock could have shown. It knows the format of the file, and nothing of
-// redquorum, of the plan, or of the judge of package live.
+// Judge reads a history that redquorum chaos --history has written, and has porcupine
+// look for an order of its operations that one correct lock could have shown. It knows
+// the format of the file, and nothing of redquorum, of the plan, or of the judge of
+// package live.
 //
 //	redquorum chaos --scenario S13 --client plain --history run.jsonl
 //	go run ./sim/chaos/judge run.jsonl
 //	go run ./sim/chaos/judge -html run.html run.jsonl
 //
-// With -html the first name that has no such order gets a picture. If each has one, no file is written.
+// With -html the first name that has no such order gets a picture. If each has one, no
+// file is written.
 //
-// The exit status is 0 if there is such an order for each name, 1 if there is none for one, 2 if the file
-// cannot be read.
+// The exit status is 0 if there is such an order for each name, 1 if there is none for
+// one, 2 if the file cannot be read.
 package main
 
 import (
@@ -93,7 +95,8 @@ func (l lock) take(o *live.Operation) (lock, bool) {
 
 func (l lock) equal(m lock) bool {
 	a, b := slices.Sorted(slices.Values(l.owners)), slices.Sorted(slices.Values(m.owners))
-	return slices.Equal(a, b) && l.reading == m.reading && l.granted == m.granted && l.read == m.read && l.written == m.written && l.last == m.last
+	return slices.Equal(a, b) && l.reading == m.reading && l.granted == m.granted && l.read == m.read &&
+		l.written == m.written && l.last == m.last
 }
 
 var model = porcupine.Model{
@@ -129,7 +132,8 @@ func judge(path, page string, out io.Writer) (sound bool, err error) {
 		case porcupine.Unknown:
 			return false, fmt.Errorf("%s: the search took longer than %v", n.name, maxSearch)
 		}
-		fmt.Fprintf(out, "%s: NOT linearizable, %d operations; no order has\n  %s\n", n.name, len(n.operations), stuck(n.operations, info))
+		fmt.Fprintf(out, "%s: NOT linearizable, %d operations; no order has\n  %s\n", n.name, len(n.operations),
+			stuck(n.operations, info))
 		if sound && page != "" {
 			err = porcupine.VisualizePath(model, info, page)
 		}
@@ -138,8 +142,8 @@ func judge(path, page string, out io.Writer) (sound bool, err error) {
 	return sound, err
 }
 
-// stuck is the operation at which the search for an order came furthest: of those that an order lacks the first to
-// return, and of these the last.
+// stuck is the operation at which the search for an order came furthest: of those that an
+// order lacks the first to return, and of these the last.
 func stuck(all []porcupine.Operation, info porcupine.LinearizationInfo) string {
 	before := func(i, j int) bool { return cmp.Or(cmp.Compare(all[i].Return, all[j].Return), cmp.Compare(i, j)) < 0 }
 	last := -1
@@ -180,13 +184,15 @@ func read(path string) (names []*history, err error) {
 			return nil, fmt.Errorf("%s: operation %d: %w", path, n, err)
 		}
 		if !slices.Contains([]string{"acquire", "release", "read", "write"}, o.Op) {
-			return nil, fmt.Errorf("%s: operation %d: op is %q; it must be acquire, release, read or write", path, n, o.Op)
+			return nil, fmt.Errorf("%s: operation %d: op is %q; it must be acquire, release, read or write", path, n,
+				o.Op)
 		}
 		at := slices.IndexFunc(names, func(h *history) bool { return h.name == o.Name })
 		if at < 0 {
 			at, names = len(names), append(names, &history{name: o.Name})
 		}
-		names[at].operations = append(names[at].operations, porcupine.Operation{ClientId: o.Client, Input: o, Call: int64(o.Call), Return: int64(o.Return)})
+		names[at].operations = append(names[at].operations, porcupine.Operation{ClientId: o.Client, Input: o,
+			Call: int64(o.Call), Return: int64(o.Return)})
 	}
 	if names == nil {
 		return nil, fmt.Errorf("%s has no operations", path)

@@ -15,8 +15,8 @@ var skeleton string
 //go:embed page.css
 var style string
 
-// The viewer of one run is the body of a function, in three parts: it reads the run, draws it, and
-// reacts to the reader.
+// The viewer of one run is the body of a function, in three parts: it reads the run,
+// draws it, and reacts to the reader.
 
 //go:embed run.js
 var runJS string
@@ -52,7 +52,8 @@ func (p *Page) Write(out io.Writer) error {
 		loads = `<script async src="` + html.EscapeString(p.Loads) + `"></script>` + "\n"
 	}
 	viewer := "function viewer(root, run, shared) {\n" + runJS + viewJS + panelJS + "}\n"
-	_, err = strings.NewReplacer("{{title}}", html.EscapeString(p.Title), "{{style}}", style+p.Style, "{{still}}", p.Still,
+	_, err = strings.NewReplacer("{{title}}", html.EscapeString(p.Title), "{{style}}", style+p.Style, "{{still}}",
+		p.Still,
 		"{{guide}}", p.Guide, "{{data}}", string(data), "{{script}}", viewer+controlsJS+p.Script, "{{loads}}", loads,
 	).WriteString(out, skeleton)
 	return err

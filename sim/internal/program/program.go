@@ -1,5 +1,6 @@
-// Package program has what a client of a plan does: its drawn work, which is the same program wherever
-// the plan is played. It draws from the plan's seed, and asks its [Client] to do what was drawn.
+// Package program has what a client of a plan does: its drawn work, which is the same
+// program wherever the plan is played. It draws from the plan's seed, and asks its
+// [Client] to do what was drawn.
 package program
 
 import (
@@ -30,8 +31,8 @@ type Want struct {
 	Nested  bool          // under a lock of the same name, with its context
 	Chained bool          // under a lock of an earlier name
 
-	// Ended is when the context did, if that was before the faults were over. It is nil if the context
-	// is that of another lock.
+	// Ended is when the context did, if that was before the faults were over. It is nil
+	// if the context is that of another lock.
 	Ended *int64
 }
 
@@ -91,7 +92,8 @@ type Client interface {
 	Hand(r *faults.Random, l Lock) bool
 	// Handle lets another client go on with a lock, as this one does as well.
 	Handle(r *faults.Random, l Lock)
-	// Leave ends the process, and starts another. It returns false if that cannot be had now.
+	// Leave ends the process, and starts another. It returns false if that cannot be had
+	// now.
 	Leave() bool
 }
 
@@ -137,7 +139,8 @@ func (k *Worker) round() {
 	if r.Happens(work.Inspect) {
 		k.Inspect(k.Names[i])
 	}
-	w := Want{Names: k.Names[i : i+1 : i+1], Wait: !r.Happens(work.Try), Fixed: r.Happens(work.Fixed) || !lock.Renew, Lease: lock.Lease, Ended: new(int64)}
+	w := Want{Names: k.Names[i : i+1 : i+1], Wait: !r.Happens(work.Try), Fixed: r.Happens(work.Fixed) || !lock.Renew,
+		Lease: lock.Lease, Ended: new(int64)}
 	switch {
 	case r.Happens(work.Short):
 		w.Lease /= 10
@@ -235,8 +238,8 @@ func (k *Worker) extend(l Lock, begun clock.Instant, hold time.Duration) (until 
 	return until
 }
 
-// nest acquires a lock again under itself, or some of its names. It returns the lock to go on with: the inner one
-// outlives the other, if that is unlocked first.
+// nest acquires a lock again under itself, or some of its names. It returns the lock to
+// go on with: the inner one outlives the other, if that is unlocked first.
 func (k *Worker) nest(l Lock, hold time.Duration) Lock {
 	r := &k.Random
 	k.Rest(l.Context(), k.Now().Add(time.Duration(r.Below(int(hold/2)+1))))
@@ -292,8 +295,9 @@ func (k *Worker) release(l Lock) {
 	}
 }
 
-// chain waits for a lock of later names while it holds l, and perhaps for another under that. All
-// clients lock in this order, so nobody waits forever. These waits do not end with the faults.
+// chain waits for a lock of later names while it holds l, and perhaps for another under
+// that. All clients lock in this order, so nobody waits forever. These waits do not end
+// with the faults.
 func (k *Worker) chain(l Lock) {
 	r, p := &k.Random, k.Plan()
 	later := k.Names
@@ -359,8 +363,8 @@ func (k *Worker) choose(w *Want, names []string) {
 	w.Fair = r.Happens(work.Fair)
 }
 
-// Last acquires each lock once more, after the faults, of any kind if the client has no steps. It ends
-// with the first that acquire does not get.
+// Last acquires each lock once more, after the faults, of any kind if the client has no
+// steps. It ends with the first that acquire does not get.
 func (k *Worker) Last(names []string, scripted bool, acquire func(Want) bool) bool {
 	lock := &k.Plan().Lock
 	for i := range names {
@@ -390,8 +394,8 @@ type Steps struct {
 	checked *bool // what a check found
 }
 
-// Do does a step that is about the lock that was acquired last. It reports whether the step is one of
-// those.
+// Do does a step that is about the lock that was acquired last. It reports whether the
+// step is one of those.
 func (s *Steps) Do(e *faults.Event, value int) bool {
 	var l Lock
 	if n := len(s.Locks); n > 0 {
@@ -439,6 +443,7 @@ func (s *Steps) release(l Lock, e *faults.Event) {
 // Step is what a step to lock or to try asks for.
 func Step(e *faults.Event, lock *faults.Lock) Want {
 	modes := map[faults.As]node.Mode{faults.ToRead: node.Read, faults.ToWrite: node.Write}
-	return Want{Names: strings.Split(e.Name, ","), Mode: modes[e.As], Fair: e.As == faults.Fairly, Lease: cmp.Or(e.Lease, lock.Lease),
+	return Want{Names: strings.Split(e.Name, ","), Mode: modes[e.As], Fair: e.As == faults.Fairly,
+		Lease: cmp.Or(e.Lease, lock.Lease),
 		Fixed: e.Fixed || !lock.Renew, Wait: e.Verb == faults.DoLock}
 }

@@ -1,8 +1,8 @@
-// Package textbook is Redlock as the Redis page "Distributed Locks with Redis" describes it, and no
-// more: one random value for each acquisition, SET NX PX on all nodes, the elapsed time subtracted,
-// release everywhere, a random delay before the next attempt. It has no restart guard, no fencing
-// tokens, no memory of what it sent, and it forgets a release once it is sent. If the plan says so, it
-// makes a mistake as well.
+// Package textbook is Redlock as the Redis page "Distributed Locks with Redis" describes
+// it, and no more: one random value for each acquisition, SET NX PX on all nodes, the
+// elapsed time subtracted, release everywhere, a random delay before the next attempt. It
+// has no restart guard, no fencing tokens, no memory of what it sent, and it forgets a
+// release once it is sent. If the plan says so, it makes a mistake as well.
 package textbook
 
 import (
@@ -17,7 +17,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A Client is one process with this lock. Its methods may be called by several tasks at once.
+// A Client is one process with this lock. Its methods may be called by several tasks at
+// once.
 type Client struct {
 	Plan  *faults.Plan
 	Clock clock.Clock
@@ -31,7 +32,8 @@ type Client struct {
 	watched clock.Signal // of the notices of the one name that is waited for
 }
 
-// A Node executes commands. Ask returns at once, and calls answer later, by the command's deadline.
+// A Node executes commands. Ask returns at once, and calls answer later, by the command's
+// deadline.
 type Node interface {
 	Ask(op Op, cmd node.Command, answer func(node.Reply))
 	Watch(name string, mode node.Mode, wake func()) (stop func())

@@ -1,4 +1,5 @@
-// Package play is what the playground asks of the simulator. Each answer is JSON for the page.
+// Package play is what the playground asks of the simulator. Each answer is JSON for the
+// page.
 package play
 
 import (
@@ -11,8 +12,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// Run runs a plan with a variant of the lock: one of [sim.Variants]. It returns what the viewer
-// shows of the run.
+// Run runs a plan with a variant of the lock: one of [sim.Variants]. It returns what the
+// viewer shows of the run.
 func Run(plan, variant string) (json.RawMessage, error) {
 	p, err := of(plan, variant)
 	if err != nil {
@@ -46,8 +47,9 @@ type Found struct {
 	Plan string `json:"plan,omitempty"` // none: there was none
 }
 
-// Find draws plans with random faults from so many seeds, with as many nodes and clients as a plan
-// has. It returns the first plan with which two clients of the variant hold one lock.
+// Find draws plans with random faults from so many seeds, with as many nodes and clients
+// as a plan has. It returns the first plan with which two clients of the variant hold one
+// lock.
 func Find(plan, variant string, from, count uint64) (*Found, error) {
 	base, err := of(plan, variant)
 	if err != nil {
@@ -70,7 +72,8 @@ func Find(plan, variant string, from, count uint64) (*Found, error) {
 
 func twoHolders(p *faults.Plan) *sim.Result { return sim.Run(p, nil, sim.JudgedBy("I1")) }
 
-// A limited context ends at a time, and needs no timer: in a browser timers wait for the program.
+// A limited context ends at a time, and needs no timer: in a browser timers wait for the
+// program.
 type limited struct {
 	context.Context
 	end time.Time
@@ -83,8 +86,8 @@ func (l limited) Err() error {
 	return nil
 }
 
-// Shrink looks for a smaller plan with which two clients of the variant hold one lock, until a time is over. It
-// has as many nodes: a majority of one is no lesson.
+// Shrink looks for a smaller plan with which two clients of the variant hold one lock,
+// until a time is over. It has as many nodes: a majority of one is no lesson.
 func Shrink(plan, variant string, most time.Duration) (*Found, error) {
 	p, err := of(plan, variant)
 	if err != nil {

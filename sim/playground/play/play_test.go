@@ -31,7 +31,8 @@ func TestChapters(t *testing.T) {
 	}
 }
 
-// A seed that breaks textbook Redlock is found, its plan becomes small, and redquorum stands it.
+// A seed that breaks textbook Redlock is found, its plan becomes small, and redquorum
+// stands it.
 func TestFind(t *testing.T) {
 	plan := Chapters()[1].Plan
 	found, err := Find(plan, "plain", 0, 40)

@@ -22,7 +22,8 @@ func main() {
 	select {}
 }
 
-// offer makes a function one of JavaScript. It returns JSON: the value, or {"error": "..."}.
+// offer makes a function one of JavaScript. It returns JSON: the value, or {"error":
+// "..."}.
 func offer(name string, f func([]js.Value) (any, error)) {
 	js.Global().Set(name, js.FuncOf(func(_ js.Value, a []js.Value) any {
 		v, err := f(a)
