@@ -35,6 +35,13 @@ type judged struct {
 	outside bool
 	ended   map[string]bool // owners whose lease was lost as it began, which is reported before
 	unaware map[string]bool // owners that may be counted by a client that cannot know that the server was a replica
+	again   map[on]bool     // what was handed over to the owner of a lease that was detached before
+}
+
+// An on is an owner's key on a node.
+type on struct {
+	node  int
+	owner string
 }
 
 type clientTime struct{ c *Client }
@@ -65,7 +72,7 @@ func (j *judge) of(name string) *judged {
 			return rules.Quorum
 		}
 		r = &judged{Run: spec.NewRun(rules, func() spec.Time { return j.w.now }, clocks...), name: name,
-			ended: make(map[string]bool), unaware: make(map[string]bool)}
+			ended: make(map[string]bool), unaware: make(map[string]bool), again: make(map[on]bool)}
 		for i, s := range nodes {
 			r.Born(i, s.since, s.replica)
 		}
@@ -238,6 +245,11 @@ func (j *judge) released(s *server, m *message, r *judged, owner string, now mod
 		}
 		owner = node.Offer(owner)
 	}
+	if r.again[on{n, owner}] { // it is given back: who resumes the lease has another owner
+		r.Forgets(n, owner)
+		delete(r.again, on{n, owner})
+		return
+	}
 	// The field of a dead reader may still be there.
 	if r.Has(n, owner) || m.result.Status == node.Released && len(m.cmd.Claims) == 1 && m.cmd.Mode == node.Exclusive {
 		j.refuses(r, r.Releases(n, owner))
@@ -276,6 +288,8 @@ func (j *judge) handsOver(s *server, name, owner, waiter string) {
 	if r.Has(s.number, owner) { // a late release has removed its key, and it had a place again
 		j.refuses(r, r.Releases(s.number, owner))
 	}
+	phase, _ := r.Knows(owner)
+	r.again[on{s.number, owner}] = phase == spec.Detached
 	left, _ := s.left(s.time(), name, owner, node.WaiterMode(waiter))
 	j.refuses(r, r.Grants(s.number, owner, left))
 }
