@@ -169,10 +169,8 @@ const (
 	nextPrefix    = ourPrefix + "next"
 	queuePrefix   = ourPrefix + "waitqueue"
 	placePrefix   = ourPrefix + "waitplace"
-	// WaiterPrefix begins a WaiterChannel. OldWaiterPrefix began it in versions whose
-	// queue was another: they and this one exclude each other, but wait in two queues.
-	WaiterPrefix    = ourPrefix + "turn:"
-	OldWaiterPrefix = ourPrefix + "waiter:"
+	// WaiterPrefix begins a WaiterChannel.
+	WaiterPrefix = ourPrefix + "turn:"
 
 	labelPrefix = ourPrefix + "label:"
 	askPrefix   = ourPrefix + "ask:"

@@ -249,7 +249,6 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 	}
 	p.clock(ctx, client)
 	p.rights(ctx, client, o, name)
-	p.versions(ctx, client)
 	p.settings(ctx, client)
 	return p
 }
@@ -677,25 +676,6 @@ func (p *patient) wakes(ctx context.Context, c *redis.Client, channels []string,
 				"waiters are not woken by releases, and poll", p.allow(err, rules(err, "+subscribe")))
 			return
 		}
-	}
-}
-
-// versions looks for programs with different wait queues. A program is on its channel
-// from its first wait on.
-func (p *patient) versions(ctx context.Context, c *redis.Client) {
-	old, err := c.PubSubChannels(ctx, node.OldWaiterPrefix+"*").Result()
-	var now []string
-	if err == nil {
-		now, err = c.PubSubChannels(ctx, node.WaiterPrefix+"*").Result()
-	}
-	now = slices.DeleteFunc(now, func(of string) bool { return of == node.WaiterChannel("doctor") }) // see rights
-	switch {
-	case err != nil:
-		p.add(fine, "cannot check for programs of older versions: "+neterr.Text(err), "", p.allow(err, "+pubsub"))
-	case len(old) > 0 && len(now) > 0:
-		p.add(warning, fmt.Sprintf("programs of two versions are connected: %d with the old wait queue, %d with the new one", len(old), len(now)),
-			"they exclude each other, but do not wait in order: each version has its own queue, and wakes only its own waiters",
-			"upgrade all programs; one is counted only after it has waited for a lock")
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/node/redisserver"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -184,7 +183,7 @@ func TestDoctorAdviceAtAServerThatFails(t *testing.T) {
 	tests.Says(t, remedyOfNetwork(fmt.Errorf("redis: %w", lookup)), "host")
 	tests.Says(t, remedyOfNetwork(&net.OpError{Op: "dial", Net: "unix", Err: os.NewSyscallError("connect", syscall.EACCES)}), "unixsocketperm")
 	r = doctor(t, grownUp, busy)
-	tests.Says(t, r.lines(), "INFO fails", "cannot check its clock", "older versions", "settings", "!allow the user")
+	tests.Says(t, r.lines(), "INFO fails", "cannot check its clock", "settings", "!allow the user")
 }
 
 // Its advice fits its findings.
@@ -432,33 +431,6 @@ func TestStatusOfSettings(t *testing.T) {
 		s, text = status("--prefix", "app:")
 		return slices.Equal(s.Settings, []string{one}) && !strings.Contains(text, "settings")
 	})
-}
-
-func TestDoctorVersions(t *testing.T) {
-	t.Parallel()
-	const finding = "programs of two versions are connected: 1 with the old wait queue, 2 with the new one"
-	// A client of another test may still look for a server at a port that is free again.
-	s := tests.Servers(t, 1, redisserver.Config{Unix: true})[0]
-	client := clientOf(t, s.URL())
-	sub := client.Subscribe(t.Context())
-	defer sub.Close()
-	for _, c := range []struct {
-		of  []string // the processes' channels
-		two bool
-	}{
-		{[]string{node.WaiterChannel("new1"), node.WaiterChannel("new2")}, false},
-		{[]string{node.OldWaiterPrefix + "old"}, true},
-	} {
-		assert.Succeed(t, sub.Subscribe(t.Context(), c.of...))
-		for range c.of {
-			assert.Succeed(t, assert.ErrorOf(sub.Receive(t.Context())))
-		}
-		r := doctor(t, grownUp, s.URL())
-		assert.That(t, r.has(s.Addr(), "warning", finding) == c.two, "with %v: %+v", c.of, r.Findings)
-	}
-	assert.Succeed(t, sub.Unsubscribe(t.Context(), node.WaiterChannel("new1"), node.WaiterChannel("new2")))
-	assert.Succeed(t, sub.Subscribe(t.Context(), node.WaiterChannel("doctor"))) // of another doctor
-	assert.Eventually(t, "no finding about old programs alone", func() bool { return !strings.Contains(doctor(t, grownUp, s.URL()).lines(), "versions") })
 }
 
 func TestDoctorRights(t *testing.T) {

@@ -121,9 +121,8 @@
 // and +select for a database other than 0, +client|setname for a ClientName, +client|list
 // for servers that may be promoted from replicas (see docs/connection.md).
 // Options.Replicas needs +wait, and above 1 also +multi, +exec and +client|list.
-// "redquorum doctor" also needs +time, to compare clocks, +pubsub, to find programs of
-// older versions, and --name nightly, to test permissions under a name that the user may
-// use. "redquorum list" needs +scan.
+// "redquorum doctor" also needs +time, to compare clocks, and --name nightly, to test
+// permissions under a name that the user may use. "redquorum list" needs +scan.
 //
 // Some of these are not needed for all uses, but the doctor tests them all. Only readers
 // and writers need ~{nightly*, ~redquorum_next, &redisson_rwlock, +hget and +hscan.
