@@ -15,7 +15,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The code on the page about services is that of the example.
+// The code on the page about services is that of the example, but for what this does not do.
 func TestServicePage(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "docs", "service.md"))
 	assert.Succeed(t, err)
@@ -23,8 +23,9 @@ func TestServicePage(t *testing.T) {
 	assert.Succeed(t, err)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)(?:\t\\.\\.\\.\n}\n)?```").FindAllSubmatch(page, -1)
 	assert.Must(t, len(blocks) >= 2, "%d blocks of code", len(blocks))
+	others := regexp.MustCompile("mayRunTwice|takes no lock")
 	for _, block := range blocks {
-		assert.That(t, bytes.Contains(code, block[1]) || bytes.Contains(block[1], []byte("mayRunTwice")), "not in the example:\n%s", block[1])
+		assert.That(t, bytes.Contains(code, block[1]) || others.Match(block[1]), "not in the example:\n%s", block[1])
 	}
 }
 

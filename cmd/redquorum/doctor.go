@@ -180,7 +180,7 @@ func asClient(o redisnode.Server, patience time.Duration) {
 	o.WriteTimeout = o.ReadTimeout
 	o.MaxRetries, o.DialerRetries = -1, 1
 	o.ContextTimeoutEnabled = true
-	o.Protocol, o.DisableIdentity = 2, true
+	o.DisableIdentity = true
 }
 
 // longestAnswer is the length of the longest answer that a verb reads, in bytes. Some
@@ -191,6 +191,7 @@ const longestAnswer = 64 << 20
 // announces. All that a verb asks apart from a node goes through one.
 func newClient(o *redis.Options) *redis.Client {
 	its := *o
+	its.Protocol = 2 // which Bounded reads
 	dial := its.Dialer
 	if dial == nil {
 		dial = redis.NewDialer(&its)

@@ -117,7 +117,8 @@ func TestImports(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip(err)
 	}
-	allowed := []string{"clock", "internal/backlog", "internal/lives", "internal/neterr", "node", "node/internal/courier", "node/redisconn"}
+	allowed := []string{"clock", "internal/backlog", "internal/lives", "internal/neterr", "internal/replicas", "internal/resp",
+		"node", "node/internal/courier", "node/redisconn"}
 	for _, dep := range strings.Fields(run(nil, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")) {
 		if !slices.Contains(allowed, strings.TrimPrefix(dep, module)) && !strings.HasPrefix(dep, "golang.org/x/sys/") { // CLOCK_BOOTTIME
 			t.Errorf("it imports %s", dep)
