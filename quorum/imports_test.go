@@ -41,7 +41,7 @@ func TestImportsRunOneWay(t *testing.T) {
 		"/election":             {"/clock", "/internal/backlog", "/node", "/quorum/internal/core", "/quorum/internal/vote", "/quorum", "/election"},
 		"/faults":               {"/faults"},
 		"/spec":                 {"/spec"},
-		"/sim":                  {"/clock", "/node", "/node/model", "/quorum/internal/core", "/quorum/internal/vote", "/quorum", "/faults", "/spec", "/internal/backlog", "/internal/lives", "/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook", "github.com/anishathalye/porcupine"},
+		"/sim":                  {"/clock", "/node", "/node/model", "/quorum/internal/core", "/quorum/internal/vote", "/quorum", "/faults", "/spec", "/internal/backlog", "/internal/lives", "/internal/replicas", "/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook", "github.com/anishathalye/porcupine"},
 	} {
 		for _, dep := range deps(t, pkg) {
 			if strings.HasPrefix(dep, "golang.org/x/sys/") {

@@ -89,7 +89,10 @@ func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
 				held, first := lock(t, w.locker(quorum.Options{}), "x"), w.cuttable(quorum.Options{})
 				ended := waiting(first, c.opts...)
 				done := make(chan time.Time)
-				go use(t, w.locker(quorum.Options{}), "x", func(*quorum.Lease) { done <- time.Now() }, c.opts...)
+				go func() {
+					use(t, w.locker(quorum.Options{}), "x", func(*quorum.Lease) { done <- time.Now() }, c.opts...)
+					close(done) // it is unlocked before the Locker is closed
+				}()
 				time.Sleep(100 * time.Millisecond)
 				w.cut[first].Store(true)
 				unlock(t, held)
@@ -97,6 +100,7 @@ func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
 				atMost(t, (<-done).Sub(released), c.most*6/5, "the lock was free")
 				w.cut[first].Store(false)
 				_ = (<-ended).Unlock(background) // it may have been handed over, and lost
+				<-done
 			})
 		})
 	}
