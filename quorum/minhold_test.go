@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -108,14 +109,18 @@ func TestMinHoldOfOthers(t *testing.T) {
 			begun := time.Now()
 			lease := lock(t, l, "x", quorum.WithMinHold(minute))
 			got := make(chan time.Duration, 2)
+			var task sync.WaitGroup
 			for _, waiter := range []*quorum.Locker{l, w.locker(hour)} {
-				go use(t, waiter, "x", func(*quorum.Lease) { got <- time.Since(begun) }, quorum.WithFair())
+				task.Go(func() {
+					use(t, waiter, "x", func(*quorum.Lease) { got <- time.Since(begun) }, quorum.WithFair())
+				})
 			}
 			time.Sleep(time.Second)
 			unlock(t, lease)
 			for range 2 {
 				within(t, <-got, kept, kept+50*time.Millisecond, "a waiter got it")
 			}
+			task.Wait()
 		}},
 		{"a waiter that keeps the name for long does not get it by a hand-over, which lasts for seconds", 3, func(t *testing.T, w *world) {
 			w.delay(time.Millisecond, 0)

@@ -422,13 +422,15 @@ func TestHealing(t *testing.T) {
 			w.delay(500*time.Microsecond, 0)
 			first, holder, waits := w.locker(quorum.Options{}), w.locker(quorum.Options{}), w.locker(quorum.Options{})
 			lease := lock(t, first, "x")
-			go use(t, holder, "x", func(le *quorum.Lease) {
-				w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Del("x") })
-				time.Sleep(quorum.Defaults().Lease) // it is renewed meanwhile
-				equal(t, w.holders("x", le.Owner()), 3, "nodes have the lock")
+			var task sync.WaitGroup
+			task.Go(func() {
+				use(t, holder, "x", func(le *quorum.Lease) {
+					w.nodes[0].Do(func(s *model.Server, _ model.Time) { s.Del("x") })
+					time.Sleep(quorum.Defaults().Lease) // it is renewed meanwhile
+					equal(t, w.holders("x", le.Owner()), 3, "nodes have the lock")
+				})
 			})
 			time.Sleep(100 * time.Millisecond)
-			var task sync.WaitGroup
 			task.Go(func() { use(t, waits, "x", func(*quorum.Lease) {}) })
 			time.Sleep(100 * time.Millisecond)
 			unlock(t, lease)
