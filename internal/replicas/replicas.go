@@ -5,7 +5,6 @@ package replicas
 
 import (
 	"math"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,7 +114,7 @@ func In(line string) (r Replica, ok bool) {
 		name, value, _ := strings.Cut(part, "=")
 		of[name] = value
 	}
-	r = Replica{Addr: net.JoinHostPort(of["ip"], of["port"]), State: of["state"],
+	r = Replica{Addr: address(of["ip"], of["port"]), State: of["state"],
 		Lag: number(of["lag"], math.MaxInt64), Offset: number(of["offset"], math.MinInt64)}
 	return r, of["port"] != "0"
 }
@@ -147,4 +146,13 @@ func Read(info string, offset int64) (s Said) {
 	}
 	s.Listed, s.Present, s.Have = len(listed), len(present), len(s.Has)
 	return s
+}
+
+// address is net.JoinHostPort, without a package that the simulator would take along into
+// a browser.
+func address(host, port string) string {
+	if strings.ContainsAny(host, ":%") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + port
 }

@@ -22,7 +22,7 @@ func TestPlayground(t *testing.T) {
 	b := browser.Start(t)
 	dir := t.TempDir()
 	assert.Succeed(t, build(dir))
-	const most = 2_000_000
+	const most = 2_100_000
 	n := onTheWire(t, dir)
 	assert.That(t, n <= most, "%d bytes over the wire, more than %d", n, most)
 	index := filepath.Join(dir, "index.html")
