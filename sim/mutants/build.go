@@ -89,7 +89,7 @@ type Outcome struct {
 }
 
 // fine reports whether the mutant met with what is expected of it.
-func (o *Outcome) fine() bool { return o.Killed == (o.Mutant != engine) }
+func (o *Outcome) fine() bool { return o.Killed == (o.ID != engine.ID) }
 
 // try builds m and lets it run.
 func (m *Mutant) try(ctx context.Context, root string, seeds uint64) (*Outcome, error) {
