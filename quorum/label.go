@@ -1,4 +1,4 @@
-// Type labels; methods of Lease, Locker and settings: notes, and who holds a name.
+// Type labels; methods of Lease, Locker and settings: notes, and the holder of a name.
 
 package quorum
 

@@ -283,8 +283,8 @@ func TestNamesDoNotKeepTheirHolderWaiting(t *testing.T) {
 }
 
 // Programs that take locks in one order never wait for each other in a circle, though
-// some ask for several at once and wait for what is held elsewhere: each of two has a
-// name, and waits for another behind somebody who waits for that of the other.
+// some ask for several at once and wait for what is held elsewhere: each of two holds a
+// name, and waits in a queue behind a waiter for the other's.
 func TestNamesInTheirOrderDoNotDeadlock(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		one, two := w.locker(quorum.Options{}), w.locker(quorum.Options{})

@@ -132,11 +132,11 @@ type Options struct {
 	// Their maker closes them, when the last Locker is closed.
 	SharedNodes bool
 
-	// Label says for people which program this is. It is shown to those who ask who holds
-	// a lock: by Inspect, in errors that match ErrHeld, and by the commands status and
-	// list. What follows the first 100 bytes is left out, and what cannot be printed
-	// becomes "?". "" means the host, the process ID and the program's name; [NoLabel]
-	// means none, and that the Locker reads neither labels nor notes of others.
+	// Label says for people which program this is. It names the holder of a lock: in
+	// Inspect, in errors that match ErrHeld, and in the commands status and list. What
+	// follows the first 100 bytes is left out, and what cannot be printed becomes "?". ""
+	// means the host, the process ID and the program's name; [NoLabel] means none, and
+	// that the Locker reads neither labels nor notes of others.
 	//
 	// Each node keeps it in one key for the Locker, however many locks it has. The key is
 	// written while the Locker acquires, waits for, renews or extends locks, at most once

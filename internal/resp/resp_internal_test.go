@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"reflect"
 	"strings"
 	"testing"
@@ -99,20 +98,6 @@ func TestBombsAreRefused(t *testing.T) {
 	}
 }
 
-// A tape is a connection to a server that has said all that it ever says.
-type tape struct {
-	io.Reader
-	net.Conn
-}
-
-func (t tape) Read(b []byte) (int, error)  { return t.Reader.Read(b) }
-func (t tape) Write(b []byte) (int, error) { return len(b), nil }
-
-func playing(said io.Reader) net.Conn {
-	conn, _ := net.Pipe()
-	return tape{said, conn}
-}
-
 // go-redis reads whole replies, and of those that come before one that is none.
 func TestBoundedConnection(t *testing.T) {
 	const good = "+OK\r\n*2\r\n$3\r\nabc\r\n:1\r\n"
@@ -143,7 +128,7 @@ func readBounded(said []byte, slowly bool) ([]byte, error) {
 	if slowly {
 		r = iotest.OneByteReader(r)
 	}
-	return io.ReadAll(Bounded(playing(r), MaxReply))
+	return io.ReadAll(Bounded(tests.Playing(r), MaxReply))
 }
 
 // FuzzBounded has a connection say anything, in pieces: what is read of it is what was

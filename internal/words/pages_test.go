@@ -2,6 +2,7 @@ package words
 
 import (
 	"bytes"
+	"fmt"
 	"go/scanner"
 	"go/token"
 	"io/fs"
@@ -80,6 +81,30 @@ func TestLogMessages(t *testing.T) {
 		}
 	}
 	assert.That(t, found >= 8, "%d messages", found)
+}
+
+var inEngine = regexp.MustCompile("`(\\w+)\\.(\\w+)`")
+
+// The specification's page says what each of its actions and variables is in the engine.
+func TestNamesInTheSpecification(t *testing.T) {
+	var code []byte
+	for _, of := range []string{"quorum/*.go", "quorum/internal/*/*.go", "node/*.go"} {
+		for _, path := range assert.Got(filepath.Glob(filepath.Join(root, of)))(t) {
+			code = append(code, assert.Got(os.ReadFile(path))(t)...)
+		}
+	}
+	page := string(assert.Got(os.ReadFile(filepath.Join(root, "spec/README.md")))(t))
+	found := 0
+	for _, m := range inEngine.FindAllStringSubmatch(page, -1) {
+		of, member := m[1], m[2]
+		if of == "faults" || member == "lua" || member == "go" || member == "tla" || member == "dfy" {
+			continue
+		}
+		found++
+		declared := regexp.MustCompile(fmt.Sprintf(`(?m)^(?:type %[1]s|package %[1]s)\b(?s:.*)^(?:func |\t).*\b%[2]s\b`, of, member))
+		assert.That(t, declared.Match(code), "spec/README.md names %s.%s", of, member)
+	}
+	assert.That(t, found >= 15, "%d names", found)
 }
 
 var (

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/resp"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -142,10 +143,10 @@ func TestAResetIsListenedTo(t *testing.T) {
 			dials := 0
 			n := s.node(t, target(func(ctx context.Context) (net.Conn, error) {
 				if dials++; dials%2 == 1 { // the first of each attempt to connect
-					return playing(iotest.ErrReader(syscall.ECONNRESET)), nil
+					return tests.Playing(iotest.ErrReader(syscall.ECONNRESET)), nil
 				}
 				if said != "" {
-					return playing(strings.NewReader(said)), nil
+					return tests.Playing(strings.NewReader(said)), nil
 				}
 				return s.dial(ctx)
 			}, ""), 0)

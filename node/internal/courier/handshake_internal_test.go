@@ -18,6 +18,7 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/lives"
 	"github.com/redquorum/redquorum/internal/resp"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -219,7 +220,7 @@ func TestExchange(t *testing.T) {
 		"+OK\r\n":                   io.EOF,
 		"":                          io.EOF,
 	} {
-		replies, err := newWire(playing(strings.NewReader(said)), nil).exchange(time.Time{}, greeting, first)
+		replies, err := newWire(tests.Playing(strings.NewReader(said)), nil).exchange(time.Time{}, greeting, first)
 		assert.That(t, errors.Is(connectError(err), want) && (len(replies) == 1) == (want == nil), "of %q: %v, %v, want %v", said, replies, err, want)
 	}
 }
@@ -232,7 +233,7 @@ func TestRefusalOfAConnection(t *testing.T) {
 		"$1\r\na\r\n-ERR section (replication) is not supported\r\n": {io.EOF, os.ErrDeadlineExceeded},
 	} {
 		for i, then := range []error{io.EOF, os.ErrDeadlineExceeded} {
-			conn := playing(io.MultiReader(strings.NewReader(said), iotest.ErrReader(then)))
+			conn := tests.Playing(io.MultiReader(strings.NewReader(said), iotest.ErrReader(then)))
 			_, err := newWire(conn, nil).exchange(time.Time{}, nil, introduction)
 			assert.That(t, errors.Is(connectError(err), want[i]), "of %q, then %v: %v, want %v", said, then, err, want[i])
 		}

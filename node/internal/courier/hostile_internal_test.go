@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
 	"strconv"
@@ -21,20 +20,6 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 )
-
-// A tape is a connection to a server that has said all that it ever says.
-type tape struct {
-	io.Reader
-	net.Conn
-}
-
-func (t tape) Read(b []byte) (int, error)  { return t.Reader.Read(b) }
-func (t tape) Write(b []byte) (int, error) { return len(b), nil }
-
-func playing(said io.Reader) net.Conn {
-	conn, _ := net.Pipe()
-	return tape{said, conn}
-}
 
 // A reply that a script cannot give is no answer.
 func TestImpossibleReplies(t *testing.T) {
@@ -166,7 +151,7 @@ func checkOutcome(t *testing.T, kind node.Kind, got result) {
 
 // played returns a route to a server that says no more than this, to whomever connects.
 func played(said []byte, password string) *direct {
-	return newDirect(target(func(context.Context) (net.Conn, error) { return playing(bytes.NewReader(said)), nil }, password))
+	return newDirect(target(func(context.Context) (net.Conn, error) { return tests.Playing(bytes.NewReader(said)), nil }, password))
 }
 
 // FuzzHello has a server say anything as a connection begins.
@@ -197,7 +182,7 @@ func FuzzHello(f *testing.F) {
 // Whatever somebody says who is asked one thing, it costs no more than a reply may have.
 func TestAskIsBounded(t *testing.T) {
 	for _, text := range append(tests.Bombs(), "$-1\r\n$-1\r\n", strings.Repeat(":1\r\n", 1000)) {
-		to := target(func(context.Context) (net.Conn, error) { return playing(strings.NewReader(text)), nil }, "")
+		to := target(func(context.Context) (net.Conn, error) { return tests.Playing(strings.NewReader(text)), nil }, "")
 		reply, err := Ask(t.Context(), to, "sentinel")
 		_, list := reply.([]any) // some are lists that only a node has no use for
 		refused := errors.Is(err, node.ErrUnreachable)

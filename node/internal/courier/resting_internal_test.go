@@ -20,6 +20,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/internal/resp"
+	"github.com/redquorum/redquorum/internal/tests"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -662,7 +663,7 @@ func TestDeadlinesOfATunnel(t *testing.T) {
 
 // So have go-redis's, which fails where it cannot set one.
 func TestATunnelToACluster(t *testing.T) {
-	c := Checked(tunnel{playing(strings.NewReader("+OK\r\n"))})
+	c := Checked(tunnel{tests.Playing(strings.NewReader("+OK\r\n"))})
 	defer c.Close()
 	assert.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
 	text, err := io.ReadAll(c)
@@ -679,7 +680,7 @@ func TestTheEndOfATunnel(t *testing.T) {
 			if why != nil {
 				said = io.MultiReader(said, iotest.ErrReader(why))
 			}
-			c := dated(mute{tunnel{playing(said)}})
+			c := dated(mute{tunnel{tests.Playing(said)}})
 			defer c.Close()
 			_, err := c.Write(make([]byte, 1<<20))
 			assert.NoError(t, err)

@@ -44,7 +44,7 @@ type Follower interface {
 	Ended(in Step)
 }
 
-// A Caller is who has called for a lock.
+// A Caller is the call that an acquisition is made for, in the package above.
 type Caller interface {
 	// Pauses is called within a step, when an attempt has failed and the wait that
 	// began then goes on.

@@ -182,7 +182,7 @@ func (q *queues) holds() (holds []*tenant) {
 	return holds
 }
 
-// holdsOf returns who holds name here.
+// holdsOf returns the holds of a name in this process.
 func (q *queues) holdsOf(name string) []*tenant {
 	if at := q.byName[name]; at != nil {
 		return at.holds()

@@ -92,7 +92,7 @@ func (in Step) Release(c Claim, nodes vote.NodeSet, expiry clock.Instant) {
 	in.e.releases.send(c, nodes, expiry)
 }
 
-// HoldsOf returns who holds a name here.
+// HoldsOf returns the holds of a name in this process.
 func (in Step) HoldsOf(name string) []*Hold { return holdsOfAll(in.e.queues.holdsOf(name)) }
 
 // IsOver reports whether a hold has ended.
