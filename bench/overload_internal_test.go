@@ -25,7 +25,8 @@ func TestMetricsOfOverload(t *testing.T) {
 	r.note(false, 0, overdueAfter)
 	r.note(false, 0, time.Second)
 	r.Lost = 2
-	want := Metrics{"locks-before/s": 5, "locks-least/s": 3, "locks-after/s": 9, "lost": 2, "overdue": 1, "overdue-max-ns": 1e9}
+	want := Metrics{"locks-before/s": 5, "locks-least/s": 3, "locks-after/s": 9, "lost": 2, "overdue": 1,
+		"overdue-max-ns": 1e9}
 	assert.That(t, maps.Equal(r.metrics(p), want), "%v", r.metrics(p))
 }
 
@@ -45,7 +46,8 @@ func TestPressureNotesWhatIsLostAndOverdue(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	client := deaf{overdueAfter + 300*time.Millisecond}
-	p := pressure{Held: 3, Few: 1, Many: 2, Within: 100 * time.Millisecond, From: clock.System().Now(), Calm: time.Second, Load: time.Second}
+	p := pressure{Held: 3, Few: 1, Many: 2, Within: 100 * time.Millisecond, From: clock.System().Now(),
+		Calm: time.Second, Load: time.Second}
 	held := assert.Got(p.hold(ctx, client))(t)
 	all := p.press(ctx, client, held)
 	assert.That(t, all.Lost == 3 && all.Overdue > 3 && all.Latest > overdueAfter && all.Locks[0] > 0, "%+v", all)
@@ -60,7 +62,8 @@ func TestOverloadOfRealServers(t *testing.T) {
 	f := assert.Got(newField(ctx, &Config{Servers: Spawned}, 3))(t)
 	defer f.close()
 	self := assert.Got(os.Executable())(t)
-	s := &setting{field: f, links: new(links), self: []string{self, "as-program", "--child"}, contestant: Redquorum(), nodes: 3,
+	s := &setting{field: f, links: new(links), self: []string{self, "as-program", "--child"}, contestant: Redquorum(),
+		nodes: 3,
 		which: onslaughts[0].name, window: 4 * time.Second, prefix: "x-", lease: benchLease}
 	m := assert.Got(s.overload(ctx))(t)
 	assert.That(t, m["locks-before/s"] > 0 && s.locks > 0, "%v", m)

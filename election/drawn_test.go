@@ -192,12 +192,15 @@ func TestElectionsDrawnFromSeeds(t *testing.T) {
 		seeds = n
 	}
 	var seen counts
-	r := sim.Explore(t.Context(), sim.Campaign{From: 1, To: seeds, Jobs: 2, Bugs: 3, Options: []sim.Option{sim.WithProgram(campaigning(&seen))}})
+	r := sim.Explore(t.Context(), sim.Campaign{From: 1, To: seeds, Jobs: 2, Bugs: 3,
+		Options: []sim.Option{sim.WithProgram(campaigning(&seen))}})
 	for _, f := range r.Found {
 		t.Errorf("seed %d: %s: %s\n%s", f.Seed, f.Invariant, f.What, f.Plan)
 	}
-	counts := []int64{seen.Terms.Load(), seen.Lost.Load(), seen.Resigned.Load(), seen.Slow.Load(), seen.Learned.Load(), seen.Known.Load()}
-	t.Logf("%d seeds in %v, %d outside; terms, lost, resigned, slow to stop, learned, known: %d", r.Seeds, r.Wall, r.Outside, counts)
+	counts := []int64{seen.Terms.Load(), seen.Lost.Load(), seen.Resigned.Load(), seen.Slow.Load(), seen.Learned.Load(),
+		seen.Known.Load()}
+	t.Logf("%d seeds in %v, %d outside; terms, lost, resigned, slow to stop, learned, known: %d", r.Seeds, r.Wall,
+		r.Outside, counts)
 	assert.That(t, !tests.Long() || !slices.Contains(counts, 0), "not everything happened that is to be tested")
 }
 

@@ -24,7 +24,8 @@ func parsed(t *testing.T, text string) *faults.Plan {
 // A plan is written as it is read, and read as it is written.
 func TestParseUndoesString(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		p := faults.Generate(rapid.Uint64().Draw(t, "seed"), faults.Profile{Outside: rapid.Bool().Draw(t, "outside"), Machines: rapid.Bool().Draw(t, "machines")})
+		p := faults.Generate(rapid.Uint64().Draw(t, "seed"), faults.Profile{Outside: rapid.Bool().Draw(t, "outside"),
+			Machines: rapid.Bool().Draw(t, "machines")})
 		roundTrip(t, p)
 	})
 }
@@ -148,26 +149,35 @@ func TestEveryKind(t *testing.T) {
 	p := parsed(t, kinds)
 	roundTrip(t, p)
 	w, e := &p.Work, p.Events
-	if p.Lock.Need != 5 || w.Read != faults.Percent(30) || w.Write != faults.Percent(20) || w.Down != faults.Percent(10) ||
-		w.Fair != faults.Percent(60) || w.Several != faults.Percent(5) || w.Joint != 25_000 || w.Chain != faults.Percent(40) ||
-		w.Hand != faults.Percent(15) || w.Handle != faults.Percent(20) || w.Break != faults.Percent(5) || w.Inspect != faults.Percent(10) {
+	if p.Lock.Need != 5 || w.Read != faults.Percent(30) || w.Write != faults.Percent(20) ||
+		w.Down != faults.Percent(10) ||
+		w.Fair != faults.Percent(60) || w.Several != faults.Percent(5) || w.Joint != 25_000 ||
+		w.Chain != faults.Percent(40) ||
+		w.Hand != faults.Percent(15) || w.Handle != faults.Percent(20) || w.Break != faults.Percent(5) ||
+		w.Inspect != faults.Percent(10) {
 		t.Errorf("read as:\n%s", p)
 	}
-	if e[0].Name != "x,y" || e[1].As != faults.ToWrite || e[1].Lease != 500*time.Millisecond || e[2].As != faults.ToRead ||
+	if e[0].Name != "x,y" || e[1].As != faults.ToWrite || e[1].Lease != 500*time.Millisecond ||
+		e[2].As != faults.ToRead ||
 		e[3].As != faults.Fairly || !e[3].Fixed || e[4].Verb != faults.DoDowngrade ||
-		e[5].Verb != faults.DoDetach || e[6].Name != "y,x" || e[7].Name != "z" || e[8].Verb != faults.DoInspect || e[9].Verb != faults.DoClose || e[10].Verb != faults.DoHandle {
+		e[5].Verb != faults.DoDetach || e[6].Name != "y,x" || e[7].Name != "z" || e[8].Verb != faults.DoInspect ||
+		e[9].Verb != faults.DoClose || e[10].Verb != faults.DoHandle {
 		t.Errorf("read as:\n%s", p)
 	}
 	names := p.Names()
 	assert.That(t, slices.Equal(names, []string{"x", "y", "z"}), "its names are %q", names)
 	_, events, _ := strings.Cut(kinds, "inspect=10%\n")
 	for line, want := range map[string]string{
-		"lock need=2": "more than half of 5", "lock need=6": "at most all", "work read=60% write=50%": "at most 100% together",
-		"at 1ms lock c1 x,y read": "several names are not for read", "at 1ms lock c1 x,": "empty", "at 1ms lock c1 x shared": "want read, write or fair",
-		"lock client=plain": "one kind of lock", "at 1ms break c1 x,y": "want one name", "at 1ms resume c1": "want the name of a lock",
+		"lock need=2": "more than half of 5", "lock need=6": "at most all",
+		"work read=60% write=50%": "at most 100% together",
+		"at 1ms lock c1 x,y read": "several names are not for read", "at 1ms lock c1 x,": "empty",
+		"at 1ms lock c1 x shared": "want read, write or fair",
+		"lock client=plain":       "one kind of lock", "at 1ms break c1 x,y": "want one name",
+		"at 1ms resume c1":                  "want the name of a lock",
 		"work joint=2.5%\nat 0s view c2 n1": "work joint is for clients that list the same nodes",
 	} {
-		assert.Says(t, assert.ErrorOf(faults.Parse("redquorum plan 1\nnodes 5\nclients 2\n"+events+line+"\n")), want, line)
+		assert.Says(t, assert.ErrorOf(faults.Parse("redquorum plan 1\nnodes 5\nclients 2\n"+events+line+"\n")), want,
+			line)
 	}
 	// A plan that has none is written as it always was.
 	text := faults.New(3, 1).String()
@@ -177,10 +187,12 @@ func TestEveryKind(t *testing.T) {
 func TestEveryVerb(t *testing.T) {
 	p := parsed(t, every)
 	roundTrip(t, p)
-	if len(p.Events) != 57 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard || p.Lock.Client != faults.Plain {
+	if len(p.Events) != 57 || p.Length != 90*time.Minute || p.Work.Try != 125_000 || p.Lock.Guard ||
+		p.Lock.Client != faults.Plain {
 		t.Errorf("read as:\n%s", p)
 	}
-	if e := p.Events[11]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 || e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {
+	if e := p.Events[11]; e.Verb != faults.Hold || e.Kind != "release" || e.Count != 2 ||
+		e.Links != (faults.Links{Clients: 2, Nodes: 4, Way: faults.From}) {
 		t.Errorf("hold is read as %+v", e)
 	}
 	got := p.Names()
@@ -324,8 +336,10 @@ func TestGenerate(t *testing.T) {
 		}
 	}
 	assert.That(t, len(seen) == 500, "500 seeds give %d plans", len(seen))
-	for _, v := range []faults.Verb{faults.Cut, faults.Delay, faults.Loss, faults.Duplicate, faults.Reorder, faults.Hold, faults.Deafen,
-		faults.Crash, faults.Demote, faults.Slow, faults.Block, faults.Evict, faults.Flush, faults.ScriptFlush, faults.Forge, faults.Pause, faults.Suspend,
+	for _, v := range []faults.Verb{faults.Cut, faults.Delay, faults.Loss, faults.Duplicate, faults.Reorder,
+		faults.Hold, faults.Deafen,
+		faults.Crash, faults.Demote, faults.Slow, faults.Block, faults.Evict, faults.Flush, faults.ScriptFlush,
+		faults.Forge, faults.Pause, faults.Suspend,
 		faults.Skew, faults.Step, faults.Rate, faults.Strobe, faults.Kill} {
 		assert.That(t, verbs[v] != 0, "%s is never drawn", v)
 	}
@@ -337,7 +351,8 @@ func TestGenerate(t *testing.T) {
 	}
 	assert.That(t, tasks[1] != 0 && tasks[2] != 0 && tasks[3] != 0, "plans by the number of tasks: %v", tasks)
 	assert.That(t, short != 0 && short <= 100, "of 500 plans %d have leases of different lengths", short)
-	assert.That(t, steps >= 40 && steps <= 90, "of 500 plans %d have steps that take time, instead of one in eight", steps)
+	assert.That(t, steps >= 40 && steps <= 90, "of 500 plans %d have steps that take time, instead of one in eight",
+		steps)
 	p := faults.Generate(1, faults.Profile{Nodes: 7, Clients: 6, Length: time.Minute})
 	assert.That(t, p.Nodes == 7 && p.Clients == 6 && p.Length == time.Minute, "the profile is ignored:\n%s", p)
 }
@@ -351,7 +366,8 @@ func TestGenerateSizes(t *testing.T) {
 				continue
 			}
 			for _, kind := range []string{"plain", "outside", "machines", "replicas"} {
-				profile.Outside, profile.Machines, profile.Replicas = kind == "outside", kind == "machines", kind == "replicas"
+				profile.Outside, profile.Machines, profile.Replicas = kind == "outside", kind == "machines",
+					kind == "replicas"
 				for seed := range uint64(seeds) {
 					err := faults.Generate(seed, profile).Check()
 					assert.Must(t, err == nil, "seed %d, %+v: %v", seed, profile, err)
@@ -376,7 +392,8 @@ func TestDrop(t *testing.T) {
 
 // A plan need not tell the longest lease.
 func TestMaxLeaseIsNoShorterThanTheLease(t *testing.T) {
-	for lock, want := range map[string]time.Duration{"": time.Second, "lock lease=2s": 2 * time.Second, "lock lease=100ms": time.Second,
+	for lock, want := range map[string]time.Duration{"": time.Second, "lock lease=2s": 2 * time.Second,
+		"lock lease=100ms": time.Second,
 		"lock maxlease=9s": 9 * time.Second} {
 		p, err := faults.Parse("redquorum plan 1\n" + lock)
 		assert.That(t, err == nil && p.Lock.MaxLease == want, "%q: %v, %v; want %v", lock, p, err, want)
@@ -391,27 +408,29 @@ func TestCheckIsNoLaxerThanParse(t *testing.T) {
 	}
 	node, client := faults.Procs{Nodes: 1}, faults.Procs{Clients: 1}
 	for what, change := range map[string]func(*faults.Plan){
-		"negative delay":     func(p *faults.Plan) { p.Network.Delay = faults.Range{Min: -second, Max: -second} },
-		"inverted delay":     func(p *faults.Plan) { p.Network.Delay = faults.Range{Min: second} },
-		"inverted hold":      func(p *faults.Plan) { p.Work.Hold = faults.Range{Min: second} },
-		"unknown client":     func(p *faults.Plan) { p.Lock.Client = "redlock" },
-		"unknown mistake":    func(p *faults.Plan) { p.Lock.Mistake = "haste" },
-		"long length":        func(p *faults.Plan) { p.Length = 1000 * time.Hour },
-		"negative need":      func(p *faults.Plan) { p.Lock.Need = -1 },
-		"share":              func(p *faults.Plan) { p.Work.Try = faults.Percent(101) },
-		"many names":         func(p *faults.Plan) { p.Work.Names = 1001 },
-		"lease":              func(p *faults.Plan) { p.Lock.Lease = time.Millisecond },
-		"nothing to have":    event(faults.Event{At: 1, Verb: faults.Demote, Procs: node}),
-		"copy of itself":     event(faults.Event{At: 1, Verb: faults.Demote, Source: 1, Procs: node}),
-		"no mode":            event(faults.Event{At: 1, Verb: faults.Crash, Procs: node}),
-		"unknown mode":       event(faults.Event{At: 1, Verb: faults.Crash, Mode: "amnesia", Procs: node}),
-		"lock without name":  event(faults.Event{At: 1, Verb: faults.DoLock, Procs: client}),
-		"negative lease":     event(faults.Event{At: 1, Verb: faults.DoTry, Name: "x", Lease: -second, Procs: client}),
-		"unknown kind":       event(faults.Event{At: 1, Verb: faults.DoTry, Name: "x", As: "rw", Procs: client}),
-		"negative count":     event(faults.Event{At: 1, Verb: faults.Hold, Count: -1, Links: faults.Links{Clients: 1, Nodes: 1, Way: faults.To}}),
-		"unknown verb":       event(faults.Event{At: 1, Verb: "explode", Procs: node}),
-		"long fault":         event(faults.Event{At: 1, Verb: faults.Pause, For: 1000 * time.Hour, Procs: node}),
-		"inverted slowness":  event(faults.Event{At: 1, Verb: faults.Slow, Range: faults.Range{Min: second}, Procs: node}),
+		"negative delay":    func(p *faults.Plan) { p.Network.Delay = faults.Range{Min: -second, Max: -second} },
+		"inverted delay":    func(p *faults.Plan) { p.Network.Delay = faults.Range{Min: second} },
+		"inverted hold":     func(p *faults.Plan) { p.Work.Hold = faults.Range{Min: second} },
+		"unknown client":    func(p *faults.Plan) { p.Lock.Client = "redlock" },
+		"unknown mistake":   func(p *faults.Plan) { p.Lock.Mistake = "haste" },
+		"long length":       func(p *faults.Plan) { p.Length = 1000 * time.Hour },
+		"negative need":     func(p *faults.Plan) { p.Lock.Need = -1 },
+		"share":             func(p *faults.Plan) { p.Work.Try = faults.Percent(101) },
+		"many names":        func(p *faults.Plan) { p.Work.Names = 1001 },
+		"lease":             func(p *faults.Plan) { p.Lock.Lease = time.Millisecond },
+		"nothing to have":   event(faults.Event{At: 1, Verb: faults.Demote, Procs: node}),
+		"copy of itself":    event(faults.Event{At: 1, Verb: faults.Demote, Source: 1, Procs: node}),
+		"no mode":           event(faults.Event{At: 1, Verb: faults.Crash, Procs: node}),
+		"unknown mode":      event(faults.Event{At: 1, Verb: faults.Crash, Mode: "amnesia", Procs: node}),
+		"lock without name": event(faults.Event{At: 1, Verb: faults.DoLock, Procs: client}),
+		"negative lease":    event(faults.Event{At: 1, Verb: faults.DoTry, Name: "x", Lease: -second, Procs: client}),
+		"unknown kind":      event(faults.Event{At: 1, Verb: faults.DoTry, Name: "x", As: "rw", Procs: client}),
+		"negative count": event(faults.Event{At: 1, Verb: faults.Hold, Count: -1,
+			Links: faults.Links{Clients: 1, Nodes: 1, Way: faults.To}}),
+		"unknown verb": event(faults.Event{At: 1, Verb: "explode", Procs: node}),
+		"long fault":   event(faults.Event{At: 1, Verb: faults.Pause, For: 1000 * time.Hour, Procs: node}),
+		"inverted slowness": event(faults.Event{At: 1, Verb: faults.Slow, Range: faults.Range{Min: second},
+			Procs: node}),
 		"event without node": event(faults.Event{At: 1, Verb: faults.Flush, Procs: faults.Procs{Nodes: 1 << 9}}),
 	} {
 		p := faults.New(3, 2)
@@ -446,7 +465,8 @@ func TestReplicas(t *testing.T) {
 	roundTrip(t, p)
 	e := p.Events
 	if p.Lock.Replicas != 2 || p.Sites() != 2 || p.Need() != 2 || p.Members(4) != faults.Of(3, 4, 5) ||
-		e[0].Source != faults.Of(1, 2) || e[0].For != time.Second || e[2].Source != faults.Of(1) || e[3].Source != faults.Of(1) {
+		e[0].Source != faults.Of(1, 2) || e[0].For != time.Second || e[2].Source != faults.Of(1) ||
+		e[3].Source != faults.Of(1) {
 		t.Errorf("read as:\n%s", p)
 	}
 	for line, want := range map[string]string{
@@ -519,7 +539,8 @@ func TestLists(t *testing.T) {
 	lists, forget := 0, 0
 	for seed := range uint64(1000) {
 		p := faults.Generate(seed, faults.Profile{})
-		assert.That(t, p.MayForget() >= 0 && !p.TooForgetful(), "seed %d: two quorums share no node that remembers", seed)
+		assert.That(t, p.MayForget() >= 0 && !p.TooForgetful(), "seed %d: two quorums share no node that remembers",
+			seed)
 		for _, e := range p.Events {
 			switch e.Verb {
 			case faults.View:

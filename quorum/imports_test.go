@@ -21,7 +21,8 @@ const module = "github.com/redquorum/redquorum"
 // standard library.
 func deps(t *testing.T, pkg string) []string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+pkg).Output()
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
+		module+pkg).Output()
 	if err != nil {
 		t.Skip("go list: ", err)
 	}
@@ -37,11 +38,16 @@ func TestImportsRunOneWay(t *testing.T) {
 		"/node/model":           {"/clock", "/node", "/node/model"},
 		"/quorum/internal/vote": {"/clock", "/node", "/quorum/internal/vote"},
 		"/quorum/internal/core": {"/clock", "/node", "/quorum/internal/vote", "/quorum/internal/core"},
-		"/quorum":               {"/clock", "/internal/backlog", "/node", "/quorum/internal/core", "/quorum/internal/vote", "/quorum"},
-		"/election":             {"/clock", "/internal/backlog", "/node", "/quorum/internal/core", "/quorum/internal/vote", "/quorum", "/election"},
-		"/faults":               {"/faults"},
-		"/spec":                 {"/spec"},
-		"/sim":                  {"/clock", "/node", "/node/model", "/quorum/internal/core", "/quorum/internal/vote", "/quorum", "/faults", "/spec", "/internal/backlog", "/internal/lives", "/internal/replicas", "/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook", "github.com/anishathalye/porcupine"},
+		"/quorum": {"/clock", "/internal/backlog", "/node", "/quorum/internal/core",
+			"/quorum/internal/vote", "/quorum"},
+		"/election": {"/clock", "/internal/backlog", "/node", "/quorum/internal/core",
+			"/quorum/internal/vote", "/quorum", "/election"},
+		"/faults": {"/faults"},
+		"/spec":   {"/spec"},
+		"/sim": {"/clock", "/node", "/node/model", "/quorum/internal/core", "/quorum/internal/vote",
+			"/quorum", "/faults", "/spec", "/internal/backlog", "/internal/lives", "/internal/replicas",
+			"/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook",
+			"github.com/anishathalye/porcupine"},
 	} {
 		for _, dep := range deps(t, pkg) {
 			if strings.HasPrefix(dep, "golang.org/x/sys/") {
@@ -51,21 +57,25 @@ func TestImportsRunOneWay(t *testing.T) {
 		}
 	}
 	// Nothing that others import imports the benchmark or the command line.
-	for _, pkg := range []string{"/node/redisnode", "/node/redisconn", "/node/embedded", "/node/redisserver", "/sim", "/faults", "/quorum"} {
+	for _, pkg := range []string{"/node/redisnode", "/node/redisconn", "/node/embedded", "/node/redisserver", "/sim",
+		"/faults", "/quorum"} {
 		for _, dep := range deps(t, pkg) {
-			assert.That(t, !strings.HasPrefix(dep, module+"/bench") && !strings.HasPrefix(dep, module+"/cmd") && !strings.HasPrefix(dep, "github.com/spf13/"),
+			assert.That(t, !strings.HasPrefix(dep, module+"/bench") && !strings.HasPrefix(dep, module+"/cmd") &&
+				!strings.HasPrefix(dep, "github.com/spf13/"),
 				"%s imports %s", pkg, dep)
 		}
 	}
 	// And the benchmark takes no lock of others with it: bench/peers is a module of its
 	// own.
 	for _, dep := range deps(t, "/bench") {
-		for _, never := range []string{"redsync", "rueidis", "redislock", "etcd", module + "/cmd", module + "/bench/peers"} {
+		for _, never := range []string{"redsync", "rueidis", "redislock", "etcd", module + "/cmd",
+			module + "/bench/peers"} {
 			assert.That(t, !strings.Contains(dep, never), "/bench imports %s", dep)
 		}
 	}
 	for _, dep := range deps(t, "/node/redisnode") {
-		for _, never := range []string{"miniredis", "gopher-lua", "rapid", module + "/cmd", module + "/quorum", module + "/node/redisserver"} {
+		for _, never := range []string{"miniredis", "gopher-lua", "rapid", module + "/cmd", module + "/quorum",
+			module + "/node/redisserver"} {
 			assert.That(t, !strings.Contains(dep, never), "/node/redisnode imports %s", dep)
 		}
 	}
@@ -108,7 +118,8 @@ func TestMayDo(t *testing.T) {
 			}
 			ast.Inspect(file, func(n ast.Node) bool {
 				if s, ok := n.(*ast.SelectorExpr); ok {
-					if pkg, ok := s.X.(*ast.Ident); ok && allowed[pkg.Name] != nil && !slices.Contains(allowed[pkg.Name], s.Sel.Name) {
+					if pkg, ok := s.X.(*ast.Ident); ok && allowed[pkg.Name] != nil &&
+						!slices.Contains(allowed[pkg.Name], s.Sel.Name) {
 						t.Errorf("%s uses %s.%s", name, pkg.Name, s.Sel.Name)
 					}
 				}

@@ -81,7 +81,8 @@ func TestResumeWhileTheFormerProcessLives(t *testing.T) {
 		{"nor does anybody but the last of several that resume one after the other", 3, func(t *testing.T, w *world) {
 			handle := lock(t, w.locker(quorum.Options{}), "x").Handle()
 			first := resume(t, w.locker(quorum.Options{}), handle)
-			expect(t, errorOf(w.locker(quorum.Options{}).Resume(background, handle)), quorum.ErrNotHeld, "the same handle again")
+			expect(t, errorOf(w.locker(quorum.Options{}).Resume(background, handle)), quorum.ErrNotHeld,
+				"the same handle again")
 			second := resume(t, w.locker(quorum.Options{}), first.Handle())
 			expect(t, first.Unlock(background), quorum.ErrNotHeld)
 			time.Sleep(time.Minute)
@@ -110,7 +111,8 @@ func TestResumeWhileTheFormerProcessLives(t *testing.T) {
 			former := lock(t, w.locker(quorum.Options{}), "x")
 			ahead := former.Token() + node.Token(time.Hour.Microseconds())
 			for _, n := range w.nodes {
-				n.Submit(node.Command{Kind: node.Release, Claims: []node.Claim{{Name: "x", Owner: "another", Token: ahead}},
+				n.Submit(node.Command{Kind: node.Release, Claims: []node.Claim{{Name: "x", Owner: "another",
+					Token: ahead}},
 					Retention: time.Hour, Deadline: clock.Never}, func(node.Reply) {})
 			}
 			more(t, resume(t, w.locker(quorum.Options{}), former.Handle()).Token(), ahead)

@@ -17,8 +17,9 @@ import (
 // Without the restart guard a campaign finds, within a few hundred seeds, that
 // two hold one lock, and shrinks it to a plan that fits on a screen.
 func TestCampaignFindsAndShrinks(t *testing.T) {
-	r := sim.Explore(t.Context(), sim.Campaign{From: 6, To: 2000, Jobs: 2, Profile: faults.Profile{Nodes: 5, Clients: 3},
-		Adjust: func(p *faults.Plan) { p.Lock.Guard = false }})
+	r := sim.Explore(t.Context(), sim.Campaign{From: 6, To: 2000, Jobs: 2,
+		Profile: faults.Profile{Nodes: 5, Clients: 3},
+		Adjust:  func(p *faults.Plan) { p.Lock.Guard = false }})
 	assert.Must(t, len(r.Found) != 0, "nothing in %d seeds", r.Seeds)
 	f := r.Found[0]
 	p := assert.Got(faults.Parse(f.Plan))(t)
@@ -26,7 +27,8 @@ func TestCampaignFindsAndShrinks(t *testing.T) {
 	defer cancel()
 	begun := time.Now()
 	small := sim.Shrink(ctx, p)
-	t.Logf("seed %d: %s; shrunk from %d events to %d in %v:\n%s", f.Seed, f.What, len(p.Events), len(small.Events), time.Since(begun), small)
+	t.Logf("seed %d: %s; shrunk from %d events to %d in %v:\n%s", f.Seed, f.What, len(p.Events), len(small.Events),
+		time.Since(begun), small)
 	again := sim.Run(small, nil)
 	v := again.Worst()
 	assert.That(t, v != nil && v.Invariant == f.Invariant, "the shrunk plan breaks %v, not %s", v, f.Invariant)
@@ -73,7 +75,8 @@ func TestShrinkTriesOtherSeeds(t *testing.T) {
 	for i, share := range w.Shares() {
 		assert.That(t, *share == 0, "share %d of the work is %v", i, *share)
 	}
-	if r := sim.Run(small, nil); r.Worst() == nil || r.Worst().Invariant != "I2" || r.Events > 300 || small.Clients > 2 || w.Names > 1 || w.Tasks > 1 ||
+	if r := sim.Run(small, nil); r.Worst() == nil || r.Worst().Invariant != "I2" || r.Events > 300 ||
+		small.Clients > 2 || w.Names > 1 || w.Tasks > 1 ||
 		len(small.Events) > 1 {
 		t.Errorf("%v after %d events with\n%s", r.Worst(), r.Events, small)
 	}
@@ -95,11 +98,13 @@ func TestCampaignOfAProgram(t *testing.T) {
 		}
 		return err // and the lock stays
 	})
-	r := sim.Explore(t.Context(), sim.Campaign{To: 20, Profile: faults.Profile{Nodes: 5, Clients: 3}, Options: []sim.Option{careless}})
+	r := sim.Explore(t.Context(), sim.Campaign{To: 20, Profile: faults.Profile{Nodes: 5, Clients: 3},
+		Options: []sim.Option{careless}})
 	assert.Must(t, len(r.Found) != 0, "nothing in %d seeds", r.Seeds)
 	p := assert.Got(faults.Parse(r.Found[0].Plan))(t)
 	small := sim.Shrink(t.Context(), p, careless)
-	if v := sim.Run(small, nil, careless).Worst(); v == nil || v.Invariant != "I7" || len(small.Events) > 0 || small.Nodes > 1 {
+	if v := sim.Run(small, nil, careless).Worst(); v == nil || v.Invariant != "I7" || len(small.Events) > 0 ||
+		small.Nodes > 1 {
 		t.Errorf("shrunk to\n%s, which breaks %v", small, v)
 	}
 }
@@ -132,7 +137,8 @@ func TestVerifyNamesTheFirstDifference(t *testing.T) {
 		}
 		return nil
 	}))
-	assert.That(t, err != nil && strings.Contains(err.Error(), "acquire x3, and the second time") && strings.Contains(err.Error(), "acquire x4"),
+	assert.That(t, err != nil && strings.Contains(err.Error(), "acquire x3, and the second time") &&
+		strings.Contains(err.Error(), "acquire x4"),
 		"%v", err)
 }
 

@@ -18,8 +18,9 @@ func outcomes(r *sim.Result) string {
 		}
 		_, said, _ := strings.Cut(e.Text, ": ")
 		for long, short := range map[string]string{
-			"held by another owner": "held", "is not held": "gone", "no quorum of nodes": "no quorum", "nobody has detached": "nothing",
-			"closed": "closed",
+			"held by another owner": "held", "is not held": "gone", "no quorum of nodes": "no quorum",
+			"nobody has detached": "nothing",
+			"closed":              "closed",
 		} {
 			if strings.Contains(said, long) {
 				said = short
@@ -112,7 +113,8 @@ func TestStepsTakeTime(t *testing.T) {
 		{"work step=10ms\n", 320 * time.Millisecond, 330 * time.Millisecond},
 		{"work step=10ms\nat 305ms pause c1 for 20ms\n", 345 * time.Millisecond, 365 * time.Millisecond},
 	} {
-		r := traced(t, "nodes 3\nclients 1\nlength 1s\nnetwork delay=1ms\n"+c.plan+"at 1ms lock c1 x\nat 50ms unlock c1\nat 300ms lock c1 x\nat 500ms unlock c1\n")
+		r := traced(t, "nodes 3\nclients 1\nlength 1s\nnetwork delay=1ms\n"+c.plan+
+			"at 1ms lock c1 x\nat 50ms unlock c1\nat 300ms lock c1 x\nat 500ms unlock c1\n")
 		var acquired, returns time.Duration
 		for _, e := range r.Trace.Entries {
 			switch {

@@ -19,7 +19,8 @@ func sound(command []string) string {
 	case "ping":
 		return "+PONG\r\n"
 	case "info":
-		return bulk("redis_version:7.2.0\r\nrun_id:" + strings.Repeat("a", 40) + "\r\nuptime_in_seconds:5000\r\nrole:master\r\n")
+		return bulk("redis_version:7.2.0\r\nrun_id:" + strings.Repeat("a", 40) +
+			"\r\nuptime_in_seconds:5000\r\nrole:master\r\n")
 	case "client":
 		return bulk("")
 	case "eval", "evalsha": // as inspect says it of a name where nothing is
@@ -82,11 +83,13 @@ func TestNonsenseIsNotBelieved(t *testing.T) {
 					addr := hostile(t, of.say, soundAtFirst, of.more)
 					var before, after runtime.MemStats
 					runtime.ReadMemStats(&before)
-					status, stdout, stderr := redquorum(t, slices.Concat(args, []string{"--nodes", addr, "--no-guard"})...)
+					status, stdout, stderr := redquorum(t, slices.Concat(args,
+						[]string{"--nodes", addr, "--no-guard"})...)
 					runtime.ReadMemStats(&after)
 					made := after.TotalAlloc - before.TotalAlloc
 					assert.That(t, made < 64<<20, "%d MiB were allocated", made>>20)
-					assert.That(t, status != exitOK || soundAtFirst && args[0] == "status", "exit status %d: %s%s", status, stdout, stderr)
+					assert.That(t, status != exitOK || soundAtFirst && args[0] == "status", "exit status %d: %s%s",
+						status, stdout, stderr)
 				})
 			}
 		}

@@ -25,7 +25,8 @@ func TestParse(t *testing.T) {
 		"$0\r\n\r\n":     "",
 		"$2\r\n\r\n\r\n": "\r\n",
 		"*0\r\n":         []any(nil),
-		"*3\r\n:0\r\n$4\r\nhash\r\n*1\r\n:-9223372036854775808\r\n": []any{int64(0), "hash", []any{int64(math.MinInt64)}},
+		"*3\r\n:0\r\n$4\r\nhash\r\n*1\r\n:-9223372036854775808\r\n": []any{int64(0), "hash",
+			[]any{int64(math.MinInt64)}},
 	} {
 		growing := new(Parser)
 		for end := range len(text) {
@@ -37,7 +38,8 @@ func TestParse(t *testing.T) {
 		}
 		for _, p := range []*Parser{new(Parser), growing, growing} {
 			got, n, err := p.Parse([]byte(text + ":7\r\n"))
-			assert.That(t, reflect.DeepEqual(got, want) && n == len(text) && err == nil, "parse(%q): %v, %d, %v; want %v", text, got, n, err, want)
+			assert.That(t, reflect.DeepEqual(got, want) && n == len(text) && err == nil,
+				"parse(%q): %v, %d, %v; want %v", text, got, n, err, want)
 		}
 	}
 	got, _, _ := new(Parser).Parse([]byte("-NOSCRIPT No matching script.\r\n"))
@@ -55,7 +57,8 @@ func TestALongReplyIsReadOnce(t *testing.T) {
 		for end := each; ; end += each {
 			p.Reset()
 			got, n, err := p.Parse(text[:min(end, len(text))])
-			assert.Must(t, err == nil && (n > 0) == (end >= len(text)), "%d of %d bytes: %d are understood, %v", end, len(text), n, err)
+			assert.Must(t, err == nil && (n > 0) == (end >= len(text)), "%d of %d bytes: %d are understood, %v", end,
+				len(text), n, err)
 			if n > 0 {
 				assert.Must(t, n == len(text) && len(got.([]any)) == elements, "it has %d bytes", n)
 				return
@@ -86,13 +89,15 @@ func FuzzReply(f *testing.F) {
 
 // Replies that no server sends are refused at the first line, whatever may follow.
 func TestBombsAreRefused(t *testing.T) {
-	for _, text := range append(tests.Bombs()[:tests.NoReplies:tests.NoReplies], "HTTP/1.1 400 Bad Request\r\n", ":\r\n", ":1\n", ":1x\r\n", "\r\n", "\n") {
+	for _, text := range append(tests.Bombs()[:tests.NoReplies:tests.NoReplies], "HTTP/1.1 400 Bad Request\r\n",
+		":\r\n", ":1\n", ":1x\r\n", "\r\n", "\n") {
 		var p Parser
 		if got, n, err := p.Parse([]byte(text)); !errors.Is(err, ErrProtocol) || cap(p.lists) > 0 {
 			t.Errorf("%.40q: %v, %d bytes, %v, room for %d", text, got, n, err, cap(p.lists))
 		}
 	}
-	for _, text := range []string{"-" + strings.Repeat("E", maxLine-3) + "\r\n", fmt.Sprintf("$%d\r\n%s\r\n", MaxReply, make([]byte, MaxReply))} {
+	for _, text := range []string{"-" + strings.Repeat("E", maxLine-3) + "\r\n",
+		fmt.Sprintf("$%d\r\n%s\r\n", MaxReply, make([]byte, MaxReply))} {
 		_, n, err := new(Parser).Parse([]byte(text))
 		assert.That(t, n == len(text) && err == nil, "%.40q: %d bytes of %d, %v", text, n, len(text), err)
 	}
@@ -111,13 +116,15 @@ func TestBoundedConnection(t *testing.T) {
 			{good + "$100\r\n" + strings.Repeat("x", 99), good, io.EOF},
 			{"*1000000000\r\n" + good, "", ErrProtocol},
 			{"$1048576\r\n" + strings.Repeat("x", 1<<20), "", ErrTooLong},
-			{"*2\r\n$1000000\r\n" + strings.Repeat("x", 1000000) + "\r\n$1000000\r\n" + strings.Repeat("x", 1000000), "", ErrTooLong},
+			{"*2\r\n$1000000\r\n" + strings.Repeat("x", 1000000) + "\r\n$1000000\r\n" + strings.Repeat("x", 1000000),
+				"", ErrTooLong},
 		} {
 			read, err := readBounded([]byte(tt.said), slowly)
 			if err == nil {
 				err = io.EOF
 			}
-			assert.That(t, string(read) == tt.read && errors.Is(err, tt.err), "of %.40q came %.40q, %v; want %.40q, %v", tt.said, read, err, tt.read, tt.err)
+			assert.That(t, string(read) == tt.read && errors.Is(err, tt.err), "of %.40q came %.40q, %v; want %.40q, %v",
+				tt.said, read, err, tt.read, tt.err)
 		}
 	}
 }
@@ -140,7 +147,8 @@ func FuzzBounded(f *testing.F) {
 	f.Fuzz(func(t *testing.T, said []byte, _ byte) {
 		fast, _ := readBounded(said, false)
 		slow, err := readBounded(said, true)
-		assert.Must(t, bytes.HasPrefix(said, slow) && (err != nil || bytes.Equal(slow, fast)), "%q is read of %q, or slowly %q", fast, said, slow)
+		assert.Must(t, bytes.HasPrefix(said, slow) && (err != nil || bytes.Equal(slow, fast)),
+			"%q is read of %q, or slowly %q", fast, said, slow)
 		for rest := slow; len(rest) > 0; {
 			_, n, err := new(Parser).Parse(rest)
 			assert.Must(t, n != 0, "%q is not whole: %v", rest, err)

@@ -30,7 +30,8 @@ func TestLinks(t *testing.T) {
 		text, err := os.ReadFile(path)
 		for _, m := range link.FindAllSubmatch(text, -1) {
 			to := string(m[1])
-			if strings.Contains(to, ":") || !strings.ContainsAny(to, "./") || path == filepath.Join(root, "sim/rivals/head.md") {
+			if strings.Contains(to, ":") || !strings.ContainsAny(to, "./") ||
+				path == filepath.Join(root, "sim/rivals/head.md") {
 				continue // elsewhere, Go code, or a part of a page in another directory
 			}
 			_, err := os.Stat(filepath.Join(filepath.Dir(path), to))
@@ -50,7 +51,8 @@ func TestClocksOfTokens(t *testing.T) {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		parts := strings.Split(strings.Join(strings.Fields(plain.Replace(string(text))), " "), "agree to within "+"MaxLease")
+		parts := strings.Split(strings.Join(strings.Fields(plain.Replace(string(text))), " "),
+			"agree to within "+"MaxLease")
 		for _, after := range parts[1:] {
 			found++
 			right := strings.HasPrefix(after, " less Timeout")
@@ -77,7 +79,8 @@ func TestLogMessages(t *testing.T) {
 		}
 		for _, m := range logged.FindAllSubmatch(assert.Got(os.ReadFile(path))(t), -1) {
 			found++
-			assert.That(t, strings.Contains(page, "`"+string(m[1])), "%s logs %q, which docs/operations.md does not list", path, m[1])
+			assert.That(t, strings.Contains(page, "`"+string(m[1])),
+				"%s logs %q, which docs/operations.md does not list", path, m[1])
 		}
 	}
 	assert.That(t, found >= 8, "%d messages", found)
@@ -101,7 +104,8 @@ func TestNamesInTheSpecification(t *testing.T) {
 			continue
 		}
 		found++
-		declared := regexp.MustCompile(fmt.Sprintf(`(?m)^(?:type %[1]s|package %[1]s)\b(?s:.*)^(?:func |\t).*\b%[2]s\b`, of, member))
+		declared := regexp.MustCompile(fmt.Sprintf(`(?m)^(?:type %[1]s|package %[1]s)\b(?s:.*)^(?:func |\t).*\b%[2]s\b`,
+			of, member))
 		assert.That(t, declared.Match(code), "spec/README.md names %s.%s", of, member)
 	}
 	assert.That(t, found >= 15, "%d names", found)
@@ -120,7 +124,8 @@ func TestLinesToRead(t *testing.T) {
 	rows := rowToRead.FindAllStringSubmatch(text, -1)
 	assert.Must(t, len(rows) >= 6, "%d rows", len(rows))
 	left, sum := 0, 0
-	for _, of := range []string{"clock/clock.go", "quorum", "node/*.go", "node/internal/courier", "internal/resp", "internal/replicas", "node/redisnode/*.go"} {
+	for _, of := range []string{"clock/clock.go", "quorum", "node/*.go", "node/internal/courier", "internal/resp",
+		"internal/replicas", "node/redisnode/*.go"} {
 		for _, path := range assert.Got(filepath.Glob(filepath.Join(root, of)))(t) {
 			left += code(t, path)
 		}
@@ -141,7 +146,8 @@ func TestLinesToRead(t *testing.T) {
 		}
 		t.Logf("%d: %s", lines, row[1])
 		said := number(t, row[2])
-		assert.That(t, lines >= said*9/10 && lines <= said*11/10, "%.60s...: %d lines, and the page says %d", row[1], lines, said)
+		assert.That(t, lines >= said*9/10 && lines <= said*11/10, "%.60s...: %d lines, and the page says %d", row[1],
+			lines, said)
 		left, sum = left-lines, sum+said
 	}
 	said := sums.FindStringSubmatch(text)

@@ -61,8 +61,10 @@ func TestSnippets(t *testing.T) {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t, token.NewFileSet(), make(map[string]string), nil, "package p\n", make(map[string]bool)}
-	w.Importer = importer.ForCompiler(w.set, "gc", func(path string) (io.ReadCloser, error) { return os.Open(w.exports[path]) })
-	list := exec.Command("go", "list", "-export", "-deps", "-f", "{{if or .Standard .Module.Main (eq .ImportPath .Module.Path)}}{{.Name}} {{.ImportPath}} {{.Export}}{{end}}",
+	w.Importer = importer.ForCompiler(w.set, "gc",
+		func(path string) (io.ReadCloser, error) { return os.Open(w.exports[path]) })
+	list := exec.Command("go", "list", "-export", "-deps", "-f",
+		"{{if or .Standard .Module.Main (eq .ImportPath .Module.Path)}}{{.Name}} {{.ImportPath}} {{.Export}}{{end}}",
 		"database/sql", "./quorum", "./election", "./semaphore", "./node/...", "./examples/...")
 	list.Dir, list.Stderr = root, os.Stderr
 	out := assert.Got(list.Output())(t)
@@ -73,12 +75,14 @@ func newWorld(t *testing.T) *world {
 	for _, m := range listed.FindAllStringSubmatch(string(out), -1) {
 		name, path := m[1], m[2]
 		w.exports[path] = m[3]
-		if name != "main" && !w.named[name] && !strings.Contains("/"+path, "/internal/") && !strings.HasPrefix(path, "vendor/") {
+		if name != "main" && !w.named[name] && !strings.Contains("/"+path, "/internal/") &&
+			!strings.HasPrefix(path, "vendor/") {
 			w.named[name] = true
 			w.prologue += fmt.Sprintf("import %q\n", path)
 		}
 	}
-	w.prologue += "var (ctx context.Context; nodes []node.Node; locker *quorum.Locker; lease *quorum.Lease)\n" // everywhere the same
+	// everywhere the same
+	w.prologue += "var (ctx context.Context; nodes []node.Node; locker *quorum.Locker; lease *quorum.Lease)\n"
 	return w
 }
 

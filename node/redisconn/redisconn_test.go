@@ -40,7 +40,8 @@ func TestRules(t *testing.T) {
 // inspect asks a node about a name.
 func inspect(n node.Node) node.Reply {
 	replies := make(chan node.Reply, 1)
-	n.Submit(node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "a"}}, Deadline: clock.System().Now().Add(10 * time.Second)},
+	n.Submit(node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "a"}},
+		Deadline: clock.System().Now().Add(10 * time.Second)},
 		func(r node.Reply) { replies <- r })
 	return <-replies
 }
@@ -71,7 +72,8 @@ func TestOptions(t *testing.T) {
 		n.Close()
 	}
 	assert.That(t, asked.Load() != 0, "nobody asked for credentials")
-	nothing, err := redisconn.New(func(context.Context) (net.Conn, error) { return nil, nil }, redisconn.Options{Name: "nothing"})
+	nothing, err := redisconn.New(func(context.Context) (net.Conn, error) { return nil, nil },
+		redisconn.Options{Name: "nothing"})
 	assert.Succeed(t, err)
 	r := inspect(nothing)
 	assert.That(t, errors.Is(r.Err, node.ErrUnreachable), "a dialer that returns nothing: %+v", r)
@@ -117,10 +119,13 @@ func TestImports(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip(err)
 	}
-	allowed := []string{"clock", "internal/backlog", "internal/lives", "internal/neterr", "internal/replicas", "internal/resp",
+	allowed := []string{"clock", "internal/backlog", "internal/lives", "internal/neterr", "internal/replicas",
+		"internal/resp",
 		"node", "node/internal/courier", "node/redisconn"}
-	for _, dep := range strings.Fields(run(nil, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".")) {
-		if !slices.Contains(allowed, strings.TrimPrefix(dep, module)) && !strings.HasPrefix(dep, "golang.org/x/sys/") { // CLOCK_BOOTTIME
+	for _, dep := range strings.Fields(run(nil, "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
+		".")) {
+		// CLOCK_BOOTTIME
+		if !slices.Contains(allowed, strings.TrimPrefix(dep, module)) && !strings.HasPrefix(dep, "golang.org/x/sys/") {
 			t.Errorf("it imports %s", dep)
 		}
 	}

@@ -56,7 +56,8 @@ func TestNamedTestsAreThere(t *testing.T) {
 	assert.Succeed(t, err)
 	for _, m := range mutants {
 		dir, run, _ := strings.Cut(strings.TrimPrefix(m.Tests, "./"), " -run ")
-		assert.That(t, m.Expect != Tests || slices.ContainsFunc(tests[dir], regexp.MustCompile(run).MatchString), "%s: no test is run by %q", m.ID, m.Tests)
+		assert.That(t, m.Expect != Tests || slices.ContainsFunc(tests[dir], regexp.MustCompile(run).MatchString),
+			"%s: no test is run by %q", m.ID, m.Tests)
 	}
 	for _, page := range []string{"track-record.md"} {
 		text := assert.Got(os.ReadFile(filepath.Join(root, "docs", "evidence", page)))(t)
@@ -80,7 +81,8 @@ func TestCanary(t *testing.T) {
 	tests.NeedLong(t)
 	root := rootOf(t)
 	o := assert.Got(mutantOf(canaries[0]).try(t.Context(), root, canarySeeds))(t)
-	assert.That(t, o.Killed && o.Refused != nil, "%s survives %d seeds, or the specification allows it: %+v", o.ID, canarySeeds, o)
+	assert.That(t, o.Killed && o.Refused != nil, "%s survives %d seeds, or the specification allows it: %+v", o.ID,
+		canarySeeds, o)
 }
 
 // A run says which kills of the last one are lost, or come much later.
@@ -109,7 +111,8 @@ func TestLastKills(t *testing.T) {
 	for id := range before {
 		assert.That(t, mutantOf(id) != nil, "there is no mutant %s", id)
 	}
-	assert.That(t, len(before) >= len(mutants)/2 && before[canaries[0]].seeds, "it has %d of %d mutants", len(before), len(mutants))
+	assert.That(t, len(before) >= len(mutants)/2 && before[canaries[0]].seeds, "it has %d of %d mutants", len(before),
+		len(mutants))
 }
 
 // The table has each protection of the specification once, its edits fit, and its plans

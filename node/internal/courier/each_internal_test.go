@@ -68,7 +68,8 @@ func TestRenewalsGoFirst(t *testing.T) {
 		}
 		var got []string
 		for _, c := range s.queue.waiting.calls() {
-			got = append(got, map[node.Kind]string{node.Acquire: "a", node.Release: "r", node.Extend: "e"}[c.kind]+c.claims[0].Name)
+			got = append(got, map[node.Kind]string{node.Acquire: "a", node.Release: "r", node.Extend: "e"}[c.kind]+
+				c.claims[0].Name)
 		}
 		assert.Equal(t, strings.Join(got, " "), tt.want, tt.in)
 	}
@@ -147,7 +148,8 @@ func TestApart(t *testing.T) {
 		{whole: refuses("OOM command not allowed when used memory > 'maxmemory'."), again: 3},
 		{whole: refuses("NOSCRIPT No matching script."), again: 3},
 		{whole: refuses("READONLY You can't write against a read only replica."), err: node.ErrReadOnly},
-		{whole: result{val: []any{int64(1), refusal{error: errors.New("WRONGTYPE")}, []any{int64(0), int64(5), int64(7)}}}, err: node.ErrWrongType},
+		{whole: result{val: []any{int64(1), refusal{error: errors.New("WRONGTYPE")},
+			[]any{int64(0), int64(5), int64(7)}}}, err: node.ErrWrongType},
 		{whole: result{val: []any{int64(1), int64(1)}}, err: node.ErrServer},
 		{whole: result{val: int64(1)}, err: node.ErrServer},
 	} {
@@ -158,7 +160,8 @@ func TestApart(t *testing.T) {
 		assert.Must(t, batch[0].together == 3, "%d are together", batch[0].together)
 		s.queue.settle([]result{tt.whole}, nil)
 		if s.queue.flight.len() != 0 || s.queue.waiting.len() != tt.again || len(*answers) != 3-tt.again {
-			t.Errorf("%v: %d in flight, %d queued, %d answered", tt.whole, s.queue.flight.len(), s.queue.waiting.len(), len(*answers))
+			t.Errorf("%v: %d in flight, %d queued, %d answered", tt.whole, s.queue.flight.len(), s.queue.waiting.len(),
+				len(*answers))
 		}
 		if !slices.ContainsFunc(*answers, func(r node.Reply) bool { return errors.Is(r.Err, tt.err) }) && tt.again == 0 {
 			t.Errorf("%v: %+v", tt.whole, *answers)
@@ -180,7 +183,8 @@ func TestApart(t *testing.T) {
 		for _, want := range map[bool][]int{true: {0, 3}, false: {3, 3}}[tt.pause] {
 			submits(t, s, three("you", 2)...)
 			if batch := s.queue.take(nil); batch[0].together != want {
-				t.Errorf("%v: %v later %d are together, want %d", tt.whole, time.Duration(c.now)-time.Hour, batch[0].together, want)
+				t.Errorf("%v: %v later %d are together, want %d", tt.whole, time.Duration(c.now)-time.Hour,
+					batch[0].together, want)
 			}
 			c.now = c.now.Add(apartFor)
 			s.queue.heard = c.now
@@ -191,7 +195,8 @@ func TestApart(t *testing.T) {
 // Nothing is handed over before it is known whose the server is.
 func TestHandsOverNothingWithoutALife(t *testing.T) {
 	one := func() *call {
-		return &call{kind: node.Release, claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, handover: 7, together: 1}
+		return &call{kind: node.Release, claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, handover: 7,
+			together: 1}
 	}
 	for life, want := range map[string]string{"": "0", "abc": "7"} {
 		to := stream{wire: new(wire), given: make(map[*script]bool)}
@@ -214,7 +219,8 @@ func TestPartsOfAnExtendThatWereSent(t *testing.T) {
 		}
 		s.queue.abandon(node.ErrUnreachable)
 		s.queue.refuse(node.ErrUnreachable)
-		assert.That(t, errors.Is(got.Err, node.ErrUnreachable) && got.Unsent == (sent == 0), "%d of 2 parts were sent: %+v", sent, got)
+		assert.That(t, errors.Is(got.Err, node.ErrUnreachable) && got.Unsent == (sent == 0),
+			"%d of 2 parts were sent: %+v", sent, got)
 	}
 }
 
@@ -226,7 +232,8 @@ func TestPartsOfAnExtendHaveTheYoungestLife(t *testing.T) {
 		s := gatherer(&standing{now: clock.Instant(time.Hour)})
 		var got node.Reply
 		submitEach(s.Submit, node.Command{Kind: node.Extend, TTL: time.Second, Deadline: clock.Never,
-			Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}, {Name: "b", Owner: "me", Token: 1}}}, func(r node.Reply) { got = r })
+			Claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}, {Name: "b", Owner: "me", Token: 1}}},
+			func(r node.Reply) { got = r })
 		s.queue.take(nil)
 		want := young
 		for _, life := range lives {
@@ -243,7 +250,8 @@ func TestPartsOfAnExtendHaveTheYoungestLife(t *testing.T) {
 func inspects(t *testing.T, s *server, names ...string) {
 	t.Helper()
 	for i, name := range names {
-		submits(t, s, node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: name}}, Deadline: s.clock.Now().Add(time.Duration(i+1) * time.Second)})
+		submits(t, s, node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: name}},
+			Deadline: s.clock.Now().Add(time.Duration(i+1) * time.Second)})
 	}
 }
 
@@ -325,7 +333,8 @@ func TestScriptsAtTheVeryEnd(t *testing.T) {
 		return r
 	}
 	command := func(kind node.Kind, mode node.Mode, owner string, token node.Token) node.Command {
-		return node.Command{Kind: kind, Mode: mode, Claims: []node.Claim{{Name: "a", Owner: owner, Token: token}}, TTL: time.Hour}
+		return node.Command{Kind: kind, Mode: mode, Claims: []node.Claim{{Name: "a", Owner: owner, Token: token}},
+			TTL: time.Hour}
 	}
 
 	t.Run("a writer becomes a reader", func(t *testing.T) {

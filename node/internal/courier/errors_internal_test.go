@@ -25,8 +25,10 @@ import (
 // raised, with which the script ends or goes on.
 func inWords(text string) []string {
 	const sha = "0123456789abcdef0123456789abcdef01234567"
-	all := []string{text, text + " script: " + sha + ", on @user_script:15.", text + " script: on @user_script:15."} // the last is Valkey 9
-	for _, place := range []string{"@user_script:15: ", "@user_script:15: @user_script: 15: ", "@user_script:15: @user_script: 15: -"} {
+	// the last is Valkey 9
+	all := []string{text, text + " script: " + sha + ", on @user_script:15.", text + " script: on @user_script:15."}
+	for _, place := range []string{"@user_script:15: ", "@user_script:15: @user_script: 15: ",
+		"@user_script:15: @user_script: 15: -"} {
 		all = append(all, "ERR Error running script (call to f_"+sha+"): "+place+text) // Redis 6
 	}
 	return append(all, "@user_script: 15: "+text, "@user_script: 15: -"+text+"\r\n")
@@ -47,36 +49,45 @@ func TestMeaning(t *testing.T) {
 		"NOAUTH Authentication required.":                                                                     node.ErrAuth,
 		"WRONGPASS invalid username-password pair or user is disabled.":                                       node.ErrAuth,
 		"ERR invalid password": node.ErrAuth, // Redis 5
-		"NOPERM this user has no permissions to run the 'subscribe' command or its subcommand":                   node.ErrAuth, // Redis 6
-		"NOPERM User locker has no permissions to run the 'subscribe' command":                                   node.ErrAuth,
-		"NOPERM No permissions to access a channel":                                                              node.ErrAuth,
-		"The user executing the script can't run this command or subcommand":                                     node.ErrAuth, // Redis 6
+		// Redis 6
+		"NOPERM this user has no permissions to run the 'subscribe' command or its subcommand": node.ErrAuth,
+		"NOPERM User locker has no permissions to run the 'subscribe' command":                 node.ErrAuth,
+		"NOPERM No permissions to access a channel":                                            node.ErrAuth,
+		// Redis 6
+		"The user executing the script can't run this command or subcommand":                                     node.ErrAuth,
 		"The user executing the script can't access at least one of the keys mentioned in the command arguments": node.ErrAuth,
 		"The user executing the script can't publish to the channel mentioned in the command":                    node.ErrAuth,
-		"ERR The user executing the script can't publish to the channel mentioned in the command":                node.ErrAuth, // Redis 7.0
-		"ERR ACL failure in script: User locker has no permissions to run the 'set' command":                     node.ErrAuth, // Redis 7.2, Valkey
-		"ERR ACL failure in script: No permissions to access a key":                                              node.ErrAuth,
-		"Unknown Redis command called from Lua script":                                                           node.ErrUnsupported, // Redis 6
-		"ERR Unknown Redis command called from script":                                                           node.ErrUnsupported,
-		"ERR Unknown command called from script":                                                                 node.ErrUnsupported, // Valkey
-		"ERR unknown command `EVALSHA`, with args beginning with: `0123`, ":                                      node.ErrUnsupported,
-		"ERR unknown command 'EVALSHA', with args beginning with: '0123' ":                                       node.ErrUnsupported,
-		"user_script:15: attempt to compare nil with number":                                                     node.ErrWrongType, // Redis 6
-		"ERR user_script:15: attempt to compare number with nil":                                                 node.ErrWrongType,
-		"ERR user_script:15: attempt to perform arithmetic on a nil value":                                       node.ErrWrongType,
-		"ERR user_script:15: bad argument #2 to 'max' (number expected, got nil)":                                node.ErrWrongType,
-		"Lua script attempted to access a non local key in a cluster node":                                       node.ErrServer, // Redis 6
-		"ERR Script attempted to access a slot not served":                                                       node.ErrServer,
-		"ERR Script killed by user with SCRIPT KILL...":                                                          node.ErrServer,
-		"ERR max number of clients reached":                                                                      node.ErrUnreachable,
-		"CROSSSLOT Keys in request don't hash to the same slot":                                                  node.ErrUnsupported,
-		"CLUSTERDOWN Hash slot not served":                                                                       node.ErrServer,
-		"TRYAGAIN Multiple keys request during rehashing of slot":                                                node.ErrServer,
-		"MOVED 15495 127.0.0.1:6379":                                                                             node.ErrServer,
-		"":                                                                                                       node.ErrServer,
+		// Redis 7.0
+		"ERR The user executing the script can't publish to the channel mentioned in the command": node.ErrAuth,
+		// Redis 7.2, Valkey
+		"ERR ACL failure in script: User locker has no permissions to run the 'set' command": node.ErrAuth,
+		"ERR ACL failure in script: No permissions to access a key":                          node.ErrAuth,
+		// Redis 6
+		"Unknown Redis command called from Lua script": node.ErrUnsupported,
+		"ERR Unknown Redis command called from script": node.ErrUnsupported,
+		// Valkey
+		"ERR Unknown command called from script":                            node.ErrUnsupported,
+		"ERR unknown command `EVALSHA`, with args beginning with: `0123`, ": node.ErrUnsupported,
+		"ERR unknown command 'EVALSHA', with args beginning with: '0123' ":  node.ErrUnsupported,
+		// Redis 6
+		"user_script:15: attempt to compare nil with number":                      node.ErrWrongType,
+		"ERR user_script:15: attempt to compare number with nil":                  node.ErrWrongType,
+		"ERR user_script:15: attempt to perform arithmetic on a nil value":        node.ErrWrongType,
+		"ERR user_script:15: bad argument #2 to 'max' (number expected, got nil)": node.ErrWrongType,
+		// Redis 6
+		"Lua script attempted to access a non local key in a cluster node": node.ErrServer,
+		"ERR Script attempted to access a slot not served":                 node.ErrServer,
+		"ERR Script killed by user with SCRIPT KILL...":                    node.ErrServer,
+		"ERR max number of clients reached":                                node.ErrUnreachable,
+		"CROSSSLOT Keys in request don't hash to the same slot":            node.ErrUnsupported,
+		"CLUSTERDOWN Hash slot not served":                                 node.ErrServer,
+		"TRYAGAIN Multiple keys request during rehashing of slot":          node.ErrServer,
+		"MOVED 15495 127.0.0.1:6379":                                       node.ErrServer,
+		"":                                                                 node.ErrServer,
 	} {
 		for _, said := range inWords(text) {
-			if got := serverError(errors.New(said)); !errors.Is(got, want) || strings.Contains(got.Error(), "@user_script") {
+			if got := serverError(errors.New(said)); !errors.Is(got, want) ||
+				strings.Contains(got.Error(), "@user_script") {
 				t.Errorf("%q: %v, want %v without the place in the script", said, got, want)
 			}
 		}
@@ -116,7 +127,8 @@ func TestARefusedHandshake(t *testing.T) {
 		{fmt.Errorf("dial: %w", alert("unknown certificate authority")), node.ErrAuth, true},
 		{tls.RecordHeaderError{Msg: "first record does not look like a TLS handshake"}, node.ErrUnsupported, true},
 		{errors.New("tls: server selected unsupported protocol version 301"), node.ErrUnsupported, true},
-		{&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: new(x509.Certificate)}}, node.ErrCertificate, true},
+		{&tls.CertificateVerificationError{Err: x509.HostnameError{Certificate: new(x509.Certificate)}},
+			node.ErrCertificate, true},
 		{syscall.ECONNREFUSED, node.ErrUnreachable, false},
 		{io.EOF, node.ErrUnreachable, false},
 		{context.DeadlineExceeded, node.ErrUnreachable, false},
@@ -129,7 +141,8 @@ func TestARefusedHandshake(t *testing.T) {
 			t.Errorf("%v: %v, permanent %v", tt.err, got, node.Permanent(got))
 		}
 		got := handshakeError(tt.err, true)
-		if forGood := tt.forGood && tt.want != node.ErrAuth; !errors.Is(got, tt.want) || node.Permanent(got) != forGood {
+		if forGood := tt.forGood && tt.want != node.ErrAuth; !errors.Is(got, tt.want) ||
+			node.Permanent(got) != forGood {
 			t.Errorf("%v, with other credentials: %v, permanent %v", tt.err, got, node.Permanent(got))
 		}
 	}
@@ -137,7 +150,8 @@ func TestARefusedHandshake(t *testing.T) {
 
 // A reset drops what the server has said before it: it is asked again for that.
 func TestAResetIsListenedTo(t *testing.T) {
-	for said, want := range map[string]error{"-DENIED by a proxy\r\n": node.ErrAuth, "+hello\r\n": resp.ErrProtocol, "": nil} {
+	for said, want := range map[string]error{"-DENIED by a proxy\r\n": node.ErrAuth, "+hello\r\n": resp.ErrProtocol,
+		"": nil} {
 		synctest.Test(t, func(t *testing.T) {
 			var s wireServer
 			dials := 0
@@ -185,8 +199,10 @@ func TestNetworkError(t *testing.T) {
 		text      string
 	}{
 		{io.EOF, node.ErrUnreachable, "unreachable: the server closed the connection"},
-		{&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}, node.ErrUnreachable, "unreachable: connection reset by peer"},
-		{&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, node.ErrUnreachable, "unreachable: connection refused"},
+		{&net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}, node.ErrUnreachable,
+			"unreachable: connection reset by peer"},
+		{&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}, node.ErrUnreachable,
+			"unreachable: connection refused"},
 		{&net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}, node.ErrTimeout, "no answer in time"},
 		{fmt.Errorf("x: %w", context.DeadlineExceeded), node.ErrTimeout, "no answer in time"},
 	} {

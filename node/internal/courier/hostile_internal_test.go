@@ -61,7 +61,8 @@ func TestImpossibleReplies(t *testing.T) {
 		var c call
 		c.fill(nil, node.Command{Kind: tt.kind, Claims: []node.Claim{{Name: "a"}}}, nil)
 		got := understand(tt.val)
-		if r, breaks := c.outcome(got.val, got.err, nil); r.Status != node.Unknown || !errors.Is(r.Err, node.ErrServer) || breaks {
+		if r, breaks := c.outcome(got.val, got.err, nil); r.Status != node.Unknown ||
+			!errors.Is(r.Err, node.ErrServer) || breaks {
 			t.Errorf("%v: of %v it makes %+v, breaks %v", tt.kind, tt.val, r, breaks)
 		}
 	}
@@ -85,8 +86,10 @@ func TestLongNames(t *testing.T) {
 // terminal obeys.
 func TestErrorTextIsShown(t *testing.T) {
 	long := "WRONGTYPE " + strings.Repeat("ä", 5000)
-	for _, said := range []string{long, "ERR \x1b[31mred", "ERR \x1b]0;title\x07", "CROSSSLOT \x1b[31m", "ERR \xff", "ERR a\u202eb", "ERR a\rb"} {
-		for _, err := range []error{serverError(errors.New(said)), connectError(errors.New(said)), networkError(errors.New(said))} {
+	for _, said := range []string{long, "ERR \x1b[31mred", "ERR \x1b]0;title\x07", "CROSSSLOT \x1b[31m", "ERR \xff",
+		"ERR a\u202eb", "ERR a\rb"} {
+		for _, err := range []error{serverError(errors.New(said)), connectError(errors.New(said)),
+			networkError(errors.New(said))} {
 			text := err.Error()
 			assert.That(t, isShown(text), "%.40q: %q", said, text)
 		}
@@ -99,7 +102,8 @@ func TestErrorTextIsShown(t *testing.T) {
 // isShown reports whether text is short, a byte that was quoted having four, and
 // printable.
 func isShown(text string) bool {
-	return len(text) < 4*maxText+100 && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) })
+	return len(text) < 4*maxText+100 && utf8.ValidString(text) && !strings.ContainsFunc(text,
+		func(r rune) bool { return !strconv.IsPrint(r) })
 }
 
 // A server whose INFO is no text has no life, and no vote.
@@ -114,9 +118,11 @@ func TestInfoIsText(t *testing.T) {
 // FuzzOutcome goes from what a server says to what the lock hears.
 func FuzzOutcome(f *testing.F) {
 	for _, text := range append(tests.Bombs(),
-		":1\r\n", "*3\r\n:0\r\n:100\r\n:5\r\n", "*6\r\n:0\r\n:100\r\n:5\r\n:1\r\n:2\r\n:7\r\n", "*2\r\n:2\r\n:5\r\n", "$1\r\n1\r\n",
+		":1\r\n", "*3\r\n:0\r\n:100\r\n:5\r\n", "*6\r\n:0\r\n:100\r\n:5\r\n:1\r\n:2\r\n:7\r\n", "*2\r\n:2\r\n:5\r\n",
+		"$1\r\n1\r\n",
 		"*7\r\n$4\r\nhash\r\n:1\r\n:2\r\n:3\r\n*2\r\n$1\r\nw\r\n:1\r\n*3\r\n$1\r\nw\r\n:1\r\n:2\r\n*2\r\n$1\r\na\r\n$1\r\n1\r\n",
-		"-NOSCRIPT No matching script.\r\n", "-READONLY no\r\n", "-ERR \x1b[31m\r\n", "*3\r\n:1\r\n-ERR\r\n*2\r\n:2\r\n:1\r\n",
+		"-NOSCRIPT No matching script.\r\n", "-READONLY no\r\n", "-ERR \x1b[31m\r\n",
+		"*3\r\n:1\r\n-ERR\r\n*2\r\n:2\r\n:1\r\n",
 	) {
 		f.Add([]byte(text))
 	}
@@ -140,11 +146,13 @@ func checkOutcome(t *testing.T, kind node.Kind, got result) {
 	c.fill(nil, node.Command{Kind: kind, Claims: []node.Claim{{Name: "a", Owner: "me"}}, TTL: time.Second}, nil)
 	r, breaks := c.outcome(got.val, got.err, nil)
 	switch {
-	case (r.Err == nil) == (r.Status == node.Unknown), breaks && !errors.Is(r.Err, node.ErrReadOnly) && !isMoved(got.err):
+	case (r.Err == nil) == (r.Status == node.Unknown), breaks && !errors.Is(r.Err, node.ErrReadOnly) &&
+		!isMoved(got.err):
 		t.Fatalf("%v: %+v, breaks %v", kind, r, breaks)
 	case r.Err != nil && !isShown(r.Err.Error()):
 		t.Fatalf("%v: %q is shown", kind, r.Err)
-	case r.TTL < node.NoExpiry, !isToken(r.Fence), r.Line.Ahead < 0, !isToken(r.Line.Last), len(r.Kept) > 1, r.State != nil && r.State.TTL < node.NoExpiry:
+	case r.TTL < node.NoExpiry, !isToken(r.Fence), r.Line.Ahead < 0, !isToken(r.Line.Last), len(r.Kept) > 1,
+		r.State != nil && r.State.TTL < node.NoExpiry:
 		t.Fatalf("%v: %+v", kind, r)
 	}
 }
@@ -195,9 +203,12 @@ func FuzzSubscription(f *testing.F) {
 	message := func(channel, text string) string {
 		return fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(channel), channel, len(text), text)
 	}
-	for _, text := range append(tests.Bombs(), usual("subscribe", []string{"", node.WaiterChannel("p")}), usual("ping", nil),
-		message(node.WaiterChannel("p"), "grant me 5 life proof name"), message(node.WaiterChannel("p"), "turn me name"), message(node.WaiterChannel("p"), ""),
-		"*4\r\n$8\r\npmessage\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n", "-NOPERM channel\r\n", "*3\r\n$7\r\nmessage\r\n:1\r\n:1\r\n", "*1\r\n$7\r\nmessage\r\n") {
+	for _, text := range append(tests.Bombs(), usual("subscribe", []string{"", node.WaiterChannel("p")}),
+		usual("ping", nil),
+		message(node.WaiterChannel("p"), "grant me 5 life proof name"),
+		message(node.WaiterChannel("p"), "turn me name"), message(node.WaiterChannel("p"), ""),
+		"*4\r\n$8\r\npmessage\r\n$1\r\na\r\n$1\r\na\r\n$1\r\na\r\n", "-NOPERM channel\r\n",
+		"*3\r\n$7\r\nmessage\r\n:1\r\n:1\r\n", "*1\r\n$7\r\nmessage\r\n") {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, said []byte) {

@@ -50,7 +50,8 @@ func primaryOf(t *testing.T, replicas int, f func(t *testing.T, p *primary)) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &primary{wireServer: new(wireServer), role: "master", replid: "a1", waited: func() {}}
 		for i := range replicas {
-			p.followers = append(p.followers, &follower{addr: fmt.Sprintf("ip=10.0.0.%d,port=6379", i), since: time.Now().Add(time.Duration(i) - time.Minute)})
+			p.followers = append(p.followers, &follower{addr: fmt.Sprintf("ip=10.0.0.%d,port=6379", i),
+				since: time.Now().Add(time.Duration(i) - time.Minute)})
 		}
 		p.answer = p.says
 		p.n = p.node(t, target(p.dial, ""), replicas)
@@ -133,7 +134,8 @@ func (p *primary) list() (text string) {
 		if f.copies {
 			last = "psync"
 		}
-		text += fmt.Sprintf("id=%d addr=10.0.0.9:1 age=%d flags=S cmd=%s user=default\n", f.since.UnixNano(), int(time.Since(f.since).Seconds()), last)
+		text += fmt.Sprintf("id=%d addr=10.0.0.9:1 age=%d flags=S cmd=%s user=default\n", f.since.UnixNano(),
+			int(time.Since(f.since).Seconds()), last)
 	}
 	return text
 }
@@ -254,7 +256,8 @@ func TestMoreReplicasThanSaid(t *testing.T) {
 		p.change(func() { p.followers = append(p.followers, &follower{addr: "ip=10.0.0.7,port=6379"}) })
 		for range 2 { // on the connections that are there, and on new ones
 			r := p.asks(node.Acquire)
-			if !errors.Is(r.Err, node.ErrUnreplicated) || node.Permanent(r.Err) || !strings.Contains(r.Err.Error(), "it has 3 replicas, and Replicas is 2") {
+			if !errors.Is(r.Err, node.ErrUnreplicated) || node.Permanent(r.Err) ||
+				!strings.Contains(r.Err.Error(), "it has 3 replicas, and Replicas is 2") {
 				t.Errorf("%v %v", r.Status, r.Err)
 			}
 			time.Sleep(5 * time.Second)
@@ -272,7 +275,8 @@ func TestABackupIsNoReplica(t *testing.T) {
 		p.all(t, "two", nil)
 		p.change(func() {
 			for range 2 {
-				p.followers = append(p.followers, &follower{addr: "ip=10.0.0.7,port=0", copies: true, since: time.Now()})
+				p.followers = append(p.followers, &follower{addr: "ip=10.0.0.7,port=0", copies: true,
+					since: time.Now()})
 			}
 		})
 		for range 3 {
@@ -320,7 +324,8 @@ func TestAYesIsAsYoungAsWhoConfirmsIt(t *testing.T) {
 				if replicas == 1 {
 					want = uptime - time.Second
 				}
-				if kind != node.Downgrade && (age > want+time.Second || age < want-2*time.Second) { // package quorum does not look at that
+				// package quorum does not look at that
+				if kind != node.Downgrade && (age > want+time.Second || age < want-2*time.Second) {
 					t.Errorf("of %d, %v: its life has lasted %v, want %v", replicas, kind, age, want)
 				}
 			}
@@ -358,8 +363,10 @@ func TestAReplicaComesAgain(t *testing.T) {
 			})
 			for range 3 {
 				began := time.Now()
-				if r := p.asks(node.Acquire); r.Status != node.Granted || p.age(r) < 50*time.Second || time.Since(began) > 0 {
-					t.Errorf("%s: %v, its life has lasted %v, %v after %v", what, r.Status, p.age(r), r.Err, time.Since(began))
+				if r := p.asks(node.Acquire); r.Status != node.Granted || p.age(r) < 50*time.Second ||
+					time.Since(began) > 0 {
+					t.Errorf("%s: %v, its life has lasted %v, %v after %v", what, r.Status, p.age(r), r.Err,
+						time.Since(began))
 				}
 			}
 		})
@@ -384,7 +391,8 @@ func TestConnectionsAreToldApart(t *testing.T) {
 			found.connections[id] = connection{}
 		}
 		r.tellApart(found)
-		assert.That(t, maps.Equal(r.whose, step.whose), "%s on %s: %v, want %v", step.ids, step.addrs, r.whose, step.whose)
+		assert.That(t, maps.Equal(r.whose, step.whose), "%s on %s: %v, want %v", step.ids, step.addrs, r.whose,
+			step.whose)
 	}
 }
 
@@ -448,7 +456,8 @@ func TestTooFewReplicasAreNotWaitedFor(t *testing.T) {
 			p.granted(t)
 			p.stay(true, followers...)
 			began = time.Now()
-			if r := p.asks(node.Acquire); !errors.Is(r.Err, node.ErrUnreplicated) || time.Since(began) < time.Second || time.Since(began) > 1100*time.Millisecond {
+			if r := p.asks(node.Acquire); !errors.Is(r.Err, node.ErrUnreplicated) || time.Since(began) < time.Second ||
+				time.Since(began) > 1100*time.Millisecond {
 				t.Errorf("silent only now: %v after %v", r.Err, time.Since(began))
 			}
 		})
@@ -510,7 +519,8 @@ func TestAHandOverNeedsReplicas(t *testing.T) {
 			p.change(func() { p.followers[0].stays, p.followers[1].stays = stays, stays; p.offset += 10 })
 			s.watch.wake(message, "grant me:1 7 abc proof name")
 			turn := <-turns
-			assert.That(t, turn.Owner == "me:1" && turn.Token == 7 && (turn.Life == nil) == stays, "replicas are silent: %v; %+v", stays, turn)
+			assert.That(t, turn.Owner == "me:1" && turn.Token == 7 && (turn.Life == nil) == stays,
+				"replicas are silent: %v; %+v", stays, turn)
 		}
 	})
 }
@@ -542,7 +552,8 @@ func TestARoundCoversOnlyWhatWasBefore(t *testing.T) {
 			assert.That(t, r.Err != nil, "lone %v, a yes: %v", lone, r.Status)
 			turn := <-turns
 			assert.That(t, turn.Life == nil, "lone %v, a hand-over: %+v", lone, turn)
-			assert.That(t, !lone || !p.n.(*server).queue.holder.(*replication).quick, "the round went over the replication's own connection")
+			assert.That(t, !lone || !p.n.(*server).queue.holder.(*replication).quick,
+				"the round went over the replication's own connection")
 		})
 	}
 }
@@ -562,7 +573,8 @@ func TestTheSecondConnectionLeadsToTheSameServer(t *testing.T) {
 		})
 		p.asks(node.Acquire)
 		time.Sleep(time.Minute)
-		if r := p.asks(node.Acquire); !errors.Is(r.Err, node.ErrUnreachable) || !strings.Contains(r.Err.Error(), "another server") {
+		if r := p.asks(node.Acquire); !errors.Is(r.Err, node.ErrUnreachable) ||
+			!strings.Contains(r.Err.Error(), "another server") {
 			t.Errorf("%v %v", r.Status, r.Err)
 		}
 	})
@@ -573,10 +585,12 @@ func TestTheSecondConnectionLeadsToTheSameServer(t *testing.T) {
 func TestEveryReplyToARoundIsCounted(t *testing.T) {
 	no := refusal{error: errors.New("NOPERM")}
 	var said round
-	for i, got := range []result{{val: "text"}, {err: no}, {val: nil}, {val: int64(3)}, {val: []any{"a", no}}, {val: []any{}}} {
+	for i, got := range []result{{val: "text"}, {err: no}, {val: nil}, {val: int64(3)}, {val: []any{"a", no}},
+		{val: []any{}}} {
 		bad := i == 1 || i == 4
 		err := said.add(got)
-		assert.That(t, said.replies == i+1 && (err != nil) == bad, "reply %d: %v, %d are counted", i+1, err, said.replies)
+		assert.That(t, said.replies == i+1 && (err != nil) == bad, "reply %d: %v, %d are counted", i+1, err,
+			said.replies)
 	}
 }
 

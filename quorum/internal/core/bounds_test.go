@@ -24,7 +24,8 @@ func TestSweepsAreBounded(t *testing.T) {
 		nd := model.New(clock.Runtime(), "n1")
 		opts := usual()
 		opts.NoRestartGuard = true
-		e := newEngine(&Config{Nodes: []node.Node{nd}, Need: 1, Opts: opts, Clock: clock.Runtime(), UUID: "u"}, &nobody{})
+		e := newEngine(&Config{Nodes: []node.Node{nd}, Need: 1, Opts: opts, Clock: clock.Runtime(), UUID: "u"},
+			&nobody{})
 		go e.serve()
 		defer e.shut()
 		for others, stays := range map[int]bool{maxSweeps - 1: false, maxSweeps: true} {
@@ -72,16 +73,22 @@ func TestLimiter(t *testing.T) {
 	}{
 		{says: "an attempt may begin below the bound", underWay: full - 1, wait: -1, want: phaseAsking, left: full},
 		{says: "one above the bound waits", underWay: full, wait: -1, want: phaseOutside, left: full},
-		{says: "until another ends, and takes its room", underWay: full, wait: -1, leave: true, want: phaseAsking, left: full},
-		{says: "it waits for no longer than its caller", underWay: full, wait: time.Second, passed: time.Second, want: phaseOver, left: full},
-		{says: "it waits no longer than the Locker is open", underWay: full, wait: -1, closed: true, want: phaseOver, left: full},
+		{says: "until another ends, and takes its room", underWay: full, wait: -1, leave: true, want: phaseAsking,
+			left: full},
+		{says: "it waits for no longer than its caller", underWay: full, wait: time.Second, passed: time.Second,
+			want: phaseOver, left: full},
+		{says: "it waits no longer than the Locker is open", underWay: full, wait: -1, closed: true, want: phaseOver,
+			left: full},
 		{says: "TryLock waits", underWay: full, passed: 400 * time.Millisecond, want: phaseOutside, left: full},
-		{says: "but leaves an attempt its time", underWay: full, passed: 430 * time.Millisecond, want: phaseOver, left: full},
-		{says: "the end of an attempt above the bound makes no room", underWay: full + 1, wait: time.Second, leave: true, want: phaseOutside, left: full},
+		{says: "but leaves an attempt its time", underWay: full, passed: 430 * time.Millisecond, want: phaseOver,
+			left: full},
+		{says: "the end of an attempt above the bound makes no room", underWay: full + 1, wait: time.Second,
+			leave: true, want: phaseOutside, left: full},
 	} {
 		e := bare(t)
 		e.attempts.underWay, e.attempts.quickest = row.underWay, 10*time.Millisecond
-		w := e.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: row.wait, Lease: 2 * time.Second})
+		w := e.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: row.wait,
+			Lease: 2 * time.Second})
 		w.run()
 		if row.leave {
 			e.attempts.leave(e.now)
@@ -89,8 +96,10 @@ func TestLimiter(t *testing.T) {
 		e.now = e.now.Add(row.passed)
 		e.closed = row.closed
 		w.run()
-		assert.That(t, w.phase == row.want && e.attempts.underWay == row.left && (e.attempts.outside.first != nil) == (row.want == phaseOutside),
-			"%s: phase %d, with %d attempts, and a waiter left: %v", row.says, w.phase, e.attempts.underWay, e.attempts.outside.first != nil)
+		assert.That(t, w.phase == row.want && e.attempts.underWay == row.left &&
+			(e.attempts.outside.first != nil) == (row.want == phaseOutside),
+			"%s: phase %d, with %d attempts, and a waiter left: %v", row.says, w.phase, e.attempts.underWay,
+			e.attempts.outside.first != nil)
 	}
 }
 
@@ -101,7 +110,8 @@ type trial struct {
 }
 
 func (l trial) waiter() *waiter {
-	return l.engine.waiter(l.t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: -1, Lease: time.Second})
+	return l.engine.waiter(l.t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: -1,
+		Lease: time.Second})
 }
 
 // attempts makes n of them that all begin now and take the same time.
@@ -136,7 +146,8 @@ func TestLimiterLearns(t *testing.T) {
 		want int
 	}{
 		{"it begins with few", func(trial) {}, firstAttempts},
-		{"and with more in each round without a queue", func(l trial) { l.rounds(1, quick) }, 11}, // until so many are left
+		// until so many are left
+		{"and with more in each round without a queue", func(l trial) { l.rounds(1, quick) }, 11},
 		{"up to a bound", func(l trial) { l.rounds(40, quick) }, maxAttempts},
 		{"but not unused", func(l trial) {
 			for range 1000 {
@@ -321,7 +332,8 @@ func TestReservationOfTheLongestWait(t *testing.T) {
 		}
 		w.began = e.now - clock.Instant(waited)
 		assert.That(t, w.mayReserve(), "they are not reserved after %v", waited)
-		assert.That(t, w.reserved.Sub(e.now).Round(time.Millisecond) == 2*e.Opts.RetryEvery, "they are for %v", w.reserved.Sub(e.now))
+		assert.That(t, w.reserved.Sub(e.now).Round(time.Millisecond) == 2*e.Opts.RetryEvery, "they are for %v",
+			w.reserved.Sub(e.now))
 	}
 }
 
@@ -424,10 +436,12 @@ func TestAbandonedAttemptsAreUnderWay(t *testing.T) {
 	l.now = l.now.Add(time.Millisecond)
 	w.stopped = context.Canceled
 	w.run()
-	assert.That(t, w.phase == phaseOver && m.underWay == 1, "when its caller gives up: phase %d, %d attempts", w.phase, m.underWay)
+	assert.That(t, w.phase == phaseOver && m.underWay == 1, "when its caller gives up: phase %d, %d attempts", w.phase,
+		m.underWay)
 	l.now = l.now.Add(time.Second)
 	for i := range 2 {
 		r.receive(i, node.Reply{Status: node.Granted})
 	}
-	assert.That(t, m.underWay == 0 && m.quickest > time.Second, "when it is decided: %d attempts, and one takes %v", m.underWay, m.quickest)
+	assert.That(t, m.underWay == 0 && m.quickest > time.Second, "when it is decided: %d attempts, and one takes %v",
+		m.underWay, m.quickest)
 }

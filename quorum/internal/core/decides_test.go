@@ -41,7 +41,8 @@ func TestPauseIsBounded(t *testing.T) {
 		if most := max(poll, 8*first); got <= 0 || got > most+most/20+2*expiryMargin {
 			t.Fatalf("pause(%v, %d, %v, %v, %v) = %v", free, tries, first, poll, random, got)
 		}
-		assert.Must(t, free <= 0 || free >= poll || got >= free, "pause(%v, %d, %v, %v, %v) = %v: too early", free, tries, first, poll, random, got)
+		assert.Must(t, free <= 0 || free >= poll || got >= free, "pause(%v, %d, %v, %v, %v) = %v: too early", free,
+			tries, first, poll, random, got)
 	})
 }
 
@@ -77,11 +78,14 @@ func TestNextStep(t *testing.T) {
 		{says: "enough hand-overs make a grant",
 			news: news{now: ms, handed: three}, want: askAgain},
 		{says: "an incomplete hand-over is waited for, for as long as an attempt takes",
-			state: pausing{took: 3 * time.Millisecond}, news: news{now: ms, handed: two}, want: keepPausing, until: 4 * ms},
+			state: pausing{took: 3 * time.Millisecond}, news: news{now: ms, handed: two}, want: keepPausing,
+			until: 4 * ms},
 		{says: "it is not waited for any longer if another node hands over",
-			state: pausing{took: 3 * time.Millisecond, until: 4 * ms, expects: true}, news: news{now: 3 * ms, handed: two}, want: keepPausing, until: 4 * ms},
+			state: pausing{took: 3 * time.Millisecond, until: 4 * ms, expects: true},
+			news:  news{now: 3 * ms, handed: two}, want: keepPausing, until: 4 * ms},
 		{says: "it is not given up because the pause would be over just then",
-			state: pausing{took: 3 * time.Millisecond, until: ms}, news: news{now: ms, handed: two}, want: keepPausing, until: 4 * ms},
+			state: pausing{took: 3 * time.Millisecond, until: ms}, news: news{now: ms, handed: two}, want: keepPausing,
+			until: 4 * ms},
 		{says: "a hand-over of nodes that were free already is none of the waiter's own doing",
 			state: pausing{free: two, own: two}, news: news{now: ms, handed: two}, want: keepPausing, until: 2 * ms},
 
@@ -92,7 +96,8 @@ func TestNextStep(t *testing.T) {
 		{says: "a notice of too few nodes shortens the pause, for the others may be late",
 			news: news{now: ms, released: two}, want: keepPausing, until: ms + slack},
 		{says: "a node that does not vote is not counted, whatever it announces",
-			state: pausing{silent: one, own: one}, news: news{now: ms, released: three}, want: keepPausing, until: ms + slack},
+			state: pausing{silent: one, own: one}, news: news{now: ms, released: three}, want: keepPausing,
+			until: ms + slack},
 
 		{says: "a queued waiter that is first asks when enough nodes may be free",
 			news: news{now: ms, released: three}, want: askAgain},
@@ -111,9 +116,11 @@ func TestNextStep(t *testing.T) {
 			want: keepPausing, until: 6 * ms},
 
 		{says: "after two split votes a waiter comes at a moment of its own",
-			state: pausing{splits: 2, luck: 0.5, unit: 10 * time.Millisecond}, news: news{now: ms, first: three}, want: keepPausing, until: 21 * ms},
+			state: pausing{splits: 2, luck: 0.5, unit: 10 * time.Millisecond}, news: news{now: ms, first: three},
+			want: keepPausing, until: 21 * ms},
 		{says: "after one split vote it does not",
-			state: pausing{splits: 1, luck: 0.5, unit: 10 * time.Millisecond}, news: news{now: ms, released: three}, want: askAgain},
+			state: pausing{splits: 1, luck: 0.5, unit: 10 * time.Millisecond}, news: news{now: ms, released: three},
+			want: askAgain},
 	} {
 		p := row.state
 		p.need, p.deadline = 3, 5*second
@@ -192,17 +199,24 @@ func TestTokensFollowFences(t *testing.T) {
 		token   node.Token
 		spent   bool
 	}{
-		"none":                        {[3]vote.Ballot{{Vote: vote.Refused}, {Vote: vote.Refused}, {Vote: vote.Refused}}, before, false},
-		"the highest":                 {[3]vote.Ballot{{Fence: near - 1}, {Fence: near}, {Fence: 1}}, near, false},
-		"one far ahead":               {[3]vote.Ballot{{Fence: far}, {Fence: near}, {Fence: near}}, near, false},
-		"two far ahead":               {[3]vote.Ballot{{Fence: far}, {Fence: far - 1}, {Fence: near}}, far, false},
-		"one, and one does not say":   {[3]vote.Ballot{{Fence: far}, {Vote: vote.Unknown}, {Fence: near}}, far, false},
-		"one, and one is ignored":     {[3]vote.Ballot{{Fence: far}, {Vote: vote.Abstaining}, {Fence: near}}, far, false},
-		"two that do not count":       {[3]vote.Ballot{{Vote: vote.Unknown}, {Vote: vote.Abstaining}, {Fence: near}}, near, false},
-		"one has the highest token":   {[3]vote.Ballot{{Fence: node.MaxToken}, {Fence: near}, {Fence: near}}, near, false},
-		"one has it, and one is far":  {[3]vote.Ballot{{Fence: node.MaxToken}, {Fence: far}, {Fence: near}}, far, false},
-		"two have the highest token":  {[3]vote.Ballot{{Fence: node.MaxToken}, {Fence: node.MaxToken}, {Fence: near}}, near, true},
-		"one has it, and one is mute": {[3]vote.Ballot{{Fence: node.MaxToken}, {Vote: vote.Unknown}, {Fence: near}}, near, false},
+		"none": {[3]vote.Ballot{{Vote: vote.Refused}, {Vote: vote.Refused},
+			{Vote: vote.Refused}}, before, false},
+		"the highest":               {[3]vote.Ballot{{Fence: near - 1}, {Fence: near}, {Fence: 1}}, near, false},
+		"one far ahead":             {[3]vote.Ballot{{Fence: far}, {Fence: near}, {Fence: near}}, near, false},
+		"two far ahead":             {[3]vote.Ballot{{Fence: far}, {Fence: far - 1}, {Fence: near}}, far, false},
+		"one, and one does not say": {[3]vote.Ballot{{Fence: far}, {Vote: vote.Unknown}, {Fence: near}}, far, false},
+		"one, and one is ignored": {[3]vote.Ballot{{Fence: far}, {Vote: vote.Abstaining}, {Fence: near}}, far,
+			false},
+		"two that do not count": {[3]vote.Ballot{{Vote: vote.Unknown}, {Vote: vote.Abstaining}, {Fence: near}},
+			near, false},
+		"one has the highest token": {[3]vote.Ballot{{Fence: node.MaxToken}, {Fence: near}, {Fence: near}}, near,
+			false},
+		"one has it, and one is far": {[3]vote.Ballot{{Fence: node.MaxToken}, {Fence: far}, {Fence: near}}, far,
+			false},
+		"two have the highest token": {[3]vote.Ballot{{Fence: node.MaxToken}, {Fence: node.MaxToken}, {Fence: near}},
+			near, true},
+		"one has it, and one is mute": {[3]vote.Ballot{{Fence: node.MaxToken}, {Vote: vote.Unknown}, {Fence: near}},
+			near, false},
 	} {
 		f := findings{token: before, ballots: test.ballots[:]}
 		if f.followFences(tokens, 2); f.token != test.token || f.spent != test.spent {
@@ -226,7 +240,8 @@ func TestAYoungLifeIsReportedOnce(t *testing.T) {
 		now := c.Now()
 		meet := func(id string, age time.Duration) {
 			e.enter()
-			e.voters.judge(0, node.Acquire, now, node.Reply{Status: node.Granted, Life: &node.Life{ID: id, Born: now.Add(-age)}})
+			e.voters.judge(0, node.Acquire, now, node.Reply{Status: node.Granted,
+				Life: &node.Life{ID: id, Born: now.Add(-age)}})
 			e.leave()
 		}
 		for range 10 {
@@ -248,9 +263,11 @@ func TestAReplicaThatComesBackIsNoRestart(t *testing.T) {
 		time.Sleep(time.Hour)
 		told := 0
 		hear := func(Event) { told++ }
-		e := newEngine(&Config{Clock: c, Opts: usual(), Nodes: []node.Node{withReplicas{model.New(c, "n1")}}}, &nobody{hear})
+		e := newEngine(&Config{Clock: c, Opts: usual(), Nodes: []node.Node{withReplicas{model.New(c, "n1")}}},
+			&nobody{hear})
 		now := c.Now()
-		for _, life := range []node.Life{{ID: "a", Born: now.Add(-time.Minute)}, {ID: "a", Born: now.Add(-time.Second)}, {ID: "b", Born: now}} {
+		for _, life := range []node.Life{{ID: "a", Born: now.Add(-time.Minute)}, {ID: "a", Born: now.Add(-time.Second)},
+			{ID: "b", Born: now}} {
 			e.enter()
 			e.voters.judge(0, node.Acquire, now, node.Reply{Status: node.Granted, Life: &life})
 			e.leave()
@@ -305,17 +322,24 @@ func TestJudge(t *testing.T) {
 			{says: "a release of what is absent is confirmed",
 				kind: node.Release, reply: node.Reply{Status: node.Absent, Life: old}, vote: vote.Granted},
 			{says: "an extension of all names is a yes",
-				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true, true}, Life: old}, vote: vote.Granted, may: true},
+				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true, true}, Life: old},
+				vote: vote.Granted, may: true},
 			{says: "a server that started within a third of MaxLease abstains from an extension, and has the lease",
-				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true}, Life: young}, vote: vote.Abstaining, may: true},
+				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true}, Life: young},
+				vote: vote.Abstaining, may: true},
 			{says: "so does one that started just a third of MaxLease ago, for clocks may differ",
-				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true}, Life: &node.Life{ID: "c", Born: start.Add(-10 * time.Second)}}, vote: vote.Abstaining, may: true},
+				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true},
+					Life: &node.Life{ID: "c", Born: start.Add(-10 * time.Second)}}, vote: vote.Abstaining, may: true},
 			{says: "one that started earlier counts for an extension",
-				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true}, Life: &node.Life{ID: "d", Born: start.Add(-10200 * time.Millisecond)}}, vote: vote.Granted, may: true},
+				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true},
+					Life: &node.Life{ID: "d", Born: start.Add(-10200 * time.Millisecond)}}, vote: vote.Granted,
+				may: true},
 			{says: "and not for an acquire",
-				reply: node.Reply{Status: node.Granted, Life: &node.Life{ID: "d", Born: start.Add(-10200 * time.Millisecond)}}, vote: vote.Abstaining, may: true},
+				reply: node.Reply{Status: node.Granted, Life: &node.Life{ID: "d",
+					Born: start.Add(-10200 * time.Millisecond)}}, vote: vote.Abstaining, may: true},
 			{says: "an extension that lacks a name is a no",
-				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true, false}, Life: old}, vote: vote.Refused},
+				kind: node.Extend, reply: node.Reply{Status: node.Done, Kept: []bool{true, false}, Life: old},
+				vote: vote.Refused},
 		} {
 			kind := row.kind
 			if kind == 0 {

@@ -46,7 +46,8 @@ func TestEndsWaitForNoCrowd(t *testing.T) {
 // The contexts that a step ends have ended before any waiter gets news of it.
 func TestEndsComeFirst(t *testing.T) {
 	e := bare(t)
-	h := &Hold{e: e.holds, tenant: tenant{Claim: Claim{Claim: node.Claim{Name: "x"}}}, until: e.now.Add(time.Second), limit: clock.Never}
+	h := &Hold{e: e.holds, tenant: tenant{Claim: Claim{Claim: node.Claim{Name: "x"}}}, until: e.now.Add(time.Second),
+		limit: clock.Never}
 	e.queues.at("x").enter(&h.tenant)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	h.ending = append(h.ending, &Dependent{Context: ctx, Cancel: cancel})
@@ -146,7 +147,8 @@ func TestTimersComeInOrder(t *testing.T) {
 				break
 			}
 			at, there := want[x]
-			assert.Must(t, there && at == next && at >= last, "one of %v comes after %v, wanted at %v: %v", next, last, at, there)
+			assert.Must(t, there && at == next && at >= last, "one of %v comes after %v, wanted at %v: %v", next, last,
+				at, there)
 			delete(want, x)
 			last = at
 		}

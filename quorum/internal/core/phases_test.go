@@ -28,9 +28,11 @@ type drive struct {
 func newDrive(t *testing.T) *drive {
 	d := &drive{engine: bare(t)}
 	d.world.reports.(*nobody).heard = func(Event) {}
-	d.holder = &Hold{e: d.holds, tenant: tenant{Claim: Claim{Claim: node.Claim{Name: "x"}}}, until: d.now.Add(time.Hour), limit: clock.Never}
+	d.holder = &Hold{e: d.holds, tenant: tenant{Claim: Claim{Claim: node.Claim{Name: "x"}}},
+		until: d.now.Add(time.Hour), limit: clock.Never}
 	d.queues.at("x").enter(&d.holder.tenant)
-	d.w = d.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: 10 * time.Second, Lease: 30 * time.Second})
+	d.w = d.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: 10 * time.Second,
+		Lease: 30 * time.Second})
 	d.w.run()
 	return d
 }
@@ -44,7 +46,8 @@ func (d *drive) settle() {
 func (d *drive) answer(status node.Status, nodes ...int) {
 	for _, i := range nodes {
 		if r := d.w.round; r != nil {
-			r.receive(i, node.Reply{Status: status, TTL: time.Second, Life: &node.Life{ID: string(rune('a' + i)), Born: d.now.Add(-time.Hour)}})
+			r.receive(i, node.Reply{Status: status, TTL: time.Second, Life: &node.Life{ID: string(rune('a' + i)),
+				Born: d.now.Add(-time.Hour)}})
 		}
 	}
 	d.settle()
@@ -106,7 +109,8 @@ func TestPhases(t *testing.T) {
 			}
 		}},
 		{"all nodes hand over to it", func(d *drive) {
-			d.handovers.offer(&d.w.standby, Claim{Claim: node.Claim{Name: "x", Owner: "o"}, wait: node.Wait{Secret: "s"}}, d.now)
+			d.handovers.offer(&d.w.standby, Claim{Claim: node.Claim{Name: "x", Owner: "o"},
+				wait: node.Wait{Secret: "s"}}, d.now)
 			for i := range 3 {
 				server := string(rune('a' + i))
 				d.handovers.hear(i, node.Turn{Name: "x", Owner: node.Offer("o"), Token: 7, Server: server,
@@ -123,7 +127,8 @@ func TestPhases(t *testing.T) {
 		{"the caller's context ends", func(d *drive) { d.w.stopped = context.Canceled; d.w.run() }},
 		{"the Locker is closed", func(d *drive) { d.closed = true; d.w.stir() }},
 	}
-	rows := []phase{phaseQueueing, phaseYielding, phaseOutside, phaseAsking, phaseConfirming, phaseLingering, phasePausing}
+	rows := []phase{phaseQueueing, phaseYielding, phaseOutside, phaseAsking, phaseConfirming, phaseLingering,
+		phasePausing}
 	var table [][]string
 	for _, from := range rows {
 		row := []string{from.String()}
@@ -228,7 +233,8 @@ func TestStates(t *testing.T) {
 		for _, in := range inputs {
 			e := bare(t)
 			e.world.reports.(*nobody).heard = func(Event) {}
-			s := &Want{Claim: Claim{Claim: node.Claim{Name: "x", Owner: "o", Token: 1}}, Lease: 30 * time.Second, Keep: 20 * time.Second}
+			s := &Want{Claim: Claim{Claim: node.Claim{Name: "x", Owner: "o", Token: 1}}, Lease: 30 * time.Second,
+				Keep: 20 * time.Second}
 			s.Fixed = true
 			h := e.admit(t.Context(), Grant{Claim: s.Claim, start: e.now, lease: 10 * time.Second}, s)
 			h.bind(&Dependent{Context: t.Context(), Cancel: func(error) { e.then("end its contexts", func() {}) }})
@@ -247,7 +253,8 @@ func TestStates(t *testing.T) {
 			in.do(h)
 			for e.goOn() {
 			}
-			assert.That(t, (h.why == nil) == (h.state == stateHeld), "%v, and %s: %v (%v)", from, in.says, h.state, h.why)
+			assert.That(t, (h.why == nil) == (h.state == stateHeld), "%v, and %s: %v (%v)", from, in.says, h.state,
+				h.why)
 			row = append(row, becomes(from, h.state, e, before))
 		}
 		table = append(table, row)

@@ -35,14 +35,17 @@ func TestQueueAdmits(t *testing.T) {
 		{says: "a reader behind a reader asks", queue: []Want{reader}, asks: reader, want: true},
 		{says: "a reader behind a holder that reads asks", taken: true, held: node.Read, asks: reader, want: true},
 		{says: "a writer behind a reader that waits does not", queue: []Want{reader}, asks: writer},
-		{says: "a writer behind a holder that reads does, to keep new readers out", taken: true, held: node.Read, asks: writer, want: true},
+		{says: "a writer behind a holder that reads does, to keep new readers out", taken: true, held: node.Read,
+			asks: writer, want: true},
 		{says: "a writer behind a holder that writes does not", taken: true, held: node.Write, asks: writer},
 		{says: "a reader behind a writer that waits does not", queue: []Want{writer}, asks: reader},
 		{says: "a waiter for several names blocks nobody", queue: []Want{several}, asks: plain, want: true},
-		{says: "a waiter for several names is blocked by one for this name alone", queue: []Want{reader}, asks: several},
+		{says: "a waiter for several names is blocked by one for this name alone", queue: []Want{reader},
+			asks: several},
 		{says: "it is blocked by an earlier one with the same first name", queue: []Want{several}, asks: several},
 		{says: "and not by one with another first name", queue: []Want{other}, asks: several, want: true},
-		{says: "of many readers the first ask", queue: slices.Repeat([]Want{reader}, mostAsking-1), asks: reader, want: true},
+		{says: "of many readers the first ask", queue: slices.Repeat([]Want{reader}, mostAsking-1), asks: reader,
+			want: true},
 		{says: "and no more", queue: slices.Repeat([]Want{reader}, mostAsking), asks: reader},
 		{says: "TryLock does not look at waiters", queue: []Want{plain, fair}, asks: try, want: true},
 		{says: "TryLock looks at holders", taken: true, asks: try},
@@ -116,7 +119,8 @@ func TestQueuesForgetNobody(t *testing.T) {
 				q.leave(w)
 				waiting = slices.Delete(waiting, i, i+1)
 			}
-			assert.Must(t, len(holding) != 0 || len(waiting) == 0 || slices.ContainsFunc(waiting, mayAsk), "%d wait for nothing", len(waiting))
+			assert.Must(t, len(holding) != 0 || len(waiting) == 0 || slices.ContainsFunc(waiting, mayAsk),
+				"%d wait for nothing", len(waiting))
 			for _, w := range waiting {
 				if w.ready { // then it looks
 					w.ready, w.admitted = false, mayAsk(w)

@@ -84,7 +84,8 @@ func TestDriftCoversClocksThatDisagreeByTheRatio(t *testing.T) {
 		believes := ValidUntil(0, lease, 0.01).Sub(0)
 		holderTime := time.Duration(float64(believes) * 1.005) // its clock is slow
 		keyTime := time.Duration(float64(lease) * 0.995)       // the node's is fast
-		assert.That(t, holderTime < keyTime, "lease %v: believed for %v, on the nodes for %v", lease, holderTime, keyTime)
+		assert.That(t, holderTime < keyTime, "lease %v: believed for %v, on the nodes for %v", lease, holderTime,
+			keyTime)
 	}
 }
 
