@@ -176,7 +176,10 @@ func TestStatusOfString(t *testing.T) {
 			}
 			out := want(t, exitOK, "a is held on 2 of 3 nodes, for ", "status", "a", "--nodes", urls)
 			tests.Says(t, out, "nobody else gets this name")
-			want(t, exitLost, "not a program with redquorum", "ask", "a", "--nodes", urls)
+			assert.Eventually(t, "not a program with redquorum has it", func() bool { // all nodes answer in time
+				status, _, stderr := redquorum(t, "ask", "a", "--nodes", urls)
+				return status == exitLost && strings.Contains(stderr, "not a program with redquorum")
+			})
 			want(t, exitLost, "not held", "check", "a", "--owner", "o", "--nodes", urls)
 			run := []string{"run", "--try", "--name", "a", "--nodes", urls, "--", "true"}
 			start(t, run...).exits(exitHeld, quorum.ErrHeld.Error())

@@ -744,9 +744,6 @@ var mutants = []*Mutant{
 			"\t\tif h.ballots[i].Vote == vote.Abstaining {\n\t\t\th.tally.Need = max(vote.Majority(h.tally.Nodes), h.tally.Need-1)\n\t\t}\n")},
 	{ID: "M502", Bug: "a resumed lease forgets its minimum hold",
 		Edits: edit("quorum.terms.bound", "\ts.Keep = max(s.Keep, min(t.KeepLeft, maxLease))\n", "")},
-	{ID: "M503", Bug: "a renewal that a downgrade has overtaken counts nodes that lack the lease",
-		Edits: edit("quorum/internal/core.Hold.missingOn", "\t\treturn vote.Ballot{Vote: vote.Unknown}\n",
-			"\t\treturn vote.Ballot{Vote: vote.Granted}\n")},
 
 	// Ends of leases, and crowds.
 	{ID: "M397", Bug: "the only waiter of a process asks each time, while a majority is known to be down",
@@ -817,10 +814,6 @@ var mutants = []*Mutant{
 		Edits: edit("quorum.Locker.takeOver", "l.core.OwnerName(), token, t.Owner", "t.Owner, token, t.Owner")},
 	{ID: "M471", Bug: "a name is free again while the former process of a resumed lease may still hold it",
 		Edits: edit("quorum.Locker.resumed", "if !t.Detached {", "if false {")},
-	{ID: "M472", Bug: "a Resume that fails does not give back what it has taken over",
-		Edits: edit("quorum.Locker.tookOver", "\tl.giveBack(in, r)\n", "")},
-	{ID: "M473", Bug: "nodes that a Resume has not reached keep the former owner",
-		Edits: edit("quorum.Locker.resumed", "others != 0 {", "false && others != 0 {")},
 	{ID: "M460", Bug: "a Break that comes late ends a younger lock", Expect: Tests, Tests: "./sim -run TestBugs",
 		Reason: "no seed is known that holds a Break back until the next lease",
 		Edits: join(edit("node/model.Server.breakLock", "k.lock.kind == hash && c.Token < latest", "false"),
