@@ -73,7 +73,6 @@ func value(data metricdata.Aggregation, of func(attribute.Set) bool) (v float64,
 }
 
 func TestMetrics(t *testing.T)      { metricstest.Test(t, measured) }
-func BenchmarkPair(b *testing.B)    { metricstest.BenchmarkPair(b, measured) }
 func BenchmarkOwnCost(b *testing.B) { metricstest.BenchmarkOwnCost(b, measured) }
 
 // A span lasts as long as its lease, has what was done under it, and says why there was

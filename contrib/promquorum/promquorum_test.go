@@ -42,7 +42,6 @@ func measured(t testing.TB, name func(string) string) (metricstest.Metrics, metr
 }
 
 func TestMetrics(t *testing.T)      { metricstest.Test(t, measured) }
-func BenchmarkPair(b *testing.B)    { metricstest.BenchmarkPair(b, measured) }
 func BenchmarkOwnCost(b *testing.B) { metricstest.BenchmarkOwnCost(b, measured) }
 
 // Names, units and types are as Prometheus wants them, and each metric has a help text.

@@ -1,10 +1,10 @@
-// Package metricstest has the tests and benchmarks of adapters of metrics.
+// Package metricstest has the tests and a benchmark of adapters of metrics.
 package metricstest
 
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -128,12 +128,14 @@ func twoPrograms(t *testing.T, open New) {
 		quorum.ErrNoQuorum) {
 		t.Error(err)
 	}
-	for range 2 { // when both have said so, and when only b lists the nodes
+	failed := func() {
 		for i, failed := range []float64{1, 1, 0} {
 			await(failed, "node.failed", "node="+set.Server(i).Addr())
 		}
-		a.Close()
 	}
+	failed() // as both have said
+	a.Close()
+	failed()
 	b.Close()
 	m.Observe(quorum.Event{Kind: quorum.EventNodeFailed, Node: set.Server(0).Addr()}) // it comes late
 	for i := range 3 {
@@ -169,57 +171,55 @@ func twoPrograms(t *testing.T, open New) {
 	}
 }
 
+// told are events, and what the metrics show after them: the cause of one after a colon,
+// a metric, perhaps an attribute, and its value, -1 if there is none.
+const told = `
+waiting; waiting -> lock.waiting 2
+waiting; acquired: waited -> lock.waiting 0
+waiting; not acquired: held, waited -> lock.waiting 0
+acquired -> lock.held 1
+acquired -> lock.wait 1
+acquired -> lock.attempts result=acquired 1
+attempt failed: held -> lock.attempts result=held 1
+not acquired: held -> lock.not_acquired cause=held 1
+extended -> lock.renewals result=ok 1
+extend failed: no quorum -> lock.renewals result=no_quorum 1
+acquired; released -> lock.held 0
+released -> lock.hold 1
+released -> lock.releases result=ok 1
+released: no quorum -> lock.releases result=no_quorum 1
+detached -> lock.releases result=detached 1
+acquired; lost: lost -> lock.held 0
+lost: lost -> lock.hold 1
+lost: lost -> lock.lost cause=no_quorum 1
+node failed -> node.failed node=n 1
+node failed; node recovered -> node.failed node=n 0
+node abstains -> node.abstained node=n 1
+healed -> node.healed node=n 1
+events left out; events left out -> events.left_out 6
+events left out -> lock.attempts result=no_quorum -1`
+
 // Each event has its metric, and the names of locks stay out of the attributes.
 func events(t *testing.T, open New) {
-	lost := &quorum.Error{Err: quorum.ErrLost, Nodes: make([]quorum.NodeVote, 3)}
-	held := &quorum.Error{Err: quorum.ErrHeld}
-	for _, c := range []struct {
-		events    []quorum.Event
-		metric    string
-		attribute string // or none
-		want      float64
-	}{
-		{[]quorum.Event{{Kind: quorum.EventWaiting}, {Kind: quorum.EventWaiting}}, "lock.waiting", "", 2},
-		{[]quorum.Event{{Kind: quorum.EventWaiting}, {Kind: quorum.EventAcquired, Waited: true}}, "lock.waiting", "",
-			0},
-		{[]quorum.Event{{Kind: quorum.EventWaiting}, {Kind: quorum.EventNotAcquired, Waited: true, Err: held}},
-			"lock.waiting", "", 0},
-		{[]quorum.Event{{Kind: quorum.EventAcquired}}, "lock.held", "", 1},
-		{[]quorum.Event{{Kind: quorum.EventAcquired}}, "lock.wait", "", 1},
-		{[]quorum.Event{{Kind: quorum.EventAcquired}}, "lock.attempts", "result=acquired", 1},
-		{[]quorum.Event{{Kind: quorum.EventAttemptFailed, Err: held}}, "lock.attempts", "result=held", 1},
-		{[]quorum.Event{{Kind: quorum.EventNotAcquired, Err: held}}, "lock.not_acquired", "cause=held", 1},
-		{[]quorum.Event{{Kind: quorum.EventExtended}}, "lock.renewals", "result=ok", 1},
-		{[]quorum.Event{{Kind: quorum.EventExtendFailed, Err: quorum.ErrNoQuorum}}, "lock.renewals", "result=no_quorum",
-			1},
-		{[]quorum.Event{{Kind: quorum.EventAcquired}, {Kind: quorum.EventReleased}}, "lock.held", "", 0},
-		{[]quorum.Event{{Kind: quorum.EventReleased}}, "lock.hold", "", 1},
-		{[]quorum.Event{{Kind: quorum.EventReleased}}, "lock.releases", "result=ok", 1},
-		{[]quorum.Event{{Kind: quorum.EventReleased, Err: quorum.ErrNoQuorum}}, "lock.releases", "result=no_quorum", 1},
-		{[]quorum.Event{{Kind: quorum.EventDetached}}, "lock.releases", "result=detached", 1},
-		{[]quorum.Event{{Kind: quorum.EventAcquired}, {Kind: quorum.EventLost, Err: lost}}, "lock.held", "", 0},
-		{[]quorum.Event{{Kind: quorum.EventLost, Err: lost}}, "lock.hold", "", 1},
-		{[]quorum.Event{{Kind: quorum.EventLost, Err: lost}}, "lock.lost", "cause=no_quorum", 1},
-		{[]quorum.Event{{Kind: quorum.EventNodeFailed, Node: "n"}}, "node.failed", "node=n", 1},
-		{[]quorum.Event{{Kind: quorum.EventNodeFailed, Node: "n"}, {Kind: quorum.EventNodeRecovered, Node: "n"}},
-			"node.failed", "node=n", 0},
-		{[]quorum.Event{{Kind: quorum.EventNodeAbstains, Node: "n"}}, "node.abstained", "node=n", 1},
-		{[]quorum.Event{{Kind: quorum.EventHealed, Node: "n"}}, "node.healed", "node=n", 1},
-		{[]quorum.Event{{Kind: quorum.EventsLeftOut, Count: 3}, {Kind: quorum.EventsLeftOut, Count: 4}},
-			"events.left_out", "", 7},
-		{[]quorum.Event{{Kind: quorum.EventsLeftOut, Count: 3}}, "lock.attempts", "result=no_quorum", -1},
-	} {
+	kinds, held := make(map[string]quorum.EventKind), &quorum.Error{Err: quorum.ErrHeld}
+	for k := range quorum.EventSettingsDiffer {
+		kinds[k.String()] = k
+	}
+	causes := map[string]error{"held": held, "no quorum": quorum.ErrNoQuorum,
+		"lost": &quorum.Error{Err: quorum.ErrLost, Nodes: make([]quorum.NodeVote, 3)}}
+	for line := range strings.SplitSeq(strings.TrimSpace(told), "\n") {
+		happens, shows, _ := strings.Cut(line, " -> ")
 		m, value := open(t, nil)
-		for _, e := range c.events {
-			e.Name = "secret/" + e.Kind.String()
-			m.Observe(e)
+		for event := range strings.SplitSeq(happens, "; ") {
+			kind, cause, _ := strings.Cut(event, ": ")
+			cause, waited := strings.CutSuffix(cause, "waited")
+			m.Observe(quorum.Event{Kind: kinds[kind], Name: "secret/" + kind, Node: "n", Count: 3,
+				Waited: waited, Err: causes[strings.TrimSuffix(cause, ", ")]})
 		}
-		var attributes []string
-		if c.attribute != "" {
-			attributes = append(attributes, c.attribute)
-		}
-		if got := value(c.metric, attributes...); got != c.want {
-			t.Errorf("after %v, %s%q is %v, and not %v", c.events, c.metric, attributes, got, c.want)
+		words := strings.Fields(shows)
+		n := len(words) - 1
+		if got := value(words[0], words[1:n]...); fmt.Sprint(got) != words[n] {
+			t.Errorf("%s, and not %v", line, got)
 		}
 	}
 }
@@ -294,34 +294,6 @@ func replicas(t *testing.T, open New) {
 type replicated struct{ instant }
 
 func (replicated) Replicas() int { return 2 }
-
-// BenchmarkPair measures lock and unlock on five nodes, with and without metrics, in
-// turns.
-func BenchmarkPair(b *testing.B, open New) {
-	set := Servers(b, 5)
-	m, _ := open(b, Kind)
-	lockers, names := []*quorum.Locker{Program(b, set, nil), Program(b, set, m)},
-		[]string{"bench/plain", "bench/observed"}
-	took := make([][]time.Duration, 2)
-	for i := 0; b.Loop(); i++ {
-		for k := range lockers {
-			k ^= i & 1
-			start := time.Now()
-			if err := lock(b, lockers[k], names[k]).Unlock(background); err != nil {
-				b.Fatal(err)
-			}
-			took[k] = append(took[k], time.Since(start))
-		}
-	}
-	var median [2]float64
-	for k, all := range took {
-		slices.Sort(all)
-		median[k] = all[len(all)/2].Seconds() * 1e6
-	}
-	b.ReportMetric(median[0], "plain-us")
-	b.ReportMetric(median[1], "observed-us")
-	b.ReportMetric(median[1]/median[0], "ratio")
-}
 
 // An instant node answers at once, but never an Inspect.
 type instant struct{ node.Node }
