@@ -19,7 +19,7 @@ import (
 //go:embed preload/clock.c
 var clockSource string
 
-// compileClock makes the library that a server's clock and its disk are, in a folder. It
+// compileClock makes the library that a server's clock is, in a folder. It
 // needs Linux, where a library can be preloaded, and a C compiler.
 func compileClock(dir string) (library string, err error) {
 	if runtime.GOOS != "linux" {

@@ -20,6 +20,9 @@ import (
 // process whose files must not grow.
 func survivesFullDisk() { signal.Ignore(unix.SIGXFSZ) }
 
+// ownKey is of writes that no client has sent. No lock has this name.
+const ownKey = "redquorum-chaos"
+
 // ballast makes the append-only file longer than the server's log, which has to grow.
 var ballast = strings.Repeat("-", 1<<16)
 

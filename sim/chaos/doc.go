@@ -11,8 +11,7 @@
 //
 //	cut           the proxy drops what comes. TCP has no gaps, so a connection that has lost
 //	              something is silent from then on, and is reset when the cut ends
-//	delay         the proxy keeps messages for that long. If it is a node's answers to all clients, the
-//	              server has appendfsync always, and a preloaded library makes its fsync that slow
+//	delay         the proxy keeps messages for that long
 //	loss          by a draw the message is late by 200 ms or more, as TCP sends it again, or the
 //	              connection is reset
 //	duplicate     the proxy sends the command once more, over a connection of its own. Replies do not
@@ -31,7 +30,7 @@
 //	              data of the latest full second, an empty server, or the other node
 //	promote       REPLICAOF NO ONE
 //	slow          the proxies of the node pass one command on at a time, each that late
-//	block         a script that uses the processor for that long; or fsync hangs, if the plan makes it slow
+//	block         a script that uses the processor for that long
 //	starve        SIGSTOP and SIGCONT, in each slice of 100 ms, which is stretched as all times are
 //	full          memory: maxmemory 1; disk: the kernel refuses to let the server's append-only file
 //	              grow (RLIMIT_FSIZE), on Linux

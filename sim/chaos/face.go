@@ -3,7 +3,6 @@ package chaos
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"os"
 	"time"
 
@@ -16,8 +15,7 @@ import (
 // faceVariable names the file that a preloaded clock reads.
 const faceVariable = "REDQUORUM_CLOCK"
 
-// A face is what the preloaded clock of a server shows, and how slow its disk is: see
-// preload/clock.c.
+// A face is what the preloaded clock of a server shows: see preload/clock.c.
 type face struct {
 	path    string
 	file    *os.File
@@ -31,14 +29,7 @@ func newFace(path string) (*face, error) {
 		return nil, err
 	}
 	f := &face{path: path, file: file}
-	return f, errors.Join(f.show(faults.Day{}, 0), f.slowDisk(faults.Range{}))
-}
-
-// slowDisk has each fsync take that long from now on, and ends those under way if that is 0.
-func (f *face) slowDisk(d faults.Range) error {
-	words := binary.NativeEndian.AppendUint64(nil, uint64(d.Min))
-	_, err := f.file.WriteAt(binary.NativeEndian.AppendUint64(words, uint64(d.Max)), 5*8)
-	return err
+	return f, f.show(faults.Day{}, 0)
 }
 
 // show moves the clock. begun is an instant of CLOCK_MONOTONIC, the plan's beginning.

@@ -42,10 +42,8 @@ type host struct {
 
 	mu sync.Mutex
 	faults.Server
-	dead    bool          // its process is: a restart takes a while
-	begun   clock.Instant // its life, or earlier; 0: long before the plan
-	fsync   faults.Range  // how long it takes
-	fsyncBy *faults.Event
+	dead  bool          // its process is: a restart takes a while
+	begun clock.Instant // its life, or earlier; 0: long before the plan
 }
 
 // modes returns what the plan's faults make the host come back with.
@@ -66,10 +64,7 @@ func (h *host) start() error {
 		"--repl-timeout", "3600",
 		"--client-output-buffer-limit", "pubsub", strconv.Itoa(outputLimit), "0", "0"}}
 	h.forgets = slices.Contains(modes, faults.Second)
-	switch {
-	case h.slowDisk():
-		h.config.Args = append(h.config.Args, "--appendonly", "yes", "--appendfsync", "always")
-	case h.forgets || slices.Contains(modes, faults.Durable) || slices.Contains(modes, faults.Disk):
+	if h.forgets || slices.Contains(modes, faults.Durable) || slices.Contains(modes, faults.Disk) {
 		// The death of a process loses nothing that it has written, also without fsync.
 		// That would make the run depend on the disk of this machine.
 		h.config.Args = append(h.config.Args, "--appendonly", "yes", "--appendfsync", "no")

@@ -40,12 +40,8 @@ func (h *host) do(verb faults.Verb, e *faults.Event, end bool) {
 		h.later(func(ctx context.Context) { h.demote(ctx, e) })
 	case faults.Promote:
 		h.later(h.promote)
-	case faults.Delay:
-		h.waitForDisk(e, end)
 	case faults.Block:
-		if h.slowDisk() {
-			h.waitForDisk(e, end)
-		} else if !end {
+		if !end {
 			go h.block(e.For)
 		}
 	case faults.Evict, faults.Flush, faults.ScriptFlush:
@@ -291,10 +287,6 @@ func (h *host) fill(ctx context.Context) {
 func (h *host) heal() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.slowDisk() {
-		h.fsync, h.fsyncBy = faults.Range{}, nil
-		_ = h.face.slowDisk(h.fsync)
-	}
 	for _, verb := range h.Heal() {
 		h.do(verb, nil, true)
 	}

@@ -92,8 +92,6 @@ type world struct {
 	commands live.Commands
 	record   live.Record
 
-	slowDisks faults.Set // the nodes that have one
-
 	hosts    []*host
 	hostAt   []*host   // by node
 	links    [][]*link // by client and node
@@ -171,10 +169,7 @@ func (w *world) plain() *live.Lock {
 // open starts servers and links, and waits until the servers have run for so long that
 // they vote.
 func (w *world) open() (err error) {
-	if slowDisks(w.p) != 0 && clockWorks(w.config.Server) == nil {
-		w.slowDisks = slowDisks(w.p)
-	}
-	if movesServers(w.p) || w.slowDisks != 0 {
+	if movesServers(w.p) {
 		if w.clock, err = compileClock(w.dir); err != nil {
 			return err
 		}
@@ -255,12 +250,11 @@ func (w *world) startHosts() error {
 	return errors.Join(errs...)
 }
 
-// giveFace gives a host a clock that can be moved, and a disk that can be slow, if the
-// plan has that.
+// giveFace gives a host a clock that can be moved, if the plan does.
 func (w *world) giveFace(h *host) (err error) {
 	mine := func(procs faults.Procs) bool { return procs.Nodes&h.nodes != 0 }
 	moved := slices.ContainsFunc(w.p.Events, func(e faults.Event) bool { return e.MovesClock() && mine(e.Procs) })
-	if !moved && !h.slowDisk() {
+	if !moved {
 		return nil
 	}
 	if h.face, err = newFace(filepath.Join(w.dir, h.name+".clock")); err != nil {
@@ -362,8 +356,6 @@ func (w *world) sync() {
 func (w *world) strike(e *faults.Event, end bool) {
 	switch {
 	case e.Verb == faults.View || e.Verb == faults.Clone || e.Verb == faults.Alias: // they are so
-	case slowDisk(e) && w.slowDisks != 0:
-		w.strikeNodes(e.Links.Nodes, e, end)
 	case e.Verb.OnLinks():
 		w.strikeLinks(e, end)
 	case e.Procs.Nodes != 0:

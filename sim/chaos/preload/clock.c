@@ -1,12 +1,10 @@
-// A clock that another process moves, and a disk that it slows down. A server that has this library
-// preloaded reads, instead of the system's clocks, what the file says whose name is in
-// REDQUORUM_CLOCK:
+// A clock that another process moves. A server that has this library preloaded reads, instead of
+// the system's clocks, what the file says whose name is in REDQUORUM_CLOCK:
 //
 //	shown = true + ahead                            the time of day
 //	shown = since + (true - since) * (1 + rate)     all clocks, rate in billionths
 //
-// A writer makes version odd, changes the rest, and makes it even again. fsync and fdatasync take
-// from quickest to slowest, but end when slowest is 0. They do not wait for the disk of the machine.
+// A writer makes version odd, changes the rest, and makes it even again.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -24,8 +22,6 @@ struct shown {
 	volatile int64_t rate;    // billionths
 	volatile int64_t since;   // ns of CLOCK_MONOTONIC, from which the rate counts
 	volatile int64_t gained;  // ns, what earlier rates have added
-	volatile int64_t quickest; // ns, of fsync
-	volatile int64_t slowest;
 };
 
 static struct shown *shown;
@@ -102,26 +98,4 @@ time_t time(time_t *t) {
 	if (t)
 		*t = day.tv_sec;
 	return day.tv_sec;
-}
-
-static int wait_for_disk(void) {
-	struct timespec now, ms = {0, 1000000};
-	if (!shown || shown->slowest <= 0 || real(CLOCK_MONOTONIC, &now))
-		return 0;
-	int64_t end = ns(&now) + shown->quickest + random() % (shown->slowest - shown->quickest + 1);
-	while (shown->slowest > 0 && ns(&now) < end) {
-		nanosleep(&ms, 0);
-		real(CLOCK_MONOTONIC, &now);
-	}
-	return 0;
-}
-
-int fsync(int fd) {
-	(void)fd;
-	return wait_for_disk();
-}
-
-int fdatasync(int fd) {
-	(void)fd;
-	return wait_for_disk();
 }
