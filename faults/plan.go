@@ -151,7 +151,7 @@ const maxTasks = 8
 
 // Shares returns all of the work's shares.
 func (w *Work) Shares() []*Ratio {
-	return slices.Concat(w.habits(), []*Ratio{&w.Expiring, &w.Late, &w.Short}, w.verbs(), w.Kinds())
+	return slices.Concat(w.habits(), []*Ratio{&w.Expiring, &w.Late, &w.Short}, w.verbs(), w.kinds())
 }
 
 // habits are the shares that every kind of lock has, and that are drawn from the seed.
@@ -165,14 +165,14 @@ func (w *Work) verbs() []*Ratio {
 	return []*Ratio{&w.Hand, &w.Handle, &w.Break, &w.Inspect, &w.Bound, &w.MinHold, &w.Label, &w.Odd}
 }
 
-// Kinds returns the shares that say of what kind the locks are.
-func (w *Work) Kinds() []*Ratio {
+// kinds are the shares that say of what kind the locks are.
+func (w *Work) kinds() []*Ratio {
 	return []*Ratio{&w.Read, &w.Write, &w.Down, &w.Fair, &w.Several, &w.Joint, &w.Chain}
 }
 
 // special reports whether plain clients cannot do all of the work.
 func (w *Work) special() bool {
-	for _, share := range slices.Concat(w.verbs(), w.Kinds()) {
+	for _, share := range slices.Concat(w.verbs(), w.kinds()) {
 		if *share != 0 {
 			return true
 		}
@@ -183,16 +183,9 @@ func (w *Work) special() bool {
 // MakePlain gives the plan plain clients, and leaves out of the work what they cannot do.
 func (p *Plan) MakePlain() {
 	p.Lock.Client, p.Lock.Need, p.Lock.MaxDown = Plain, 0, 0
-	for _, share := range slices.Concat(p.Work.verbs(), p.Work.Kinds()) {
+	for _, share := range slices.Concat(p.Work.verbs(), p.Work.kinds()) {
 		*share = 0
 	}
-}
-
-// MakeJoint sets the share of joint acquisitions. Far is on the same nodes for every
-// client, so no client lists other nodes than the rest.
-func (p *Plan) MakeJoint(share Ratio) {
-	p.Work.Joint = share
-	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.Verb == View })
 }
 
 // Far is the name of the one lock that is not on all of the nodes, but on those

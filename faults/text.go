@@ -127,6 +127,19 @@ func (r *reader) read(words []string) error {
 	return unknown("word", key, append(known, keys(r.p.scalars())...))
 }
 
+// Set changes settings of a lock, the work, the network or the assumptions, given as a
+// line of a plan: "lock guard=off". Whether the plan can have them, Check says.
+func (p *Plan) Set(settings string) error {
+	r := reader{p: p, line: 1, told: make(map[string]int)}
+	key, rest, _ := strings.Cut(strings.TrimSpace(settings), " ")
+	for _, b := range p.blocks() {
+		if b.key == key {
+			return r.settings(b, strings.Fields(rest))
+		}
+	}
+	return fmt.Errorf("want lock, work, network or assume, and settings, have %q", settings)
+}
+
 func keys(fields []field) (keys []string) {
 	for _, f := range fields {
 		keys = append(keys, f.key)

@@ -8,12 +8,15 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/cli"
-	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim/chaos"
 )
 
@@ -34,19 +37,68 @@ type chaosReport struct {
 	began time.Time
 }
 
+const chaosExploreManual = `Draws a plan from each seed and carries it out, until one goes wrong or the time
+is over. Plans that need what this machine lacks are skipped, and a plan's work
+is reduced to what the clients can do.
+
+example:
+  redquorum chaos explore --for 20m --jobs 2 --server ./valkey-server`
+
+// An expedition is where plans are drawn.
+type expedition struct {
+	carrier
+	profile faults.Profile
+	seed    uint64
+	length  time.Duration
+	jobs    *int
+}
+
+func chaosExplore() *cobra.Command {
+	cmd, fs := newVerb("explore", "plans from seeds, until one goes wrong", chaosExploreManual)
+	var f expedition
+	f.register(fs, 1)
+	f.jobs = jobsFlag(fs, 1)
+	sizeFlags(fs, &f.profile)
+	seedFlag(fs, &f.seed)
+	cli.Duration(fs, &f.length, "for", time.Minute, time.Millisecond, 0, "for how long")
+	return doesChaos(cmd, func(ctx context.Context, c *command) error {
+		if err := f.open(); err != nil {
+			return err
+		}
+		return c.chaosExplore(ctx, &f)
+	})
+}
+
+// seedFlag is the first seed of what is drawn.
+func seedFlag(fs *pflag.FlagSet, seed *uint64) {
+	*seed = uint64(time.Now().Unix()) * 1000
+	fs.Var(aSeed{seed}, "seed", "the first seed, a `number` (default: from the time of day)")
+}
+
+// A seed that was drawn is no default of a help.
+type aSeed struct{ to *uint64 }
+
+// Set implements pflag.Value.
+func (s aSeed) Set(text string) (err error) {
+	*s.to, err = strconv.ParseUint(text, 0, 64)
+	return err
+}
+
+func (aSeed) String() string { return "" }
+func (aSeed) Type() string   { return "uint64" }
+
 // chaosExplore carries out plans from seeds, until one goes wrong.
-func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.Config) error {
+func (c *command) chaosExplore(ctx context.Context, f *expedition) error {
 	r := &chaosReport{Skipped: make(map[string]int), began: time.Now(), Found: []chaosSummary{},
 		told: newProse(c.stdout)}
 	limited, cancel := context.WithTimeout(ctx, f.length)
 	defer cancel()
-	bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !f.asJSON}}
-	shown := bar.follow(ctx, f.length, r.line)
+	shown := c.follows(ctx, f.asJSON, f.length, r.line)
 	var jobs sync.WaitGroup
-	for job := range f.jobs {
+	for job := range *f.jobs {
 		jobs.Go(func() {
-			for seed := f.seed + uint64(job); limited.Err() == nil; seed += uint64(f.jobs) {
-				if !r.explore(limited, f, seed, config) {
+			for seed := f.seed + uint64(job); limited.Err() == nil; seed += uint64(*f.jobs) {
+				if !r.explore(limited, f, seed) {
 					cancel()
 				}
 			}
@@ -74,17 +126,17 @@ func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.
 
 // explore carries out the plan of one seed. It returns false if there should be no
 // further one.
-func (r *chaosReport) explore(ctx context.Context, f *chaosFlags, seed uint64, config chaos.Config) bool {
+func (r *chaosReport) explore(ctx context.Context, f *expedition, seed uint64) bool {
 	p := faults.Generate(seed, f.profile)
 	chaos.Reduce(p)
-	if err := chaos.Able(p, config); err != nil {
+	if err := chaos.Able(p, f.Config); err != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.Skipped[err.Error()]++
 		return true
 	}
 	name := fmt.Sprintf("seed-%d", seed)
-	run, err := f.carryOut(ctx, p, name, config)
+	run, err := f.carryOut(ctx, p, name)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -99,7 +151,7 @@ func (r *chaosReport) explore(ctx context.Context, f *chaosFlags, seed uint64, c
 		return true
 	}
 	r.Found = append(r.Found, run.summary(name))
-	run.tell(r.told, 10, config)
+	run.tell(r.told, 10, f.Config)
 	return false
 }
 

@@ -10,64 +10,56 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/internal/cli"
 	"github.com/redquorum/redquorum/sim/chaos/failover"
 )
 
-// sentinelFlags are those of chaos --sentinel.
-type sentinelFlags struct {
-	on        bool
-	failovers int
-	groups    int
-	lease     time.Duration
-	rule      string
-}
+const chaosSentinelManual = `Starts primaries with two replicas and three Sentinels each, deposes one primary
+after the other (by a kill, a stop, a cut, a command, and after a restart
+without data), and looks whether two clients ever hold one name. Half of the
+clients stay with the deposed server.
 
-func (f *sentinelFlags) register(fs *pflag.FlagSet) {
-	fs.BoolVar(&f.on, "sentinel", false, "depose primaries with replicas that Sentinels watch, again and again")
-	fs.IntVar(&f.failovers, "failovers", 20, "with --sentinel: how many `times`")
-	fs.IntVar(&f.groups, "groups", 1, "with --sentinel: the number `N` of nodes, each a primary with two replicas")
-	fs.DurationVar(&f.lease, "lease", 3*time.Second, "with --sentinel: the length of leases, and the longest one")
-	fs.StringVar(&f.rule, "rule", failover.Majority,
-		"with --sentinel: for which replicas a grant waits: `majority|none|redisson`; none knows of no replicas, and redisson waits for one of those that are connected, if any is")
-}
+example:
+  redquorum chaos sentinel --failovers 100 --groups 3`
 
-func (f *sentinelFlags) check(fs *pflag.FlagSet) error {
-	for _, name := range []string{"failovers", "groups", "lease", "rule"} {
-		if fs.Changed(name) && !f.on {
-			return cli.Usage("--%s is for --sentinel", name)
+func chaosSentinel() *cobra.Command {
+	cmd, fs := newVerb("sentinel", "depose primaries that Sentinels watch, again and again",
+		chaosSentinelManual)
+	config, asJSON := failover.Config{Rule: failover.Majority}, false
+	serverFlag(fs, &config.Server)
+	cli.Int(fs, &config.Failovers, "failovers", 20, 1, 0, "how many `times`")
+	cli.Int(fs, &config.Groups, "groups", 1, 1, 9, "the number `N` of nodes, odd, each a primary with two replicas")
+	cli.Duration(fs, &config.Lease, "lease", 3*time.Second, time.Second, time.Minute,
+		"the length of leases, and the longest one")
+	cli.Word(fs, &config.Rule, "rule",
+		"for which replicas a grant waits: `majority|none|redisson`; none knows of no replicas, and redisson waits for one of those that are connected, if any is", failover.Rules...)
+	seedFlag(fs, &config.Seed)
+	jsonFlag(fs, &asJSON)
+	return doesChaos(cmd, func(ctx context.Context, c *command) error {
+		if config.Groups%2 == 0 {
+			return cli.Usage("--groups is %d; it must be an odd number", config.Groups)
 		}
-	}
-	switch {
-	case f.failovers < 1:
-		return cli.Usage("--failovers is %d; it must be at least 1", f.failovers)
-	case f.groups < 1 || f.groups > 9 || f.groups%2 == 0:
-		return cli.Usage("--groups is %d; it must be an odd number from 1 to 9", f.groups)
-	case f.lease < time.Second || f.lease > time.Minute:
-		return cli.Usage("--lease is %v; it must be 1s to 1m", f.lease)
-	case !slices.Contains(failover.Rules, f.rule):
-		return cli.Usage("--rule is %q; it must be majority, none or redisson", f.rule)
-	}
-	return nil
+		if err := isThere("--server", config.Server); err != nil {
+			return err
+		}
+		return c.chaosSentinel(ctx, config, asJSON)
+	})
 }
 
-// chaosSentinel is chaos --sentinel.
-func (c *command) chaosSentinel(ctx context.Context, f *chaosFlags) error {
-	config := failover.Config{Server: f.server, Groups: f.sentinel.groups, Failovers: f.sentinel.failovers,
-		Lease: f.sentinel.lease,
-		Seed:  f.seed, Rule: f.sentinel.rule, Tell: func(o failover.Failover) {
-			fmt.Fprintf(c.screen, "%-7s  group %d  switched after %5.1fs, locks again after %5.1fs; leases lost: %d of %d; overlaps: %d, falling tokens: %d\n",
-				o.Kind, o.Group+1, o.Switch.Seconds(), o.Blocked.Seconds(), o.Lost, o.Held, o.Overlaps, o.Falling)
-		}}
+func (c *command) chaosSentinel(ctx context.Context, config failover.Config, asJSON bool) error {
+	config.Tell = func(o failover.Failover) {
+		fmt.Fprintf(c.screen, "%-7s  group %d  switched after %5.1fs, locks again after %5.1fs; leases lost: %d of %d; overlaps: %d, falling tokens: %d\n",
+			o.Kind, o.Group+1, o.Switch.Seconds(), o.Blocked.Seconds(), o.Lost, o.Held, o.Overlaps, o.Falling)
+	}
 	r, err := failover.Run(ctx, config)
 	if ctx.Err() != nil {
 		err = nil
 	}
 	unsound := r != nil && (r.Overlaps > 0 || r.Falling > 0)
 	if r != nil && (len(r.Failovers) > 0 || unsound) {
-		if f.asJSON {
+		if asJSON {
 			err = errors.Join(err, json.NewEncoder(c.stdout).Encode(r))
 		} else {
 			err = errors.Join(err, c.failoverTable(r))

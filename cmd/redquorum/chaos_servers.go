@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,10 +9,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/cli"
-	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/redisnode"
 	"github.com/redquorum/redquorum/sim/chaos"
@@ -28,40 +27,54 @@ lock lease=2s maxlease=3s timeout=500ms poll=500ms
 work names=3 tasks=2 expiring=5%% late=5%% try=10%% extend=5%% nest=5%% read=20%% write=10%% down=30%% fair=20%% several=5%%
 `
 
-// serversClients is how many they are by default.
-const serversClients = 5
+const chaosServersManual = `Carries out no plan, and starts nothing: clients lock names on your own servers,
+under a prefix that nobody else uses. It judges what they saw, and deletes its
+keys afterwards, also at an interrupt. The labels of its clients are left, and
+expire within 6 s.
 
-// checkServers refuses what --servers has no use for.
-func (f *chaosFlags) checkServers() error {
-	if f.listed > 1 { // the last list alone would be another test
-		return cli.Usage("--servers is there %d times: give all nodes in one, separated by commas", f.listed)
-	}
-	switch n := len(cli.List(f.servers)); {
-	case n == 0:
-		return cli.Usage("--servers is empty; it must be the URLs of the nodes, separated by commas")
-	case n > faults.MaxNodes:
-		return cli.Usage("--servers lists %d; it must be at most %d", n, faults.MaxNodes)
-	case f.length > faults.MaxLength:
-		return cli.Usage("--for is %v; with --servers it must be at most %v", f.length, faults.MaxLength)
-	}
-	return f.notFor("--servers", "server", "upgrade", "stretch", "jobs", "nodes", "out")
+example:
+  redquorum chaos servers redis://a:6379,redis://b:6379,redis://c:6379`
+
+func chaosServers() *cobra.Command {
+	cmd, fs := newVerb("servers URL,...", "lock names on your own servers, without faults", chaosServersManual)
+	cmd.Args = cli.One("the list of URLs")
+	var (
+		f       carrier
+		also    pictures
+		clients int
+		length  time.Duration
+		seed    uint64
+	)
+	also.register(fs)
+	jsonFlag(fs, &f.asJSON)
+	cli.Int(fs, &clients, "clients", 5, 1, faults.MaxClients, "the number `N` of clients")
+	cli.Duration(fs, &length, "for", 10*time.Second, time.Millisecond, faults.MaxLength, "for how long")
+	seedFlag(fs, &seed)
+	return doesChaos(cmd, func(ctx context.Context, c *command) error {
+		servers, err := (&nodeFlags{nodes: c.args[0]}).servers()
+		if err != nil {
+			return err
+		}
+		p, err := faults.Parse(fmt.Sprintf(serversPlan, len(servers), clients, length))
+		if err != nil {
+			return cli.Usage("%v", err)
+		}
+		p.Seed = seed
+		if err := cli.CanWrite(also.page, also.history); err != nil {
+			return err
+		}
+		run, err := c.chaosServers(ctx, servers, p, f.asJSON)
+		if err != nil {
+			return err
+		}
+		return c.showChaos(&f, &also, run)
+	})
 }
 
-// chaosServers is chaos --servers.
-func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
-	servers, err := (&nodeFlags{nodes: f.servers}).servers()
-	if err != nil {
-		return err
-	}
-	p, err := faults.Parse(fmt.Sprintf(serversPlan, len(servers), cmp.Or(f.profile.Clients, serversClients),
-		cmp.Or(f.length, 10*time.Second)))
-	if err != nil {
-		return cli.Usage("%v", err)
-	}
-	p.Seed = f.seed
+// chaosServers lets clients do the plan's work on servers.
+func (c *command) chaosServers(ctx context.Context, servers []redisnode.Server, p *faults.Plan, asJSON bool) (*chaosRun, error) {
 	prefix := "redquorum-chaos-" + rand.Text() + ":"
-	bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !f.asJSON}}
-	shown := sync.OnceFunc(bar.follow(ctx, p.Length, func() string { return fmt.Sprintf("%d servers", len(servers)) }))
+	shown := sync.OnceFunc(c.follows(ctx, asJSON, p.Length, func() string { return fmt.Sprintf("%d servers", len(servers)) }))
 	defer context.AfterFunc(ctx, func() { // its clients take a moment
 		shown()
 		fmt.Fprintln(c.stderr, "redquorum chaos: interrupted; its locks are released and its keys deleted, which takes some seconds")
@@ -74,11 +87,11 @@ func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return cli.Exit(exitInterrupted)
+		return nil, cli.Exit(exitInterrupted)
 	case err != nil:
-		return flagged{err}
+		return nil, flagged{err}
 	}
-	return c.showChaos(f, &chaosRun{Outcome: outcome, plan: p, name: "servers"}, chaos.Config{})
+	return &chaosRun{Outcome: outcome, plan: p, name: "servers"}, nil
 }
 
 // clean deletes the keys of a plan's names. Labels expire within seconds. A server that

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/cli"
-	"github.com/redquorum/redquorum/internal/terminal"
 	"github.com/redquorum/redquorum/sim"
 	"github.com/redquorum/redquorum/sim/chaos"
 )
@@ -38,23 +40,51 @@ func (c *chaosCell) agrees() bool { return c.Real == c.Simulated }
 func newChaosRow(s *sim.Scenario) chaosRow {
 	row := chaosRow{ID: s.ID, Title: s.Title}
 	for _, client := range chaosClients {
-		row.Cells = append(row.Cells, chaosCell{Client: client, Simulated: sim.Run(scenarioPlan(s, string(client)),
-			nil).Verdict})
+		row.Cells = append(row.Cells, chaosCell{Client: client, Simulated: sim.Run(scenarioPlan(s, client), nil).Verdict})
 	}
 	return row
 }
 
+const chaosMatrixManual = `Carries out all scenarios, with redquorum and with textbook Redlock, and prints
+a table of what the simulator says of them and what real processes do. Those
+that need what this machine lacks are refused, with the reason.
+
+Exit status: 0 if the verdicts agree, 1 if one differs, 2 usage, 5 a plan could
+not be carried out, 130 interrupted.
+
+example:
+  redquorum chaos matrix --stretch 8 > matrix.md`
+
+func chaosMatrix() *cobra.Command {
+	cmd, fs := newVerb("matrix", "all scenarios, on real servers and simulated", chaosMatrixManual)
+	var f carrier
+	f.register(fs, scenarioStretch)
+	jobs := jobsFlag(fs, 1)
+	return doesChaos(cmd, func(ctx context.Context, c *command) error {
+		if err := f.open(); err != nil {
+			return err
+		}
+		return c.chaosTable(ctx, &f, *jobs)
+	})
+}
+
+// jobsFlag is how many runs there are at the same time.
+func jobsFlag(fs *pflag.FlagSet, usual int) *int {
+	jobs := new(int)
+	cli.Int(fs, jobs, "jobs", usual, 1, 0, "`N` runs at the same time")
+	return jobs
+}
+
 // chaosTable carries out all scenarios and prints a table of them. It fails if the real
 // processes differ from the simulator.
-func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Config) error {
+func (c *command) chaosTable(ctx context.Context, f *carrier, atOnce int) error {
 	scenarios := sim.Scenarios()
 	rows := make([]chaosRow, len(scenarios))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex
 	done, version := 0, ""
-	bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !f.asJSON}}
-	shown := bar.follow(ctx, 0, func() string {
+	shown := c.follows(ctx, f.asJSON, 0, func() string {
 		mu.Lock()
 		defer mu.Unlock()
 		return fmt.Sprintf("%d of %d scenarios", done, len(scenarios))
@@ -65,10 +95,10 @@ func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Co
 	}
 	close(next)
 	var jobs sync.WaitGroup
-	for range f.jobs {
+	for range atOnce {
 		jobs.Go(func() {
 			for i := range next {
-				row, server, err := f.row(ctx, &scenarios[i], config)
+				row, server, err := f.row(ctx, &scenarios[i])
 				if err != nil {
 					cancel(err)
 					return
@@ -103,17 +133,16 @@ func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Co
 
 // row carries out one scenario with each client. The folders of runs that fail are not
 // kept.
-func (f *chaosFlags) row(ctx context.Context, s *sim.Scenario,
-	config chaos.Config) (row chaosRow, server string, err error) {
+func (f *carrier) row(ctx context.Context, s *sim.Scenario) (row chaosRow, server string, err error) {
 	row = newChaosRow(s)
 	for i := range row.Cells {
 		cell := &row.Cells[i]
-		p := scenarioPlan(s, string(cell.Client))
-		if err := chaos.Able(p, config); err != nil {
+		p := scenarioPlan(s, cell.Client)
+		if err := chaos.Able(p, f.Config); err != nil {
 			cell.Refused = err.Error()
 			continue
 		}
-		run, err := f.carryOut(ctx, p, s.ID, config)
+		run, err := f.carryOut(ctx, p, s.ID)
 		if err != nil {
 			return row, "", fmt.Errorf("%s: %w", s.ID, err)
 		}

@@ -25,48 +25,33 @@ import (
 func TestChaosUsageErrors(t *testing.T) {
 	plan := fileOf(t, "redquorum plan 1\nnodes 3\nclients 2\nlock client=plain mistake=half\nat 0s lock c* x\n")
 	for _, c := range []struct{ args, want string }{
-		{"chaos", "a plan is missing: want PLAN, --seed, --scenario, --for, --sentinel or --servers"},
-		{"chaos a.plan b.plan", "there is more than one of PLAN"},
-		{"chaos --sentinel --scenario S13", "there is more than one of PLAN"},
-		{"chaos --sentinel --groups 0", "--groups is 0"},
-		{"chaos --sentinel --groups 2", "--groups is 2; it must be an odd number from 1 to 9"},
-		{"chaos --seed 3 --nodes 0", "--nodes is 0"},
-		{"chaos --scenario S13 --rule none", "--rule is for --sentinel"},
-		{"chaos --sentinel --rule some", "--rule is \"some\"; it must be majority, none or redisson"},
-		{"chaos a.plan --seed 3", "there is more than one of PLAN, --seed, --scenario, --for, --sentinel and --servers"},
-		{"chaos --scenario S13 --for 1h", "there is more than one"},
-		{"chaos --scenario S99", `there is no scenario "S99"`},
-		{"chaos --scenario=", `there is no scenario ""`},
-		{"chaos --sentinel=false", "a plan is missing"},
-		{"chaos --sentinel --clients 9", "--clients is not for --sentinel"},
-		{"chaos --scenario S13 --nodes 7", "--nodes is not for a plan that is there already"},
-		{"chaos a.plan --clients 7", "--clients is not for a plan that is there already"},
-		{"chaos --scenario S13 --client rust", "it must be redquorum or plain"},
-		{"chaos --seed 3 --client plain", "--client is for one --scenario"},
-		{"chaos --seed 3 --nodes 99", "--nodes is 99; it must be 1 to 15"},
-		{"chaos --seed 3 --clients -1", "--clients is -1; it must be 1 to 64"},
-		{"chaos --for 0s", "--for is 0s"},
-		{"chaos --for 1h --jobs 0", "--jobs is 0"},
-		{"chaos --for 1h --html x", "--html and --history are for a single run"},
-		{"chaos --scenario all --history x", "--html and --history are for a single run"},
-		{"chaos --servers= ", "--servers is empty"},
-		{"chaos --servers= --for 1s --seed 3 --html x --history y", "--servers is empty"},
-		{"chaos --servers a --scenario S13", "there is more than one of PLAN"},
-		{"chaos --servers a --servers b --servers c", "--servers is there 3 times: give all nodes in one"},
-		{"chaos --servers a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p", "--servers lists 16; it must be at most 15"},
-		{"chaos --servers a,b,c --for 10000h", "--for is 10000h0m0s; with --servers it must be at most"},
-		{"chaos --servers a,b,c --clients 99", "--clients is 99"},
-		{"chaos --seed 3 --stretch 101", "--stretch is 101; it must be 1 to 100"},
-		{"chaos nowhere.plan", "no such file"},
+		{"chaos", "want plan, matrix, explore, sentinel or servers"},
+		{"chaos a.plan", `unexpected argument "a.plan"`},
+		{"chaos plan", "the plan's file, or a scenario's name such as S13, is missing"},
+		{"chaos plan a.plan b.plan", `unexpected argument "b.plan"`},
+		{"chaos plan a.plan --client plain", "--client is for a scenario"},
+		{"chaos plan S13 --client rust", "want redquorum, plain"},
+		{"chaos plan S13 --stretch 101", "want 1 to 100"},
+		{"chaos sentinel --groups 2", "--groups is 2; it must be an odd number"},
+		{"chaos sentinel --rule some", "want majority, none, redisson"},
+		{"chaos explore --nodes 0", "want 1 to 15"},
+		{"chaos explore --clients -1", "want 1 to 64"},
+		{"chaos explore --for 0s", "want at least 1ms"},
+		{"chaos explore --jobs 0", "want at least 1"},
+		{"chaos explore --html x", "unknown flag: --html"},
+		{"chaos servers ,", "nothing is between its commas"},
+		{"chaos servers a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p", "nodes is 16; want 1 to 15"},
+		{"chaos servers a,b,c --for 10000h", "want 1ms to"},
+		{"chaos plan nowhere.plan", "no such file"},
 	} {
-		want(t, exitUsage, c.want, append(strings.Fields(c.args), "--out", t.TempDir())...)
+		want(t, exitUsage, c.want, strings.Fields(c.args)...)
 	}
-	out := want(t, exitSimFailed, "--server: exec", "chaos", "--out", t.TempDir(), "--server", "/nowhere/server", "--seed", "3")
+	out := want(t, exitSimFailed, "--server: exec", "chaos", "explore", "--out", t.TempDir(), "--server", "/nowhere/server")
 	if strings.Count(out, "nowhere") != 2 { // by package exec
 		t.Error(out)
 	}
-	want(t, exitSimFailed, "open /nowhere/page: no such file", "chaos", "--out", t.TempDir(), "--server", os.Args[0], "--html", "/nowhere/page", plan)
-	want(t, exitSimFailed, "cannot be carried out here: lock mistake=half: only the simulator's clients make it", "chaos", "--server", os.Args[0], "--out", t.TempDir(), plan)
+	want(t, exitSimFailed, "open /nowhere/page: no such file", "chaos", "plan", "--out", t.TempDir(), "--server", os.Args[0], "--html", "/nowhere/page", plan)
+	want(t, exitSimFailed, "cannot be carried out here: lock mistake=half: only the simulator's clients make it", "chaos", "plan", "--server", os.Args[0], "--out", t.TempDir(), plan)
 }
 
 // A run that fails leaves a folder with what it takes to look at it and to repeat it. A
@@ -80,7 +65,7 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 		t.Run(client, func(t *testing.T) {
 			dir := t.TempDir()
 			page := filepath.Join(dir, "page.html")
-			status, stdout, stderr := redquorum(t, "chaos", "--scenario", "S53", "--client", client, "--stretch", "4", "--json", "--html", page, "--out", dir)
+			status, stdout, stderr := redquorum(t, "chaos", "plan", "S53", "--client", client, "--stretch", "4", "--json", "--html", page, "--out", dir)
 			var out struct {
 				Verdict sim.Verdict
 				Late    int64
@@ -109,7 +94,7 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 				return
 			}
 			tests.Says(t, textOf(t, filepath.Join(out.Folder, "again.sh")),
-				"redquorum chaos --stretch 4 --server 'redis-server' \"$(dirname \"$0\")/plan\"\n")
+				"redquorum chaos plan --stretch 4 --server 'redis-server' \"$(dirname \"$0\")/plan\"\n")
 			p, err := readPlan(filepath.Join(out.Folder, "plan"))
 			assert.That(t, err == nil && p.Nodes == 3, "%v, %v", p, err)
 			tests.Says(t, textOf(t, page), "textbook Redlock on real servers")
@@ -129,7 +114,7 @@ func TestChaosServers(t *testing.T) {
 	var status int
 	var stdout, stderr string
 	unlessLate(func() (string, bool) {
-		status, stdout, stderr = redquorum(t, "chaos", "--servers", strings.Join(servers, ","), "--for", "1s", "--clients", "2", "--history", history)
+		status, stdout, stderr = redquorum(t, "chaos", "servers", strings.Join(servers, ","), "--for", "1s", "--clients", "2", "--history", history)
 		return stdout + stderr, status == exitOK
 	})
 	assert.Must(t, status == exitOK && strings.Contains(stdout, "locks granted on 3 servers") && stderr == "", "status %d: %s%s", status, stdout, stderr)
@@ -173,7 +158,7 @@ func TestChaosServersIsInterrupted(t *testing.T) {
 		if signal.Ignored(sig) {
 			continue
 		}
-		p := start(t, "chaos", "--servers", strings.Join(servers, ","), "--for", "1m", "--clients", "2")
+		p := start(t, "chaos", "servers", strings.Join(servers, ","), "--for", "1m", "--clients", "2")
 		assert.Eventually(t, "it has locked something", func() bool { return has("redquorum_fence:*") })
 		p.signal(sig)
 		p.says("redquorum chaos: interrupted; its locks are released and its keys deleted")
@@ -216,8 +201,8 @@ func TestChaosUnsafeWithoutHistory(t *testing.T) {
 	run := chaosRun{Outcome: &chaos.Outcome{Result: sim.Run(p, nil, sim.WithTrace())}, plan: p}
 	var talk strings.Builder
 	status := cli.Run(t.Context(), &cobra.Command{RunE: func(*cobra.Command, []string) error {
-		f := chaosFlags{history: filepath.Join(t.TempDir(), "no", "file")}
-		return cli.Fail(exitSimFailed, (&command{stdout: io.Discard}).showChaos(&f, &run, chaos.Config{}))
+		also := pictures{history: filepath.Join(t.TempDir(), "no", "file")}
+		return cli.Fail(exitSimFailed, (&command{stdout: io.Discard}).showChaos(&carrier{}, &also, &run))
 	}}, nil, io.Discard, &talk)
 	assert.That(t, status == exitUnsound && strings.Contains(talk.String(), "no such file"), "status %d, %s", status, &talk)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -94,136 +93,58 @@ func statusOfVerdict(v sim.Verdict) int {
 // planFlags narrow the plans that are drawn from seeds.
 type planFlags struct {
 	profile faults.Profile
-	lock    faults.Lock
-	kinds   []string
+	client  faults.Client
+	set     []string
 	fs      *pflag.FlagSet
 }
 
-func (f *planFlags) register(fs *pflag.FlagSet) {
+func (f *planFlags) register(cmd *cobra.Command) {
+	fs := cmd.Flags()
 	f.fs = fs
-	fs.IntVar(&f.profile.Nodes, "nodes", 0, "the number `N` of nodes (default: drawn from the seed)")
-	fs.IntVar(&f.profile.Clients, "clients", 0, "the number `N` of clients that compete (default: drawn from the seed)")
-	fs.DurationVar(&f.profile.Length, "length", 0,
+	sizeFlags(fs, &f.profile)
+	cli.Duration(fs, &f.profile.Length, "length", 0, time.Nanosecond, faults.MaxLength,
 		"for how long faults happen, in virtual `time` (default: drawn from the seed)")
 	fs.BoolVar(&f.profile.Outside, "outside", false,
 		"also faults that no lock with a lease can survive; a violation is then no bug")
 	fs.BoolVar(&f.profile.Replicas, "replicas", false, "each node is a primary with replicas, and there are failovers")
 	fs.BoolVar(&f.profile.Machines, "machines", false,
 		"also servers that lack disk, memory or processor, and connections that break")
-	fs.Func("client", "`redquorum|plain`: plain is textbook Redlock and nothing else", func(s string) error {
-		if f.lock.Client = faults.Client(s); f.lock.Client != faults.Redquorum && f.lock.Client != faults.Plain {
-			return errors.New("want redquorum or plain")
-		}
-		return nil
-	})
-	fs.IntVar(&f.lock.Need, "need", 0, "the number `N` of nodes that must grant (default: drawn from the seed)")
-	fs.Func("kinds", "of what kinds the locks are: plain, or a `list` of "+strings.Join(lockKinds[1:], ",")+". Joint ones are of names on all nodes and of the name far, on all but the last two; in a chain one is waited for while another is held (default: drawn from the seed)", func(s string) error {
-		f.kinds = strings.Split(s, ",")
-		for _, kind := range f.kinds {
-			if !slices.Contains(lockKinds, kind) {
-				return fmt.Errorf("want plain, or some of %s", strings.Join(lockKinds[1:], ","))
-			}
-		}
-		if len(f.kinds) > 1 && slices.Contains(f.kinds, "plain") {
-			return errors.New("plain is without all of the others")
-		}
-		return nil
-	})
-	for name, b := range map[string]struct {
-		to   *bool
-		what string
-	}{
-		"guard": {&f.lock.Guard, "whether recently restarted nodes are ignored"},
-		"renew": {&f.lock.Renew, "whether leases renew themselves"},
-		"fence": {&f.lock.Fence, "whether the resource checks tokens"},
-	} {
-		fs.Func(name, b.what+": `on|off`", func(s string) error {
-			if *b.to = s == "on"; s != "on" && s != "off" {
-				return errors.New("want on or off")
-			}
-			return nil
-		})
-	}
+	clientFlag(fs, &f.client, "`redquorum|plain`: plain is textbook Redlock and nothing else")
+	fs.StringArrayVar(&f.set, "set", nil, "`settings` of the plan, as its lines have them, such as \"lock guard=off\" or \"work read=60% write=40%\"; a plan that cannot have them keeps what was drawn")
+	cmd.MarkFlagsMutuallyExclusive("replicas", "nodes") // the number of servers is drawn
 }
 
-// lockKinds are what --kinds knows. Plain ones have one name and one owner.
-var lockKinds = []string{"plain", "readwrite", "fair", "several", "joint", "chain"}
+// sizeFlags are how large drawn plans are.
+func sizeFlags(fs *pflag.FlagSet, p *faults.Profile) {
+	cli.Int(fs, &p.Nodes, "nodes", 0, 1, faults.MaxNodes, "the number `N` of nodes (default: drawn from the seed)")
+	cli.Int(fs, &p.Clients, "clients", 0, 1, faults.MaxClients, "the number `N` of clients that compete (default: drawn from the seed)")
+}
 
 // check looks at the flags after they were parsed.
 func (f *planFlags) check() error {
-	switch p := f.profile; {
-	case p.Nodes < 0 || p.Nodes > faults.MaxNodes || f.fs.Changed("nodes") && p.Nodes == 0:
-		return cli.Usage("--nodes is %d; it must be 1 to %d", p.Nodes, faults.MaxNodes)
-	case p.Clients < 0 || p.Clients > faults.MaxClients || f.fs.Changed("clients") && p.Clients == 0:
-		return cli.Usage("--clients is %d; it must be 1 to %d", p.Clients, faults.MaxClients)
-	case f.fs.Changed("client") && f.lock.Client == faults.Plain && (f.fs.Changed("need") || f.fs.Changed("kinds")):
-		return cli.Usage("--need and --kinds are not for --client plain: it has one kind of lock")
-	case p.Replicas && (f.fs.Changed("nodes") || f.fs.Changed("need")):
-		return cli.Usage("--nodes and --need are not for --replicas: the number of servers is drawn, and a majority of nodes decides")
-	case p.Replicas && slices.Contains(f.kinds, "joint"):
-		return cli.Usage("--kinds joint is not for --replicas: joint locks are for nodes that are one server")
-	case f.lock.Need < 0 || f.lock.Need > faults.MaxNodes || f.fs.Changed("need") && f.lock.Need == 0:
-		return cli.Usage("--need is %d; it must be more than half of the nodes, and at most all", f.lock.Need)
-	case f.fs.Changed("need") && f.fs.Changed("nodes") && (f.lock.Need > p.Nodes || f.lock.Need <= p.Nodes/2):
-		return cli.Usage("--need is %d; it must be more than half of %d nodes, and at most all", f.lock.Need, p.Nodes)
-	case p.Length < 0 || p.Length > faults.MaxLength || f.fs.Changed("length") && p.Length == 0:
-		return cli.Usage("--length is %v; it must be more than 0 and at most %v", p.Length, faults.MaxLength)
+	for _, settings := range f.set {
+		if err := faults.New(5, 3).Set(settings); err != nil {
+			return cli.Usage("--set: %v", err)
+		}
 	}
 	return nil
 }
 
 // any reports whether there is one.
 func (f *planFlags) any() bool {
-	for _, name := range []string{"nodes", "clients", "length", "client", "guard", "renew", "fence", "need", "kinds"} {
-		if f.fs.Changed(name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"nodes", "clients", "length", "client", "set"}, f.fs.Changed)
 }
 
 // adjust changes a plan as the flags say.
 func (f *planFlags) adjust(p *faults.Plan) {
-	l, w := &p.Lock, &p.Work
-	if f.fs.Changed("kinds") {
-		for _, share := range w.Kinds() {
-			*share = 0
+	if f.client == faults.Plain {
+		p.MakePlain()
+	}
+	for _, settings := range f.set {
+		q := *p
+		if q.Set(settings) == nil && q.Check() == nil {
+			*p = q
 		}
-	}
-	for _, kind := range lockKinds { // in this order
-		if !slices.Contains(f.kinds, kind) {
-			continue
-		}
-		switch kind {
-		case "readwrite":
-			w.Read, w.Write, w.Down = faults.Percent(60), faults.Percent(40), faults.Percent(30)
-		case "fair":
-			w.Fair = faults.Percent(100)
-			w.Read, w.Write = w.Read/2, w.Write/2 // the others are in line
-		case "several":
-			w.Several, w.Names = faults.Percent(50), max(w.Names, 3)
-		case "joint":
-			p.MakeJoint(faults.Percent(30))
-		case "chain":
-			w.Chain, w.Names = faults.Percent(50), max(w.Names, 3)
-		}
-	}
-	if f.fs.Changed("need") {
-		l.Need = min(max(f.lock.Need, p.Nodes/2+1), p.Nodes) // of a plan that may have fewer nodes
-	}
-	if f.fs.Changed("client") {
-		if l.Client = f.lock.Client; l.Client == faults.Plain {
-			p.MakePlain()
-		}
-	}
-	if f.fs.Changed("guard") {
-		l.Guard = f.lock.Guard
-	}
-	if f.fs.Changed("renew") {
-		l.Renew = f.lock.Renew
-	}
-	if f.fs.Changed("fence") {
-		l.Fence = f.lock.Fence
 	}
 }
 
@@ -254,36 +175,29 @@ Exit status: 0 sound, 1 safety broken or a situation missed, 3 liveness broken,
 
 example:
   redquorum sim explore --for 10m --jobs 2
-  redquorum sim explore --seeds 1-10000 --guard off`
+  redquorum sim explore --seeds 1-10000 --set 'lock guard=off'`
 
 func simExplore(use, short, manual string) *cobra.Command {
 	cmd, fs := newVerb(use, short, manual)
 	var plans planFlags
-	plans.register(fs)
+	plans.register(cmd)
 	seeds := fs.String("seeds", "", "which seeds, such as `1-1000` (default: from the time of day on)")
-	length := fs.Duration("for", 30*time.Second, "for how long, unless --seeds ends it")
-	jobs := fs.Int("jobs", runtime.GOMAXPROCS(0), "`N` runs at the same time")
-	bugs := fs.Int("bugs", 1, "stop at the `N`th violation that no fault excuses")
+	var length time.Duration
+	cli.Duration(fs, &length, "for", 30*time.Second, time.Nanosecond, 0, "for how long, unless --seeds ends it")
+	jobs := jobsFlag(fs, runtime.GOMAXPROCS(0))
+	var bugs int
+	cli.Int(fs, &bugs, "bugs", 1, 1, 0, "stop at the `N`th violation that no fault excuses")
 	asJSON := fs.Bool("json", false, "print one JSON object at the end")
 	situations := fs.Bool("situations", false, "list the situations, and in how many runs each occurred")
 	dir := fs.String("out", ".", "write failing plans to this `folder`, which is made if need be")
 	return doesSim(cmd, func(ctx context.Context, c *command) error {
 		err := plans.check()
-		campaign := sim.Campaign{Profile: plans.profile, Adjust: plans.adjust, Jobs: *jobs,
+		campaign := sim.Campaign{Profile: plans.profile, Adjust: plans.adjust, Jobs: *jobs, Bugs: bugs,
 			From: uint64(time.Now().Unix()) * 1_000_000, To: math.MaxUint64 - 1}
 		if err == nil && *seeds != "" {
 			campaign.From, campaign.To, err = seedRange(*seeds)
 		}
-		switch {
-		case err != nil:
-		case *jobs < 1:
-			err = cli.Usage("--jobs is %d; it must be at least 1", *jobs)
-		case *bugs < 1:
-			err = cli.Usage("--bugs is %d; it must be at least 1", *bugs)
-		case *length <= 0:
-			err = cli.Usage("--for is %v; it must be more than 0", *length)
-		default:
-			campaign.Bugs = *bugs
+		if err == nil {
 			err = os.MkdirAll(*dir, 0o777) // now, and not when there is something to save
 		}
 		if err != nil {
@@ -292,16 +206,16 @@ func simExplore(use, short, manual string) *cobra.Command {
 		exploring := ctx
 		if *seeds == "" || fs.Changed("for") {
 			var cancel context.CancelFunc
-			exploring, cancel = context.WithTimeout(ctx, *length)
+			exploring, cancel = context.WithTimeout(ctx, length)
 			defer cancel()
 		} else {
-			*length = 0
+			length = 0
 		}
 		// A run leaves much behind, and little of that is in use: collect seldom, by size
 		// and not by growth.
 		debug.SetGCPercent(-1)
 		debug.SetMemoryLimit(128 << 20)
-		bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !*asJSON}, length: *length,
+		bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !*asJSON}, length: length,
 			from: campaign.From, to: campaign.To}
 		campaign.Progress = bar.show
 		report := sim.Explore(exploring, campaign)

@@ -61,7 +61,7 @@ example:
 func simRun() *cobra.Command {
 	cmd, fs := newVerb("run", "one run, event by event", simRunManual)
 	var plans planFlags
-	plans.register(fs)
+	plans.register(cmd)
 	seed := fs.Uint64("seed", 1, "the seed, a `number`")
 	show := showFlags{}
 	show.register(fs)

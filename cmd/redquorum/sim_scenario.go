@@ -26,8 +26,8 @@ example:
 func simScenario() *cobra.Command {
 	cmd, fs := newVerb("scenario ID|list", fmt.Sprintf("one of %d ways to fail", len(sim.Scenarios())),
 		simScenarioManual)
-	client := fs.String("client", "redquorum",
-		"`redquorum|plain|mistaken`: plain is textbook Redlock, mistaken that with the error that the scenario is about")
+	var client faults.Client
+	clientFlag(fs, &client, "`redquorum|plain|mistaken`: plain is textbook Redlock, mistaken that with the error that the scenario is about", sim.Mistaken)
 	show := showFlags{}
 	show.register(fs)
 	cmd.Args = cli.One("the scenario's name, such as S24, or list,")
@@ -47,10 +47,7 @@ func simScenario() *cobra.Command {
 		if !ok {
 			return noScenario(id)
 		}
-		if *client != string(faults.Redquorum) && *client != string(faults.Plain) && *client != sim.Mistaken {
-			return cli.Usage("--client is %s; it must be redquorum, plain or mistaken", cli.Quoted(*client))
-		}
-		p := scenarioPlan(&s, *client)
+		p := scenarioPlan(&s, client)
 		if p == nil {
 			return cli.Usage("%s is about no mistake, so that --client mistaken has nothing to run", s.ID)
 		}

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/assert"
@@ -26,22 +26,16 @@ func TestSimUsageErrors(t *testing.T) {
 		{"sim dance", `unexpected argument "dance"`},
 		{"sim explor", "; did you mean explore?"},
 		{"sim run --seed x", `invalid argument "x" for "--seed" flag`},
-		{"sim run --nodes 99", "--nodes is 99; it must be 1 to 15"},
-		{"sim run --clients 0", "--clients is 0"},
-		{"sim run --client rust", "want redquorum or plain"},
-		{"sim run --guard maybe", "want on or off"},
-		{"sim run --kinds rusty", "want plain, or some of readwrite,fair,several,joint,chain"},
-		{"sim run --kinds plain,fair", "plain is without all of the others"},
-		{"sim run --need 2 --nodes 5", "--need is 2; it must be more than half of 5 nodes"},
-		{"sim run --kinds fair --client plain", "are not for --client plain"},
-		{"sim run --replicas --kinds fair,joint", "--kinds joint is not for --replicas"},
-		{"sim run --replicas --need 2", "--nodes and --need are not for --replicas"},
-		{"sim explore --replicas --nodes 3", "--nodes and --need are not for --replicas"},
+		{"sim run --nodes 99", "want 1 to 15"},
+		{"sim run --clients 0", "want 1 to 64"},
+		{"sim run --client rust", "want redquorum, plain"},
+		{"sim run --set guard=maybe", "--set: want lock, work, network or assume"},
+		{"sim explore --replicas --nodes 3", "[nodes replicas] were all set"},
 		{"sim run 7", `unexpected argument "7"`},
 		{"sim explore --seeds 9-3", "--seeds is \"9-3\"; want a range such as 1-1000"},
-		{"sim explore --jobs 0", "--jobs is 0"},
-		{"sim explore --bugs 0", "--bugs is 0"},
-		{"sim --for 0s", "--for is 0s"},
+		{"sim explore --jobs 0", "want at least 1"},
+		{"sim explore --bugs 0", "want at least 1"},
+		{"sim --for 0s", "want at least 1ns"},
 		{"sim replay", "the plan's file is missing"},
 		{"sim replay " + bad, `line 2: unknown verb "crush" (did you mean "crash"?)`},
 		{"sim shrink nowhere.plan", "no such file"},
@@ -50,27 +44,27 @@ func TestSimUsageErrors(t *testing.T) {
 	}
 	want(t, exitUsage, `there is no scenario "S99"`, "sim", "scenario", "S99")
 	tests.Says(t, want(t, exitSimFailed, "open /nowhere/page: no such file", "sim", "run", "--seed", "1", "--html", "/nowhere/page"), "!sound")
+	want(t, exitUsage, `--set: lock: unknown setting "gard" (did you mean "guard"?)`, "sim", "run", "--set", "lock gard=off")
 	want(t, exitUsage, "the scenario's name, such as S24, or list, is missing", "sim", "scenario")
-	want(t, exitUsage, "it must be redquorum, plain or mistaken", "sim", "scenario", "S24", "--client", "rust")
+	want(t, exitUsage, "want redquorum, plain, mistaken", "sim", "scenario", "S24", "--client", "rust")
 }
 
 // Any two flags that narrow the plans are refused together, or give plans that can be
 // run.
 func TestSimFlagsFit(t *testing.T) {
 	var given []string
-	for name, values := range map[string]string{"nodes": "1 2 3 6 15", "clients": "1 2 64", "length": "1ns 1s", "outside": "true", "replicas": "true",
-		"machines": "true", "client": "plain redquorum", "need": "1 2 3 15", "kinds": strings.Join(lockKinds, " "), "guard": "off", "renew": "on off",
-		"fence": "off"} {
-		for value := range strings.FieldsSeq(values) {
+	for name, values := range map[string]string{"nodes": "1,2,3,6,15", "clients": "1,2,64", "length": "1ns,1s", "outside": "true", "replicas": "true",
+		"machines": "true", "client": "plain,redquorum", "set": "lock need=3,lock guard=off renew=off,work joint=30%,work read=60% write=40%,work fair=100%"} {
+		for value := range strings.FieldsFuncSeq(values, func(r rune) bool { return r == ',' }) {
 			given = append(given, "--"+name+"="+value)
 		}
 	}
 	for i, first := range given {
 		for _, second := range given[i:] {
 			var f planFlags
-			fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-			f.register(fs)
-			if fs.Parse([]string{first, second}) != nil || f.check() != nil {
+			cmd := new(cobra.Command)
+			f.register(cmd)
+			if cmd.ParseFlags([]string{first, second}) != nil || cmd.ValidateFlagGroups() != nil || f.check() != nil {
 				continue
 			}
 			for seed := range uint64(20) {
@@ -80,24 +74,6 @@ func TestSimFlagsFit(t *testing.T) {
 				assert.Must(t, err == nil, "%s %s, seed %d: %v", first, second, seed, err)
 			}
 		}
-	}
-}
-
-// Kinds come in any order, and a kind that is given twice is given once.
-func TestSimKindsInAnyOrder(t *testing.T) {
-	plan := func(kinds string) string {
-		var f planFlags
-		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-		f.register(fs)
-		assert.Succeed(t, fs.Parse([]string{"--kinds", kinds}))
-		p := faults.Generate(3, f.profile)
-		f.adjust(p)
-		return p.String()
-	}
-	want := plan("readwrite,fair")
-	tests.Says(t, want, "read=30% write=20%", "fair=100%")
-	for _, kinds := range []string{"fair,readwrite", "readwrite,fair,fair"} {
-		assert.That(t, plan(kinds) == want, "%s is not readwrite,fair:\n%s", kinds, plan(kinds))
 	}
 }
 
@@ -115,7 +91,7 @@ func TestSimGoesOnAfterABug(t *testing.T) {
 // file plays it again.
 func TestSimFindsShrinksAndReplays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "plans")
-	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--nodes", "5", "--guard", "off", "--out", dir)
+	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--nodes", "5", "--set", "lock guard=off", "--out", dir)
 	const cause = "cause: the restart guard is off (lock guard=off)\n"
 	tests.Says(t, out, cause)
 	again := strings.Fields(againAfter(out))
@@ -179,7 +155,7 @@ func TestSimScenarios(t *testing.T) {
 // Seed 26 has a client that lacks a node, if nothing narrows it. Joint locks need the
 // same list in all clients.
 func TestSimJointListsAreTheSame(t *testing.T) {
-	want(t, exitOK, "sound: 1 seed,", "sim", "explore", "--kinds", "joint", "--seeds", "26")
+	want(t, exitOK, "sound: 1 seed,", "sim", "explore", "--set", "work joint=30%", "--seeds", "26")
 }
 
 func TestSimSound(t *testing.T) {
@@ -240,8 +216,8 @@ func TestSimIsInterrupted(t *testing.T) {
 // The plan that is left has as many nodes as were asked for.
 func TestSimKeepsTheNodes(t *testing.T) {
 	dir := t.TempDir()
-	const args = "sim explore --guard off --nodes 5 --clients 2 --seeds 1-2000 --jobs 1 --out "
-	want(t, exitUnsound, "VIOLATED by seed", append(strings.Fields(args), dir)...)
+	const args = "sim explore --nodes 5 --clients 2 --seeds 1-2000 --jobs 1 --set"
+	want(t, exitUnsound, "VIOLATED by seed", append(strings.Fields(args), "lock guard=off", "--out", dir)...)
 	for _, path := range assert.Got(filepath.Glob(filepath.Join(dir, "*.plan")))(t) {
 		p := assert.Got(faults.Parse(textOf(t, path)))(t)
 		assert.That(t, p.Nodes == 5 && p.Clients == 2, "%d nodes, %d clients:\n%s", p.Nodes, p.Clients, p)

@@ -107,7 +107,11 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	root.SetErr(stderr)
 	prepare(root)
 	begun := false
-	root.PersistentPreRun = func(*cobra.Command, []string) { begun = true }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		err := cmd.ValidateFlagGroups()
+		begun = err == nil
+		return err
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	lost := out.Err()
 	if err == nil && lost == nil {

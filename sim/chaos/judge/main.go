@@ -1,9 +1,9 @@
-// Judge reads a history that redquorum chaos --history has written, and has porcupine
+// Judge reads a history that redquorum chaos plan --history has written, and has porcupine
 // look for an order of its operations that one correct lock could have shown. It knows
 // the format of the file, and nothing of redquorum, of the plan, or of the judge of
 // package live.
 //
-//	redquorum chaos --scenario S13 --client plain --history run.jsonl
+//	redquorum chaos plan S13 --client plain --history run.jsonl
 //	go run ./sim/chaos/judge run.jsonl
 //	go run ./sim/chaos/judge -html run.html run.jsonl
 //
