@@ -47,7 +47,6 @@ const examples = `  %[1]s                    # a minute and a half, without Redi
   %[1]s --spawn --n 1,3,5 --rounds 7 --for 9m --html x.html
   %[1]s --spawn --rtt 0,1ms,5ms --workload latency
   %[1]s --spawn --n 5 --workload fairness --for 3m
-  %[1]s --n 3 --workload crowd --waiters 10000 --rounds 1
   %[1]s --spawn --n 3 --workload overload --rounds 1
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379`
 
@@ -64,6 +63,7 @@ func Command(p Program) *cobra.Command {
 		Long: fmt.Sprintf(manual, p.Name, list.String()), Example: fmt.Sprintf(examples, p.Name)}
 	f := flags{program: p, set: cmd.Flags()}
 	f.register()
+	cmd.MarkFlagsMutuallyExclusive("spawn", "nodes")
 	child := f.set.Bool(childFlag, false, "") // see help
 	_ = f.set.MarkHidden(childFlag)           // without an error, as the flag is there
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -118,17 +118,17 @@ func (f *flags) register() {
 	})
 	fs.DurationSliceVar(&c.RTT, "rtt", []time.Duration{0},
 		"round `times` of the links to the nodes, by a proxy on each; 0 is none added")
-	fs.DurationVar(&c.Timeout, "timeout", 0, "how long a round of commands of redquorum may take (default "+
+	cli.Duration(fs, &c.Timeout, "timeout", 0, time.Nanosecond, 0, "how long a round of commands of redquorum may take (default "+
 		quorum.Defaults().Timeout.String()+")")
-	fs.DurationVar(&c.Lease, "lease", benchLease, "how long locks are asked for")
+	cli.Duration(fs, &c.Lease, "lease", benchLease, time.Second, quorum.Defaults().MaxLease, "how long locks are asked for")
 	fs.StringSliceVar(&c.Workloads, "workload", nil,
-		"`names` of the workloads (default all but fairness, crowd and overload)")
+		"`names` of the workloads (default all but fairness and overload)")
 	fs.IntSliceVar(&c.Callers, "callers", nil,
 		"`numbers` of callers for throughput (default 1,8,64,512; embedded 1,8,64)")
 	fs.IntSliceVar(&c.Leases, "leases", nil, "`numbers` of leases for keep (default 1000,10000; embedded 200)")
-	fs.IntSliceVar(&c.Waiters, "waiters", nil, "`numbers` of waiters for crowd (default 512; embedded 64)")
-	fs.DurationVar(&c.For, "for", 10*time.Second, "how long is measured, altogether; warming up comes on top")
-	fs.IntVar(&c.Rounds, "rounds", 3, "how often each case is measured")
+	cli.Duration(fs, &c.For, "for", 10*time.Second, time.Nanosecond, 0,
+		"how long is measured, altogether; warming up comes on top")
+	cli.Int(fs, &c.Rounds, "rounds", 3, 1, 0, "how often each case is measured")
 	fs.Float64Var(&f.fails, "node-failure", 0.001,
 		"the `share` of time for which a node is away, for the recommendation")
 	if len(f.program.Contestants) > 1 {
@@ -149,10 +149,7 @@ func (f *flags) names() (names []string) {
 // check makes the configuration of the flags.
 func (f *flags) check() (err error) {
 	c := &f.config
-	switch {
-	case f.spawn && f.given > 0:
-		return cli.Usage("--spawn and --nodes exclude each other")
-	case f.given > 1:
+	if f.given > 1 {
 		return cli.Usage("--nodes is there %d times: give all nodes in one, separated by commas", f.given)
 	}
 	if err := f.checkServers(); err != nil {
@@ -162,8 +159,7 @@ func (f *flags) check() (err error) {
 		name    string
 		numbers *[]int
 		most    int
-	}{{"n", &c.Nodes, MaxNodes}, {"callers", &c.Callers, 100_000}, {"leases", &c.Leases, 1_000_000},
-		{"waiters", &c.Waiters, 100_000}} {
+	}{{"n", &c.Nodes, MaxNodes}, {"callers", &c.Callers, 100_000}, {"leases", &c.Leases, 1_000_000}} {
 		*list.numbers = sorted(*list.numbers)
 		if all := *list.numbers; all[0] < 1 || all[len(all)-1] > list.most {
 			return cli.Usage("--%s is %v; it must be numbers from 1 to %d", list.name, all, list.most)
@@ -184,17 +180,10 @@ func (f *flags) check() (err error) {
 	switch longest := slices.Max(c.RTT); {
 	case c.RTT[0] < 0 || longest > time.Minute:
 		return cli.Usage("--rtt is %v; it must be from 0 to 1m", c.RTT)
-	case c.Lease < time.Second || c.Lease > quorum.Defaults().MaxLease:
-		return cli.Usage("--lease is %v; it must be from 1s to %v", c.Lease, quorum.Defaults().MaxLease)
-	case f.set.Changed("timeout") && (c.Timeout <= 0 || c.Timeout > c.Lease/3):
-		return cli.Usage("--timeout is %v; it must be more than 0, and at most a third of the lease of %v", c.Timeout,
-			c.Lease)
-	case c.For <= 0:
-		return cli.Usage("--for is %v; it must be more than 0", c.For)
+	case c.Timeout > c.Lease/3:
+		return cli.Usage("--timeout is %v; it must be at most a third of the lease of %v", c.Timeout, c.Lease)
 	case !(f.fails >= 0 && f.fails < 0.5): // from there on more nodes have a majority less often
 		return cli.Usage("--node-failure is %v; it must be a share such as 0.001, below a half", f.fails)
-	case c.Rounds < 1:
-		return cli.Usage("--rounds is %d; it must be at least 1", c.Rounds)
 	}
 	if err := f.choose(); err != nil {
 		return err
@@ -220,12 +209,12 @@ func (f *flags) check() (err error) {
 func (f *flags) checkServers() error {
 	c := &f.config
 	c.Servers = Embedded
-	nodes, callers, leases, waiters := []int{1, 3, 5}, []int{1, 8, 64, 512}, []int{1000, 10000}, 512
+	nodes, callers, leases := []int{1, 3, 5}, []int{1, 8, 64, 512}, []int{1000, 10000}
 	switch {
 	case f.spawn:
 		c.Servers = Spawned
 	case !f.set.Changed("nodes"):
-		callers, leases, waiters = []int{1, 8, 64}, []int{200}, 64 // as miniredis is slow
+		callers, leases = []int{1, 8, 64}, []int{200} // as miniredis is slow
 	case f.addrs == "":
 		return cli.Usage("--nodes lists none")
 	default:
@@ -246,8 +235,7 @@ func (f *flags) checkServers() error {
 	for name, list := range map[string]struct {
 		to    *[]int
 		usual []int
-	}{"n": {&c.Nodes, nodes}, "callers": {&c.Callers, callers}, "leases": {&c.Leases, leases},
-		"waiters": {&c.Waiters, []int{waiters}}} {
+	}{"n": {&c.Nodes, nodes}, "callers": {&c.Callers, callers}, "leases": {&c.Leases, leases}} {
 		if !f.set.Changed(name) {
 			*list.to = list.usual
 		}

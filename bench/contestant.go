@@ -36,11 +36,6 @@
 //     has any in the healthy case. It lasts for three Timeouts at least.
 //   - keep: leases that are held for at least a third of their length, in which
 //     each is renewed once by a lock that does it as ours does.
-//   - crowd: many callers of one process wait for one name, or one pair of names, and all give up
-//     together, or the holder unlocks. Next to them ten fixed leases of other names end, ten
-//     are renewed, and a caller locks a free name. If a lease's end waits for other callers, its
-//     context ends later than a timer of the process. Instead of embedded servers there are
-//     model nodes in the process. It is measured only if it is named.
 //   - overload: servers run for 3 ms of each 20 ms, and eight processes hold 25 leases of 3 s
 //     each. After a calm with 8 callers each has 128 or 1,000 for a while, then 8 again. Each
 //     locks one of 100,000 names with a context that ends after 5 s or 300 ms. It needs servers

@@ -39,9 +39,6 @@ var columns = map[string][]column{
 	"keep": {{"client CPU/renewal", "client-cpu-ns/renewal"}, {"server CPU", "server-cpu-ns/renewal"},
 		{"commands/node", "commands/node/renewal"},
 		{"memory/lease", "B/lease"}, {"goroutines/lease", "goroutines/lease"}},
-	"crowd": {{"ends late", "late-max-ns"}, {"timer late", "timer-max-ns"}, {"lost", "lost"}, {"TryLock", "try-max-ns"},
-		{"last caller", "end-max-ns"},
-		{"unserved", "unserved"}, {"client CPU", "client-cpu-ns/waiter"}, {"server CPU", "server-cpu-ns/waiter"}},
 	"overload": {{"before", "locks-before/s"}, {"least", "locks-least/s"}, {"after", "locks-after/s"}, {"lost", "lost"},
 		{"overdue", "overdue"},
 		{"longest", "overdue-max-ns"}},
@@ -125,9 +122,6 @@ var words = []word{
 	{"longest wait", "for a turn; ≥ where it was not over when the measurement was, in some round"},
 	{"least/most", "how often the caller, or process, held the lock that got it least often, by how often the one that did most: 1 is fair"},
 	{"commands/node", "how many commands a node executes, for each time that the lock is held, or renewed"},
-	{"crowd", "ends late: how long after the end of a lease its context ended, at most; timer late: the same of a plain timer; " +
-		"lost: of ten renewed leases; TryLock: of a free name, the longest; last caller: when it returned, " +
-		"after all were done with waiting; unserved: callers with another result than wanted"},
 	{"overload", "before: locks a second before the overload; least: in its worst second; after: in the second that begins one after its end; " +
 		"lost: of 200 held leases of 3 s; overdue: calls that returned more than 0.1 s after their time; longest: how long after it the last returned"},
 	{"overlaps", "holders that held at the same time: it has to be 0"},
@@ -201,7 +195,7 @@ func (r *Report) table(w *workload, rtt time.Duration) table {
 	if rtt > 0 {
 		t.Title += fmt.Sprintf(" (RTT %v)", rtt)
 	}
-	cases := w.cases(&Config{Callers: []int{1}, Leases: []int{1}, Waiters: []int{1}}, 3)
+	cases := w.cases(&Config{Callers: []int{1}, Leases: []int{1}}, 3)
 	if cases[0] != "" {
 		t.Head = append(t.Head, "")
 	}

@@ -22,10 +22,9 @@ type Config struct {
 
 	Nodes     []int           // numbers of nodes, odd
 	RTT       []time.Duration // round trips of the links; 0 is none added
-	Workloads []string        // by name; if empty, all but fairness, crowd and overload
+	Workloads []string        // by name; if empty, all but fairness and overload
 	Callers   []int           // of throughput
 	Leases    []int           // of keep
-	Waiters   []int           // of crowd
 
 	For    time.Duration // how long is measured altogether; the rest is warming up
 	Rounds int           // how often each case is measured

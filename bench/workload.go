@@ -45,8 +45,6 @@ var workloads = []workload{
 		cases: badCases, run: (*setting).bad},
 	{name: "keep", summary: "many leases are held, and renewed", main: "client-cpu-ns/renewal", weight: 1,
 		cases: func(c *Config, _ int) []string { return labels("leases=", c.Leases) }, run: (*setting).keep},
-	{name: "crowd", summary: "many callers wait for one name and are done together, next to other leases; only if named", main: "late-max-ns", weight: 1,
-		cases: crowdCases, asked: true, run: (*setting).crowd},
 	{name: "overload", summary: "8 processes ask slowed servers for more locks than these can grant; only if named, with --spawn", main: "locks-least/s", weight: 1,
 		cases: onslaughtNames, asked: true, run: (*setting).overload},
 }
