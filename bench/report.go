@@ -162,12 +162,10 @@ func brief(text string) string {
 
 // A table is one workload at one round trip.
 type table struct {
-	Title  string
-	Head   []string
-	Rows   [][]string
-	Notes  map[int]string // by row: what went wrong
-	noisy  map[int]bool   // by row
-	chosen int            // the column to choose, if not 0
+	Title string
+	Head  []string
+	Rows  [][]string
+	Notes map[int]string // by row: what went wrong
 }
 
 func (r *Report) tables() (all []table) {
@@ -191,7 +189,7 @@ func (r *Report) rtts() (all []time.Duration) {
 }
 
 func (r *Report) table(w *workload, rtt time.Duration) table {
-	t := table{Title: w.name + ": " + w.summary, Notes: make(map[int]string), noisy: make(map[int]bool)}
+	t := table{Title: w.name + ": " + w.summary, Notes: make(map[int]string)}
 	if rtt > 0 {
 		t.Title += fmt.Sprintf(" (RTT %v)", rtt)
 	}
@@ -243,7 +241,6 @@ func (r *Report) table(w *workload, rtt time.Duration) table {
 			t.Notes[len(t.Rows)] = fmt.Sprintf("(failed in %d of %d rounds: %s)", c.failures(), len(c.Rounds),
 				brief(c.Error))
 		}
-		t.noisy[len(t.Rows)] = c.noisy()
 		t.Rows = append(t.Rows, row)
 	}
 	return t
@@ -291,7 +288,7 @@ func (t *table) parts(width int) (parts []table) {
 
 // pick returns a table of some columns.
 func (t *table) pick(columns []int) table {
-	part := table{Title: t.Title, Notes: t.Notes, noisy: t.noisy}
+	part := table{Title: t.Title, Notes: t.Notes}
 	for _, i := range columns {
 		part.Head = append(part.Head, t.Head[i])
 	}
