@@ -18,8 +18,7 @@
 //	              come twice: the part of a plan that asks for that has no effect
 //	reorder, hold the proxy lets later commands pass. It keeps their replies until the earlier ones
 //	              have come, as the client takes replies in the order of its commands
-//	reset         the proxy closes the connections. Subscriptions are closed by the server, at its
-//	              client-output-buffer-limit, or by the proxy if that takes 100 ms
+//	reset         the proxy closes the connections
 //	halfopen      the proxy drops what comes over the connections that there are, until the fault ends
 //	deafen        the proxy drops what comes over subscriptions
 //	crash         SIGKILL. durable: the server has an append-only file, and the death of a

@@ -61,8 +61,7 @@ func (h *host) modes() (modes []faults.Mode) {
 func (h *host) start() error {
 	modes := h.modes()
 	h.config = redisserver.Config{Binary: h.w.config.Server, Args: []string{"--repl-diskless-sync-delay", "0",
-		"--repl-timeout", "3600",
-		"--client-output-buffer-limit", "pubsub", strconv.Itoa(outputLimit), "0", "0"}}
+		"--repl-timeout", "3600"}}
 	h.forgets = slices.Contains(modes, faults.Second)
 	if h.forgets || slices.Contains(modes, faults.Durable) || slices.Contains(modes, faults.Disk) {
 		// The death of a process loses nothing that it has written, also without fsync.

@@ -95,12 +95,7 @@ func (l *link) strike(e *faults.Event, end bool) {
 	switch {
 	case e.Verb == faults.Reset:
 		for _, c := range l.conns {
-			if c.pubsub.Load() && c.lost == [2]bool{} {
-				c.lost = [2]bool{true, true}
-				l.tasks.Go(c.overflow)
-			} else {
-				c.reset()
-			}
+			c.reset()
 		}
 	case e.Verb == faults.HalfOpen && !end:
 		for _, c := range l.conns {
