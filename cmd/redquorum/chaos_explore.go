@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -71,24 +70,15 @@ func chaosExplore() *cobra.Command {
 
 // seedFlag is the first seed of what is drawn.
 func seedFlag(fs *pflag.FlagSet, seed *uint64) {
-	*seed = uint64(time.Now().Unix()) * 1000
-	fs.Var(aSeed{seed}, "seed", "the first seed, a `number` (default: from the time of day)")
+	fs.Uint64Var(seed, "seed", 0, "the first seed, a `number` (default: from the time of day)")
 }
 
-// A seed that was drawn is no default of a help.
-type aSeed struct{ to *uint64 }
-
-// Set implements pflag.Value.
-func (s aSeed) Set(text string) (err error) {
-	*s.to, err = strconv.ParseUint(text, 0, 64)
-	return err
-}
-
-func (aSeed) String() string { return "" }
-func (aSeed) Type() string   { return "uint64" }
+// seedOf is the seed that was given, or one of the time of day.
+func seedOf(given uint64) uint64 { return cmp.Or(given, uint64(time.Now().Unix())*1000) }
 
 // chaosExplore carries out plans from seeds, until one goes wrong.
 func (c *command) chaosExplore(ctx context.Context, f *expedition) error {
+	first := seedOf(f.seed)
 	r := &chaosReport{Skipped: make(map[string]int), began: time.Now(), Found: []chaosSummary{},
 		told: newProse(c.stdout)}
 	limited, cancel := context.WithTimeout(ctx, f.length)
@@ -97,7 +87,7 @@ func (c *command) chaosExplore(ctx context.Context, f *expedition) error {
 	var jobs sync.WaitGroup
 	for job := range *f.jobs {
 		jobs.Go(func() {
-			for seed := f.seed + uint64(job); limited.Err() == nil; seed += uint64(*f.jobs) {
+			for seed := first + uint64(job); limited.Err() == nil; seed += uint64(*f.jobs) {
 				if !r.explore(limited, f, seed) {
 					cancel()
 				}

@@ -44,6 +44,7 @@ func chaosSentinel() *cobra.Command {
 		if err := isThere("--server", config.Server); err != nil {
 			return err
 		}
+		config.Seed = seedOf(config.Seed)
 		return c.chaosSentinel(ctx, config, asJSON)
 	})
 }

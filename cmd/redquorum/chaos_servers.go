@@ -59,7 +59,7 @@ func chaosServers() *cobra.Command {
 		if err != nil {
 			return cli.Usage("%v", err)
 		}
-		p.Seed = seed
+		p.Seed = seedOf(seed)
 		if err := cli.CanWrite(also.page, also.history); err != nil {
 			return err
 		}

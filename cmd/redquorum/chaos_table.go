@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/redquorum/redquorum/faults"
 	"github.com/redquorum/redquorum/internal/cli"
@@ -80,8 +81,6 @@ func jobsFlag(fs *pflag.FlagSet, usual int) *int {
 func (c *command) chaosTable(ctx context.Context, f *carrier, atOnce int) error {
 	scenarios := sim.Scenarios()
 	rows := make([]chaosRow, len(scenarios))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	var mu sync.Mutex
 	done, version := 0, ""
 	shown := c.follows(ctx, f.asJSON, 0, func() string {
@@ -89,31 +88,22 @@ func (c *command) chaosTable(ctx context.Context, f *carrier, atOnce int) error 
 		defer mu.Unlock()
 		return fmt.Sprintf("%d of %d scenarios", done, len(scenarios))
 	})
-	next := make(chan int, len(scenarios))
+	g, running := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
 	for i := range scenarios {
-		next <- i
-	}
-	close(next)
-	var jobs sync.WaitGroup
-	for range atOnce {
-		jobs.Go(func() {
-			for i := range next {
-				row, server, err := f.row(ctx, &scenarios[i])
-				if err != nil {
-					cancel(err)
-					return
-				}
-				mu.Lock()
-				rows[i], version = row, max(version, server)
-				done++
-				mu.Unlock()
-			}
+		g.Go(func() error {
+			row, server, err := f.row(running, &scenarios[i])
+			mu.Lock()
+			defer mu.Unlock()
+			rows[i], version = row, max(version, server)
+			done++
+			return err
 		})
 	}
-	jobs.Wait()
+	err := g.Wait()
 	shown()
-	switch err := context.Cause(ctx); {
-	case err == context.Canceled:
+	switch {
+	case ctx.Err() != nil:
 		return cli.Exit(exitInterrupted)
 	case err != nil:
 		return err
