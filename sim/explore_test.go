@@ -14,8 +14,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// Without the restart guard a campaign finds, within a few hundred seeds, that two clients
-// hold one lock, and shrinks that to a short plan.
+// Without the restart guard a campaign finds, within a few hundred seeds, that two
+// clients hold one lock, and shrinks that to a short plan.
 func TestCampaignFindsAndShrinks(t *testing.T) {
 	r := sim.Explore(t.Context(), sim.Campaign{From: 6, To: 2000, Jobs: 2,
 		Profile: faults.Profile{Nodes: 5, Clients: 3},

@@ -122,7 +122,8 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// What ends a fault ends its effects on the processes and links concerned, and no others.
+// The end of a fault ends its effects on the processes and links concerned, and no
+// others.
 func TestHTMLFaults(t *testing.T) {
 	s := read(t, page(t, traced(t, `nodes 3
 clients 2

@@ -329,7 +329,7 @@ func (s *server) relay(topic string, t *node.Turn) {
 	}
 }
 
-// crash ends the server's life. What it keeps is decided when it starts again.
+// crash ends the server's life. The restart decides what it keeps.
 func (s *server) crash() {
 	for _, m := range s.inbox {
 		m.flying--

@@ -48,7 +48,7 @@ type Library interface {
 // Wanted is what a client asks for.
 type Wanted = program.Want
 
-// A Held lock always has Until and Unlock. What else is nil the library lacks.
+// A Held lock always has Until and Unlock. The library lacks all else that is nil.
 type Held struct {
 	Owner string          // what the servers know the holder by; "" if the library does not show it
 	Token node.Token      // the fencing token, or 0

@@ -54,7 +54,7 @@ func (o *Outcome) line() string {
 }
 
 // worseThan says which earlier kills are lost, or take more than ten times as many seeds
-// and some hundreds more, as far as the run has enough seeds to tell.
+// and some hundreds more, if the run has enough seeds to tell.
 func (s *summary) worseThan(before map[string]kill, seeds uint64) (worse []string) {
 	for _, o := range s.outcomes {
 		switch was, killed := before[o.ID]; {
