@@ -15,6 +15,7 @@ import (
 
 var errStale = errors.New("a newer holder was here")
 
+// An order is the content of an object.
 type order struct {
 	Fence node.Token
 	State string
