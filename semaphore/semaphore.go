@@ -63,13 +63,13 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A Semaphore is k permits. Its methods may be called from any goroutine at any time.
+// A Semaphore is k permits. It is safe for concurrent use.
 type Semaphore struct {
 	locker *quorum.Locker
 	slots  []string
 }
 
-// maxPermits is far above what is of use: a waiter has a place in the queue of each slot.
+// maxPermits is far above what is useful: a waiter has a place in the queue of each slot.
 const maxPermits = 1000
 
 // New returns the semaphore of that name, which has k permits: at least 1, and at most 1000. It asks no
@@ -163,7 +163,6 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...quorum.Option) (*quorum
 	return nil, failed
 }
 
-// A result is what came of the wait for one slot.
 type result struct {
 	lease *quorum.Lease
 	err   error
@@ -178,7 +177,6 @@ func giveBack(ctx context.Context, results <-chan result, left int) {
 	}
 }
 
-// refused is the error about an option that is not for permits.
 func refused(opts []quorum.Option) error {
 	if option := quorum.NotPlain(opts...); option != "" {
 		return fmt.Errorf("semaphore: %s is not for permits", option)
@@ -186,7 +184,6 @@ func refused(opts []quorum.Option) error {
 	return nil
 }
 
-// fair returns the options of one slot.
 func fair(opts []quorum.Option) []quorum.Option {
 	return append(slices.Clip(opts), quorum.WithFair())
 }

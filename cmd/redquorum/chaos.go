@@ -43,7 +43,6 @@ could not be carried out, 130 interrupted.
 example:
   redquorum chaos plan S13 --html run.html`
 
-// chaosChild is the flag that makes the process a client of a plan.
 const chaosChild = "child"
 
 func chaosVerb() *cobra.Command {
@@ -87,8 +86,7 @@ func serverFlag(fs *pflag.FlagSet, server *string) {
 
 func jsonFlag(fs *pflag.FlagSet, is *bool) { fs.BoolVar(is, "json", false, "print one JSON object") }
 
-// scenarioStretch is how many times as long scenarios take, whose times are exact to a
-// millisecond.
+// scenarioStretch makes scenarios slower, as their times are exact to a millisecond.
 const scenarioStretch = 5
 
 // open makes the folder, and looks for what is started.
@@ -164,7 +162,6 @@ func scenarioPlan(s *sim.Scenario, client faults.Client) *faults.Plan {
 	return s.Plan(v)
 }
 
-// A chaosRun is a plan that was carried out, and the folder of its logs.
 type chaosRun struct {
 	*chaos.Outcome
 	plan *faults.Plan // before it was stretched
@@ -186,7 +183,6 @@ func (f *carrier) carryOut(ctx context.Context, p *faults.Plan, name string) (ru
 	return run, errors.Join(err, run.remove())
 }
 
-// leave writes what is left of a run that fails.
 func (r *chaosRun) leave(config chaos.Config) error {
 	text := fmt.Sprintf("# %s\n%s", r.Worst(), r.plan)
 	return errors.Join(
@@ -196,10 +192,9 @@ func (r *chaosRun) leave(config chaos.Config) error {
 		r.writePage(filepath.Join(r.dir, "run.html")))
 }
 
-// remove removes what the run has left.
 func (r *chaosRun) remove() error { return os.RemoveAll(r.dir) }
 
-// again is the command that carries out a plan again, whose file is quoted for a shell.
+// again is the command that repeats a run, quoted for a shell.
 func again(config chaos.Config, plan string) string {
 	more := ""
 	if config.Upgrade != "" {
@@ -268,13 +263,12 @@ func (c *command) showChaos(f *carrier, also *pictures, run *chaosRun) (err erro
 		err = run.writeHistory(also.history)
 	}
 	status := statusOfVerdict(run.Verdict)
-	if err != nil && status != exitOK { // what was found matters more than that it could not be written
+	if err != nil && status != exitOK { // a violation matters more than a failure to write
 		return cli.Fail(status, err)
 	}
 	return cmp.Or(err, cli.Exit(status))
 }
 
-// A chaosSummary is what --json has of a run.
 type chaosSummary struct {
 	Name       string          `json:"name"`
 	Plan       string          `json:"plan"`
@@ -301,7 +295,7 @@ func (r *chaosRun) summary(name string) chaosSummary {
 	return s
 }
 
-// tell tells of a run in so many lines, and ends with its verdict.
+// tell ends with the verdict.
 func (r *chaosRun) tell(b *prose, lines int, config chaos.Config) {
 	b.story(r.Story(lines))
 	b.WriteByte('\n')
@@ -315,8 +309,7 @@ func (r *chaosRun) tell(b *prose, lines int, config chaos.Config) {
 		r.Late.Round(100*time.Microsecond), setWords(r.Set)))
 }
 
-// setWords says what became of the set that the lock protects, if anybody has added to
-// it.
+// setWords says what became of the set that the lock protects, if it was used.
 func setWords(sets []chaos.Set) string {
 	var parts []string
 	for _, s := range sets {

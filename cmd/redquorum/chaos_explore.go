@@ -19,7 +19,6 @@ import (
 	"github.com/redquorum/redquorum/sim/chaos"
 )
 
-// A chaosReport is what many plans came to.
 type chaosReport struct {
 	Plans   int            `json:"plans"`
 	Skipped map[string]int `json:"skipped"` // by what they need

@@ -18,7 +18,6 @@ import (
 	"github.com/redquorum/redquorum/sim/chaos"
 )
 
-// serversPlan is what clients do on somebody's own servers.
 const serversPlan = `redquorum plan 1
 nodes %d
 clients %d
@@ -94,8 +93,8 @@ func (c *command) chaosServers(ctx context.Context, servers []redisnode.Server, 
 	return &chaosRun{Outcome: outcome, plan: p, name: "servers"}, nil
 }
 
-// clean deletes the keys of a plan's names. Labels expire within seconds. A server that
-// hangs does not keep it from the others.
+// clean deletes the keys of a plan's names. A server that hangs does not keep it from the
+// others.
 func clean(servers []redisnode.Server, p *faults.Plan, prefix string) error {
 	time.Sleep(p.Lock.Timeout) // a busy server may still have commands of an interrupted run before it
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -17,15 +17,12 @@ import (
 	"github.com/redquorum/redquorum/sim/chaos"
 )
 
-// A chaosRow is a scenario, with what the simulator says of it and what real processes
-// do.
 type chaosRow struct {
 	ID    string      `json:"id"`
 	Title string      `json:"title"`
 	Cells []chaosCell `json:"cells"` // of chaosClients
 }
 
-// A chaosCell is a scenario with one client.
 type chaosCell struct {
 	Client    faults.Client `json:"client"`
 	Simulated sim.Verdict   `json:"simulated"`
@@ -37,7 +34,6 @@ var chaosClients = []faults.Client{faults.Redquorum, faults.Plain}
 
 func (c *chaosCell) agrees() bool { return c.Real == c.Simulated }
 
-// newChaosRow returns a row with what the simulator says.
 func newChaosRow(s *sim.Scenario) chaosRow {
 	row := chaosRow{ID: s.ID, Title: s.Title}
 	for _, client := range chaosClients {
