@@ -157,7 +157,6 @@ func (w *Work) verbs() []*Ratio {
 	return []*Ratio{&w.Hand, &w.Handle, &w.Break, &w.Inspect, &w.Bound, &w.MinHold, &w.Label, &w.Odd}
 }
 
-// kinds are the shares that say of what kind the locks are.
 func (w *Work) kinds() []*Ratio {
 	return []*Ratio{&w.Read, &w.Write, &w.Down, &w.Fair, &w.Several, &w.Joint, &w.Chain}
 }
@@ -180,8 +179,7 @@ func (p *Plan) MakePlain() {
 	}
 }
 
-// Far is the name of the one lock that is not on all of the nodes, but on those
-// that FarNodes tells: for work's Joint.
+// Far is the name of the lock that is on the nodes of FarNodes alone, for Work.Joint.
 const Far = "far"
 
 // FarNodes is how many of the plan's nodes, the first of them, Far is on.

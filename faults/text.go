@@ -123,8 +123,8 @@ func (r *reader) read(words []string) error {
 	return unknown("word", key, append(known, keys(r.p.scalars())...))
 }
 
-// Set changes settings of a lock, the work, the network or the assumptions, given as a
-// line of a plan: "lock guard=off". Whether the plan can have them, Check says.
+// Set changes settings, given as a line of a plan: "lock guard=off". Check says whether the
+// plan can have them.
 func (p *Plan) Set(settings string) error {
 	r := reader{p: p, line: 1, told: make(map[string]int)}
 	key, rest, _ := strings.Cut(strings.TrimSpace(settings), " ")

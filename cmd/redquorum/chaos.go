@@ -58,14 +58,13 @@ func chaosVerb() *cobra.Command {
 	})
 }
 
-// doesChaos has a word of chaos do something. Its errors have a status of their own.
+// doesChaos gives errors a status of their own.
 func doesChaos(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
 	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		return cli.Fail(exitSimFailed, do(ctx, c))
 	})
 }
 
-// A carrier carries out plans.
 type carrier struct {
 	chaos.Config
 	out    string
@@ -107,13 +106,12 @@ func isThere(flag, path string) error {
 	return nil
 }
 
-// clientFlag is for the lock of a scenario.
 func clientFlag(fs *pflag.FlagSet, client *faults.Client, usage string, words ...faults.Client) {
 	*client = faults.Redquorum
 	cli.Word(fs, client, "client", usage, append([]faults.Client{faults.Redquorum, faults.Plain}, words...)...)
 }
 
-// pictures are what is also written of a single run.
+// pictures are also written of a single run.
 type pictures struct{ page, history string }
 
 func (f *pictures) register(fs *pflag.FlagSet) {
@@ -156,7 +154,6 @@ func chaosPlan() *cobra.Command {
 	})
 }
 
-// scenarioPlan returns a scenario's plan with a client.
 func scenarioPlan(s *sim.Scenario, client faults.Client) *faults.Plan {
 	v, _ := sim.FindVariant(string(client))
 	return s.Plan(v)
@@ -169,7 +166,7 @@ type chaosRun struct {
 	dir  string       // "" if nothing was started
 }
 
-// carryOut carries out a plan. If that fails it leaves a folder.
+// carryOut leaves a folder if the run fails.
 func (f *carrier) carryOut(ctx context.Context, p *faults.Plan, name string) (run chaosRun, err error) {
 	if run.dir, err = os.MkdirTemp(f.out, "redquorum-chaos-"+name+"-"); err != nil {
 		return run, err
@@ -234,7 +231,6 @@ func (c *command) follows(ctx context.Context, asJSON bool, length time.Duration
 	return bar.follow(ctx, length, line)
 }
 
-// chaosOne carries out one plan and shows the run.
 func (c *command) chaosOne(ctx context.Context, f *carrier, also *pictures, p *faults.Plan, name string) error {
 	shown := c.follows(ctx, f.asJSON, chaos.Lasts(p, f.Config), func() string { return name })
 	run, err := f.carryOut(ctx, p, name)

@@ -42,7 +42,6 @@ is reduced to what the clients can do.
 example:
   redquorum chaos explore --for 20m --jobs 2 --server ./valkey-server`
 
-// An expedition is where plans are drawn.
 type expedition struct {
 	carrier
 	profile faults.Profile
@@ -67,7 +66,6 @@ func chaosExplore() *cobra.Command {
 	})
 }
 
-// seedFlag is the first seed of what is drawn.
 func seedFlag(fs *pflag.FlagSet, seed *uint64) {
 	fs.Uint64Var(seed, "seed", 0, "the first seed, a `number` (default: from the time of day)")
 }
@@ -75,7 +73,6 @@ func seedFlag(fs *pflag.FlagSet, seed *uint64) {
 // seedOf is the seed that was given, or one of the time of day.
 func seedOf(given uint64) uint64 { return cmp.Or(given, uint64(time.Now().Unix())*1000) }
 
-// chaosExplore carries out plans from seeds, until one goes wrong.
 func (c *command) chaosExplore(ctx context.Context, f *expedition) error {
 	first := seedOf(f.seed)
 	r := &chaosReport{Skipped: make(map[string]int), began: time.Now(), Found: []chaosSummary{},
@@ -113,8 +110,7 @@ func (c *command) chaosExplore(ctx context.Context, f *expedition) error {
 	return nil
 }
 
-// explore carries out the plan of one seed. It returns false if there should be no
-// further one.
+// explore returns false if there should be no further plan.
 func (r *chaosReport) explore(ctx context.Context, f *expedition, seed uint64) bool {
 	p := faults.Generate(seed, f.profile)
 	chaos.Reduce(p)

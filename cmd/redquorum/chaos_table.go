@@ -65,15 +65,13 @@ func chaosMatrix() *cobra.Command {
 	})
 }
 
-// jobsFlag is how many runs there are at the same time.
 func jobsFlag(fs *pflag.FlagSet, usual int) *int {
 	jobs := new(int)
 	cli.Int(fs, jobs, "jobs", usual, 1, 0, "`N` runs at the same time")
 	return jobs
 }
 
-// chaosTable carries out all scenarios and prints a table of them. It fails if the real
-// processes differ from the simulator.
+// chaosTable fails if real processes differ from the simulator.
 func (c *command) chaosTable(ctx context.Context, f *carrier, atOnce int) error {
 	scenarios := sim.Scenarios()
 	rows := make([]chaosRow, len(scenarios))
@@ -117,8 +115,7 @@ func (c *command) chaosTable(ctx context.Context, f *carrier, atOnce int) error 
 	return nil
 }
 
-// row carries out one scenario with each client. The folders of runs that fail are not
-// kept.
+// row does not keep the folders of runs that fail.
 func (f *carrier) row(ctx context.Context, s *sim.Scenario) (row chaosRow, server string, err error) {
 	row = newChaosRow(s)
 	for i := range row.Cells {

@@ -76,7 +76,7 @@ func TestSimFlagsFit(t *testing.T) {
 	}
 }
 
-// With --bugs the search goes on after the first, and each has a plan of its own.
+// With --bugs the search goes on, and each bug has its plan.
 func TestSimGoesOnAfterABug(t *testing.T) {
 	dir := t.TempDir()
 	// Textbook Redlock goes wrong soon, and its runs are shrunk at once.

@@ -196,7 +196,7 @@ healed -> node.healed node=n 1
 events left out; events left out -> events.left_out 6
 events left out -> lock.attempts result=no_quorum -1`
 
-// Each event has its metric, and the names of locks stay out of the attributes.
+// Each event has its metric, and attributes have no names of locks.
 func events(t *testing.T, open New) {
 	kinds, held := make(map[string]quorum.EventKind), &quorum.Error{Err: quorum.ErrHeld}
 	for k := range quorum.EventSettingsDiffer {
