@@ -2,6 +2,8 @@ package live_test
 
 import (
 	"bytes"
+	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,141 +19,122 @@ import (
 
 const ms = time.Millisecond
 
-func has(at time.Duration, client int, name, mode string, token node.Token, until time.Duration) sim.Entry {
-	return sim.Entry{At: at, Kind: sim.KindBelief, Client: client, Node: -1, Name: name, Owner: string(rune('a' + client)), Mode: mode, Token: token, Until: until}
-}
+// kinds are what a line of a run may say: see reported.
+var kinds = map[string]sim.Kind{"has": sim.KindBelief, "ends": sim.KindBeliefEnd, "joins": sim.KindJoint,
+	"writes": sim.KindAccess, "reads": sim.KindAccess, "key": sim.KindKey, "fault": sim.KindFault,
+	"over": sim.KindFaultEnd, "command": sim.KindExecute, "reply": sim.KindReply, "asks": sim.KindStep,
+	"gets": sim.KindResult, "calm": sim.KindCalm, "healed": sim.KindHealed}
 
-func ends(at time.Duration, client int, name string) sim.Entry {
-	return sim.Entry{At: at, Kind: sim.KindBeliefEnd, Client: client, Node: -1, Name: name, Owner: string(rune('a' + client))}
-}
-
-func writes(at time.Duration, client int, name string, token node.Token) sim.Entry {
-	return sim.Entry{At: at, Kind: sim.KindAccess, Client: client, Node: -1, Name: name, Owner: string(rune('a' + client)), Token: token, Text: "writes"}
-}
-
-func key(at time.Duration, on int, name, owner string, until time.Duration) sim.Entry {
-	return sim.Entry{At: at, Kind: sim.KindKey, Client: -1, Node: on, Name: name, Owner: owner, Until: until}
-}
-
-func fault(at time.Duration, text string) sim.Entry {
-	return sim.Entry{At: at, Kind: sim.KindFault, Client: -1, Node: -1, Text: text}
-}
-
-func command(at time.Duration, client, on int) sim.Entry {
-	return sim.Entry{At: at, Kind: sim.KindExecute, Client: client, Node: on, Text: "a command"}
-}
-
-func asks(at time.Duration, client int) sim.Entry {
-	return sim.Entry{At: at, Kind: sim.KindStep, Client: client, Node: -1, Name: "x", Mode: "fair", Text: "lock c1 x fair"}
-}
-
-func gets(at time.Duration, client int) sim.Entry {
-	return sim.Entry{At: at, Kind: sim.KindResult, Client: client, Node: -1, Name: "x", Text: "lock x: granted"}
-}
-
-func served() []sim.Entry {
-	return []sim.Entry{
-		{At: 3000 * ms, Kind: sim.KindCalm, Client: -1, Node: -1}, {At: 3000 * ms, Kind: sim.KindHealed, Client: -1, Node: 0},
-		{At: 3001 * ms, Kind: sim.KindBelief, Client: 0, Node: -1, Name: "x,y", Owner: "last a", Token: 100, Until: 4 * time.Second},
-		{At: 3002 * ms, Kind: sim.KindBeliefEnd, Client: 0, Node: -1, Name: "x,y", Owner: "last a"},
-		{At: 3003 * ms, Kind: sim.KindBelief, Client: 1, Node: -1, Name: "x,y", Owner: "last b", Token: 101, Until: 4 * time.Second},
-		{At: 3004 * ms, Kind: sim.KindBeliefEnd, Client: 1, Node: -1, Name: "x,y", Owner: "last b"},
-		{At: 20 * time.Second, Kind: sim.KindResult, Client: 1, Node: -1},
+// reported reads what processes report, a line for each entry:
+//
+//	0s c1 has x 7 until 1s            c1 believes that it has x, with token 7; perhaps to read, or
+//	                                  since a time, or as an owner that is not a for c1 and b for c2
+//	9ms c1 ends x
+//	9ms c1 joins x,y a b              the locks of these owners are one
+//	9ms c1 writes x 7 refused         or is not refused, or reads
+//	9ms n1 key x a until 1s           n1 has x for a, or - for nobody
+//	9ms c1-n1 command
+//	9ms c1 asks                       for x, fairly, and gets it
+//	9ms fault kill c1 for 1s          which is over later
+func reported(t *testing.T, text string) (entries []sim.Entry) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		f := append(strings.Fields(line), "", "", "")
+		at, err := time.ParseDuration(f[0])
+		assert.Succeed(t, err)
+		e := sim.Entry{At: at, Client: -1, Node: -1}
+		for who := range strings.SplitSeq(f[1], "-") {
+			switch n := int(who[len(who)-1] - '1'); who {
+			case "c1", "c2":
+				e.Client, e.Owner = n, string(rune('a'+n))
+			case "n1", "n2", "n3":
+				e.Node = n
+			default:
+				f = slices.Insert(f, 1, "")
+			}
+		}
+		e.Kind, e.Name = kinds[f[2]], f[3]
+		rest := f[4:]
+		switch f[2] {
+		case "fault", "over":
+			e.Name, e.Text, rest = "", strings.TrimSpace(strings.Join(f[3:], " ")), nil
+		case "command", "reply":
+			e.Message, e.Text, e.ToClient = 1, "a command", f[2] == "reply"
+		case "asks":
+			e.Name, e.Mode, e.Text = "x", "fair", "lock c1 x fair"
+		case "gets":
+			e.Name, e.Text = "x", "lock x: granted"
+		case "joins":
+			e.Owner, e.More, rest = f[4], f[5:6], nil
+		case "key":
+			e.Owner = strings.Trim(f[4], "-")
+		case "reads", "writes":
+			e.Text = f[2]
+		}
+		for i, word := range rest {
+			next := append(rest[i:], "")[1]
+			switch word {
+			case "until":
+				e.Until, err = time.ParseDuration(next)
+			case "since":
+				e.Since, err = time.ParseDuration(next)
+			case "owner":
+				e.Owner = next
+			case "read", "write":
+				e.Mode = word
+			case "refused":
+				e.Text += ": refused, its token is old"
+			}
+			assert.Succeed(t, err)
+		}
+		if token, err := strconv.ParseUint(f[4], 10, 64); err == nil {
+			e.Token = node.Token(token)
+		}
+		entries = append(entries, e)
 	}
+	return entries
 }
+
+const served = `3s all calm
+	3s n1 healed
+	3.001s c1 has x,y 100 until 4s owner last-a
+	3.002s c1 ends x,y owner last-a
+	3.003s c2 has x,y 101 until 4s owner last-b
+	3.004s c2 ends x,y owner last-b
+	20s c2 gets
+`
+
+const falls = "0s c1 has x 5 until 1s\n100ms c1 ends x\n200ms c2 has x 4 until 1s\n300ms c2 ends x\n"
 
 func TestJudge(t *testing.T) {
-	const s = time.Second
-	for _, tt := range []struct {
-		name, plan string
-		entries    []sim.Entry
-		want       string // the invariant, and "outside" if that is excused; "" for none
-	}{
-		{"one after the other", "", []sim.Entry{has(0, 0, "x", "", 1, s), ends(100*ms, 0, "x"), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 1, "x")}, ""},
-		{"both", "", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
-		{"both for as long as the slack", "", []sim.Entry{has(0, 0, "x", "", 1, 101*ms), ends(101*ms, 0, "x"), has(100*ms, 1, "x", "", 2, s), ends(300*ms, 1, "x")}, ""},
-		{"both, and one unlocks at once", "", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(100*ms, 1, "x"), ends(300*ms, 0, "x")}, "I1"},
-		{"both read", "", []sim.Entry{has(0, 0, "x", "read", 1, s), has(100*ms, 1, "x", "read", 1, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, ""},
-		{"one writes", "", []sim.Entry{has(0, 0, "x", "read", 1, s), has(100*ms, 1, "x", "write", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
-		{"other names", "", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "y", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "y")}, ""},
-		{"one of several names", "", []sim.Entry{has(0, 0, "x,y", "", 1, s), has(100*ms, 1, "y", "", 2, s), ends(200*ms, 0, "x,y"), ends(300*ms, 1, "y")}, "I1"},
-		{"renewed", "", []sim.Entry{has(0, 0, "x", "", 1, s), has(500*ms, 0, "x", "", 1, 1500*ms), has(1200*ms, 1, "x", "", 2, 2*s), ends(1300*ms, 0, "x"), ends(1400*ms, 1, "x")}, "I1"},
-		{"shortened", "", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 0, "x", "", 1, 200*ms), ends(200*ms, 0, "x"), has(300*ms, 1, "x", "", 2, s), ends(400*ms, 1, "x")}, ""},
-		{"without a bound", "", []sim.Entry{has(0, 0, "x", "", 1, 0), has(2*s, 1, "x", "", 2, 2500*ms), ends(2100*ms, 0, "x"), ends(2200*ms, 1, "x")}, "I1"},
-		{"the holder is dead", "at 50ms kill c1 for 1s", []sim.Entry{has(0, 0, "x", "", 1, s), fault(50*ms, "kill c1 for 1s"), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 1, "x"),
-			{At: 1050 * ms, Kind: sim.KindFaultEnd, Client: -1, Node: -1, Text: "kill c1 for 1s"}}, ""},
-		{"both, as keys were evicted", "at 50ms evict n1", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1 outside"},
-		{"both, before keys are evicted", "at 500ms evict n1", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
-		{"both, with a clock that jumps", "at 50ms step n1 1s", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1 outside"},
-		{"both, with a clock that is off", "at 0s skew n1 1s", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
-		{"both, with a clock that is slow within the bound", "at 0s rate n1 0.5%", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
-		{"both, with a clock that is fast beyond it", "at 0s rate n1 5%", []sim.Entry{has(0, 0, "x", "", 1, s), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1 outside"},
-		{"both, by a replica that one has never met", "at 50ms crash n1 replica for 10ms", []sim.Entry{has(0, 0, "x", "", 1, s), fault(50*ms, "crash n1 replica for 10ms"), command(90*ms, 1, 0),
-			has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1 outside"},
-		{"both, by a replica of a server that it knew", "at 50ms crash n1 replica for 10ms", []sim.Entry{command(0, 1, 0), has(0, 0, "x", "", 1, s), fault(50*ms, "crash n1 replica for 10ms"),
-			command(90*ms, 1, 0), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
-		{"both, by a node that was a replica unseen", "at 50ms demote n1 empty for 10ms", []sim.Entry{has(0, 0, "x", "", 1, s), fault(50*ms, "demote n1 empty for 10ms"),
-			{At: 60 * ms, Kind: sim.KindFaultEnd, Text: "demote n1 empty for 10ms"}, command(90*ms, 1, 0), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1 outside"},
-		{"both, by a node that was seen as a replica", "at 50ms demote n1 empty for 10ms", []sim.Entry{has(0, 0, "x", "", 1, s), fault(50*ms, "demote n1 empty for 10ms"), command(55*ms, 1, 0),
-			{At: 60 * ms, Kind: sim.KindFaultEnd, Text: "demote n1 empty for 10ms"}, command(90*ms, 1, 0), has(100*ms, 1, "x", "", 2, s), ends(200*ms, 0, "x"), ends(300*ms, 1, "x")}, "I1"},
-
-		{"a token falls", "", []sim.Entry{has(0, 0, "x", "", 5, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 4, s), ends(300*ms, 1, "x")}, "I4"},
-		{"a token falls, and its holder comes too late", "", []sim.Entry{has(0, 0, "x", "", 5, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 4, 150*ms), ends(200*ms, 1, "x")}, ""},
-		{"a reader after a reader", "", []sim.Entry{has(0, 0, "x", "read", 5, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "read", 4, s), ends(300*ms, 1, "x")}, ""},
-		{"a writer after a reader", "", []sim.Entry{has(0, 0, "x", "read", 5, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "write", 4, s), ends(300*ms, 1, "x")}, "I4"},
-
-		{"a late write is refused", "", []sim.Entry{has(0, 0, "x", "", 1, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 2, s), writes(250*ms, 1, "x", 2), writes(260*ms, 0, "x", 1), ends(300*ms, 1, "x")}, ""},
-		{"a late write without a fence", "lock fence=off", []sim.Entry{has(0, 0, "x", "", 1, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 2, s), writes(250*ms, 1, "x", 2), writes(260*ms, 0, "x", 1), ends(300*ms, 1, "x")}, "I5 outside"},
-		{"a late write without a token", "", []sim.Entry{has(0, 0, "x", "", 0, s), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 1, s), writes(250*ms, 1, "x", 1), writes(260*ms, 0, "x", 0), ends(300*ms, 1, "x")}, "I5 outside"},
-		{"a holder is refused", "", []sim.Entry{has(0, 0, "x", "", 1, s), writes(10*ms, 1, "x", 9), writes(20*ms, 0, "x", 1), ends(30*ms, 0, "x")}, "I5"},
-
-		{"a key is left", "", []sim.Entry{key(19*s, 0, "x", "a", 30*s)}, "I6"},
-		{"a key was left", "", []sim.Entry{key(18*s, 0, "x", "a", 30*s), key(19*s, 0, "x", "", 0)}, ""},
-		{"a key is left on a node that is not healed", "", []sim.Entry{key(19*s, 1, "x", "a", 30*s)}, ""},
-
-		{"a notice in time", "", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), ends(101*ms, 0, "x")}, ""},
-		{"a notice too late", "", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), ends(102*ms, 0, "x")}, "I8"},
-		{"a notice too late for a client that was stopped", "at 50ms pause c1 for 100ms", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), fault(50*ms, "pause c1 for 100ms"), ends(150*ms, 0, "x")}, ""},
-		{"no notice for a dead client", "at 50ms kill c1 for 10ms", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), fault(50*ms, "kill c1 for 10ms"),
-			{At: 60 * ms, Kind: sim.KindFaultEnd, Client: -1, Node: -1, Text: "kill c1 for 10ms"}}, ""},
-		{"renewed, and dead later", "at 2s kill c1 for 10ms", []sim.Entry{has(0, 0, "x", "", 1, s), has(500*ms, 0, "x", "", 1, 1500*ms), ends(600*ms, 0, "x"), fault(2*s, "kill c1 for 10ms"),
-			{At: 2010 * ms, Kind: sim.KindFaultEnd, Client: -1, Node: -1, Text: "kill c1 for 10ms"}}, ""},
-		{"no notice", "", []sim.Entry{has(0, 0, "x", "", 1, 100*ms)}, "I8"},
-
-		{"its own key", "", []sim.Entry{key(0, 0, "z", "a", s), key(0, 1, "z", "a", s), has(ms, 0, "z", "", 1, s), command(5*ms, 0, 0), key(5*ms, 0, "z", "", 0), ends(9*ms, 0, "z")}, ""},
-		{"another's key", "", []sim.Entry{key(0, 0, "z", "a", s), key(0, 1, "z", "a", s), has(ms, 0, "z", "", 1, s), command(5*ms, 1, 0), key(5*ms, 0, "z", "", 0), ends(9*ms, 0, "z")}, "I9"},
-		{"a crash", "at 5ms crash n1 empty", []sim.Entry{key(0, 0, "z", "a", s), key(0, 1, "z", "a", s), has(ms, 0, "z", "", 1, s), command(4*ms, 1, 0), fault(5*ms, "crash n1 empty"), key(5*ms, 0, "z", "", 0), ends(9*ms, 0, "z")}, ""},
-
-		{"it is killed and starts again", "at 50ms kill c1 for 10ms", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), fault(50*ms, "kill c1 for 10ms"),
-			{At: 60 * ms, Kind: sim.KindFaultEnd, Client: -1, Node: -1, Text: "kill c1 for 10ms"}}, ""},
-		{"it goes on after its end", "", []sim.Entry{has(0, 0, "x", "", 1, 100*ms), ends(100*ms, 0, "x"), has(200*ms, 0, "x", "", 1, s), ends(300*ms, 0, "x")}, "I12"},
-
-		{"in turn", "", []sim.Entry{asks(0, 0), asks(s, 1), gets(1100*ms, 0), gets(1200*ms, 1)}, ""},
-		{"out of turn", "", []sim.Entry{asks(0, 0), asks(s, 1), gets(1100*ms, 1), gets(1200*ms, 0)}, "I13"},
-		{"out of turn, at about the same time", "", []sim.Entry{asks(0, 0), asks(ms, 1), gets(1100*ms, 1), gets(1200*ms, 0)}, ""},
-		{"out of turn during a fault", "at 500ms cut c1-n1", []sim.Entry{asks(0, 0), fault(500*ms, "cut c1-n1"), asks(s, 1), gets(1100*ms, 1), gets(1200*ms, 0)}, ""},
-
-		{"a part goes on", "", []sim.Entry{{At: 0, Kind: sim.KindJoint, Client: 0, Name: "x,y", Owner: "a", More: []string{"b"}}, has(0, 0, "x", "", 1, s), ends(50*ms, 0, "x"),
-			{At: 0, Kind: sim.KindBelief, Client: 0, Name: "y", Owner: "b", Token: 1, Until: s}, {At: 100 * ms, Kind: sim.KindBeliefEnd, Client: 0, Name: "y", Owner: "b"}}, "I14"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nat 0s lock c1 x\nat 0s lock c2 y\n" + tt.plan + "\n")
+	text := string(assert.Got(os.ReadFile("testdata/judge.txt"))(t))
+	cases := strings.Split(text, "\n\n")[1:] // after what it says itself
+	assert.That(t, len(cases) >= 49, "%d cases", len(cases))
+	for _, c := range cases {
+		head, body, _ := strings.Cut(strings.TrimSpace(c), "\n")
+		name, want, _ := strings.Cut(head, ": ")
+		t.Run(name, func(t *testing.T) {
+			plan := ""
+			if first := strings.TrimSpace(body); strings.HasPrefix(first, "at ") || strings.HasPrefix(first, "lock ") {
+				plan, body, _ = strings.Cut(first, "\n")
+			}
+			p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nat 0s lock c1 x\nat 0s lock c2 y\n" + plan + "\n")
 			assert.Succeed(t, err)
-			entries := slices.Concat(tt.entries, served())
-			slices.Reverse(entries[len(tt.entries):]) // processes report when they do
-			r := live.Judge{Lock: "a lock", Slack: ms}.Result(p, entries)
-			got := ""
+			entries, last := reported(t, body), reported(t, served)
+			slices.Reverse(last) // processes report when they do
+			r := live.Judge{Lock: "a lock", Slack: ms}.Result(p, append(entries, last...))
+			got := "sound"
 			if v := r.Worst(); v != nil {
 				got = v.Invariant
 				if v.Outside != "" {
 					got += " outside"
 				}
 			}
-			assert.That(t, got == tt.want, "have %q, want %q: %v", got, tt.want, r.Violations)
+			assert.That(t, got == want, "have %q, want %q: %v", got, want, r.Violations)
 			var page bytes.Buffer
 			err = r.WriteHTML(&page)
 			assert.That(t, err == nil && strings.Contains(page.String(), "a lock"), "page: %v", err)
-			if story := strings.Join(r.Story(30), "\n"); tt.want != "" && !strings.Contains(story, "VIOLATED "+strings.Fields(tt.want)[0]) {
+			if story := strings.Join(r.Story(30), "\n"); want != "sound" && !strings.Contains(story, "VIOLATED "+strings.Fields(want)[0]) {
 				t.Errorf("the story has no violation:\n%s", story)
 			}
 		})
@@ -162,7 +145,7 @@ func TestJudgeOfPromises(t *testing.T) {
 	p := faults.New(3, 2)
 	p.Length = 3 * time.Second
 	p.Events = []faults.Event{{Verb: faults.DoLock, Name: "x", Procs: faults.Procs{Clients: faults.All}}}
-	entries := append(served(), has(0, 0, "x", "", 5, time.Second), ends(100*ms, 0, "x"), has(200*ms, 1, "x", "", 4, time.Second), ends(300*ms, 1, "x"))
+	entries := reported(t, served+falls)
 	for _, tt := range []struct {
 		promised []string
 		want     sim.Verdict
@@ -177,7 +160,7 @@ func TestJudgeOfErasedWrites(t *testing.T) {
 	p.Length = 3 * time.Second
 	p.Events = []faults.Event{{Verb: faults.DoLock, Name: "x", Procs: faults.Procs{Clients: faults.All}}}
 	for erased, want := range map[int]sim.Verdict{0: sim.Sound, 1: sim.Unsafe} {
-		r := (live.Judge{Slack: ms, Erased: erased}).Result(p, served())
+		r := (live.Judge{Slack: ms, Erased: erased}).Result(p, reported(t, served))
 		assert.That(t, r.Verdict == want, "%d lost writes: %s, want %s: %v", erased, r.Verdict, want, r.Violations)
 	}
 }
@@ -199,20 +182,19 @@ func TestJudgeOfLiveness(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nat 0s lock c1 x\nat 0s lock c2 y\n" + tt.plan)
 			assert.Succeed(t, err)
-			entries := slices.Clone(served())
+			entries := reported(t, served)
 			if tt.without < 7 {
 				entries = slices.Delete(entries, tt.without, tt.without+1)
 			}
 			if strings.Contains(tt.plan, "slow") {
-				reply := sim.Entry{At: 3100 * ms, Kind: sim.KindReply, Client: 0, Node: 0, Message: 1, ToClient: true}
-				entries = append(entries, sim.Entry{At: 3001 * ms, Kind: sim.KindExecute, Client: 0, Node: 0, Message: 1}, reply)
+				entries = append(entries, reported(t, "3001ms c1-n1 command\n3100ms c1-n1 reply")...)
 			}
 			for _, e := range p.Events {
 				if e.Verb == faults.Kill {
-					entries = append(entries, fault(e.At, e.Words()))
+					entries = append(entries, reported(t, fmt.Sprint(e.At, " fault ", e.Words()))...)
 				}
 				if e.For > 0 {
-					entries = append(entries, sim.Entry{At: e.At + e.For, Kind: sim.KindFaultEnd, Text: e.Words()})
+					entries = append(entries, reported(t, fmt.Sprint(e.At+e.For, " over ", e.Words()))...)
 				}
 			}
 			r := (live.Judge{Slack: ms}).Result(p, entries)
