@@ -3,12 +3,12 @@ package metricstest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/assert"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/embedded"
 	"github.com/redquorum/redquorum/quorum"
@@ -28,6 +28,16 @@ type New func(t testing.TB, name func(string) string) (m Metrics, value Value)
 // Value is that of a series: see [New].
 type Value func(metric string, attributes ...string) float64
 
+// shows checks a line: a metric, its attributes, and the value.
+func (v Value) shows(t *testing.T, line, after string) {
+	t.Helper()
+	words := strings.Fields(line)
+	n := len(words) - 1
+	if got := v(words[0], words[1:n]...); fmt.Sprint(got) != words[n] {
+		t.Errorf("%s, and not %v, after %s", line, got, after)
+	}
+}
+
 var background = context.Background()
 
 // Kind maps "job/1" to "job".
@@ -39,10 +49,7 @@ func Kind(name string) string {
 // Servers starts n servers, which run until the test ends.
 func Servers(t testing.TB, n int) *embedded.Set {
 	t.Helper()
-	set, err := embedded.Start(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := assert.Got(embedded.Start(n))(t)
 	t.Cleanup(func() { _ = set.Close() })
 	return set
 }
@@ -50,29 +57,19 @@ func Servers(t testing.TB, n int) *embedded.Set {
 // Program makes a Locker with its own connections, and with the metrics if there are any.
 func Program(t testing.TB, set *embedded.Set, m Metrics) *quorum.Locker {
 	t.Helper()
-	nodes, err := set.Dial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	nodes := assert.Got(set.Dial())(t)
 	options := quorum.Options{Timeout: 2 * time.Second} // or a busy machine lets nodes fail
 	if m != nil {
 		nodes, options.Observe = m.Nodes(nodes), m.Observe
 	}
-	l, err := quorum.New(nodes, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := assert.Got(quorum.New(nodes, options))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
 
 func lock(t testing.TB, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
 	t.Helper()
-	lease, err := l.Lock(background, name, opts...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return lease
+	return assert.Got(l.Lock(background, name, opts...))(t)
 }
 
 func Test(t *testing.T, open New) {
@@ -82,6 +79,21 @@ func Test(t *testing.T, open New) {
 	t.Run("one round at a time", func(t *testing.T) { oneRoundAtATime(t, open) })
 	t.Run("replicas", func(t *testing.T) { replicas(t, open) })
 }
+
+// afterwards is what the metrics of the two programs show.
+const afterwards = `lock.held lock=job 0
+lock.waiting lock=job 0
+lock.wait lock=job 2
+lock.hold lock=job 2
+lock.attempts lock=job result=acquired 2
+lock.not_acquired cause=held lock=job 1
+lock.not_acquired cause=no_quorum lock=job 1
+lock.releases lock=job result=ok 1
+lock.releases lock=job result=broken 0
+lock.releases lock=job result=no_quorum 0
+lock.lost cause=no_quorum lock=job 1
+lock.lost cause=broken lock=job 0
+lock.lost cause=not_renewed lock=job 0`
 
 // twoPrograms share a lock: one waits for it, gets it, and loses it as two of three
 // servers are killed.
@@ -99,9 +111,7 @@ func twoPrograms(t *testing.T, open New) {
 	}
 	a, b := Program(t, set, m), Program(t, set, m)
 	lease := lock(t, a, "job/1")
-	if _, err := b.TryLock(background, "job/1"); !errors.Is(err, quorum.ErrHeld) {
-		t.Fatal(err)
-	}
+	assert.Is(t, assert.ErrorOf(b.TryLock(background, "job/1")), quorum.ErrHeld)
 	lost := make(chan struct{})
 	go func() {
 		lease := lock(t, b, "job/1", quorum.WithLease(3*time.Second))
@@ -110,9 +120,7 @@ func twoPrograms(t *testing.T, open New) {
 	}()
 	await(1, "lock.waiting", "lock=job")
 	await(1, "lock.held", "lock=job")
-	if err := lease.Unlock(background); err != nil {
-		t.Fatal(err)
-	}
+	assert.Succeed(t, lease.Unlock(background))
 	await(2, "lock.wait", "lock=job")
 	await(0, "lock.waiting", "lock=job")
 	await(1, "lock.held", "lock=job")
@@ -121,10 +129,8 @@ func twoPrograms(t *testing.T, open New) {
 	set.Server(1).Kill()
 	<-lost
 	await(1, "lock.lost", "cause=no_quorum", "lock=job")
-	if _, err := a.Lock(background, "job/2", quorum.WithWait(10*time.Millisecond)); !errors.Is(err,
-		quorum.ErrNoQuorum) {
-		t.Error(err)
-	}
+	_, err := a.Lock(background, "job/2", quorum.WithWait(10*time.Millisecond))
+	assert.Is(t, err, quorum.ErrNoQuorum)
 	failed := func() {
 		for i, failed := range []float64{1, 1, 0} {
 			await(failed, "node.failed", "node="+set.Server(i).Addr())
@@ -140,28 +146,8 @@ func twoPrograms(t *testing.T, open New) {
 			t.Error("a node that nobody lists has failed")
 		}
 	}
-	for _, c := range []struct {
-		want       float64
-		metric     string
-		attributes []string
-	}{
-		{0, "lock.held", []string{"lock=job"}},
-		{0, "lock.waiting", []string{"lock=job"}},
-		{2, "lock.wait", []string{"lock=job"}},
-		{2, "lock.hold", []string{"lock=job"}},
-		{2, "lock.attempts", []string{"lock=job", "result=acquired"}},
-		{1, "lock.not_acquired", []string{"cause=held", "lock=job"}},
-		{1, "lock.not_acquired", []string{"cause=no_quorum", "lock=job"}},
-		{1, "lock.releases", []string{"lock=job", "result=ok"}},
-		{0, "lock.releases", []string{"lock=job", "result=broken"}},
-		{0, "lock.releases", []string{"lock=job", "result=no_quorum"}},
-		{1, "lock.lost", []string{"cause=no_quorum", "lock=job"}},
-		{0, "lock.lost", []string{"cause=broken", "lock=job"}},
-		{0, "lock.lost", []string{"cause=not_renewed", "lock=job"}},
-	} {
-		if got := value(c.metric, c.attributes...); got != c.want {
-			t.Errorf("%s%q is %v, and not %v", c.metric, c.attributes, got, c.want)
-		}
+	for line := range strings.SplitSeq(afterwards, "\n") {
+		value.shows(t, line, "")
 	}
 	if n := value("node.round", "node="+set.Server(2).Addr()); n < 10 {
 		t.Errorf("the node that was not killed has %v rounds", n)
@@ -213,11 +199,7 @@ func events(t *testing.T, open New) {
 			m.Observe(quorum.Event{Kind: kinds[kind], Name: "secret/" + kind, Node: "n", Count: 3,
 				Waited: waited, Err: causes[strings.TrimSuffix(cause, ", ")]})
 		}
-		words := strings.Fields(shows)
-		n := len(words) - 1
-		if got := value(words[0], words[1:n]...); fmt.Sprint(got) != words[n] {
-			t.Errorf("%s, and not %v", line, got)
-		}
+		value.shows(t, shows, happens)
 	}
 }
 
