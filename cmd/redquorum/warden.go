@@ -344,7 +344,6 @@ func (k *keeper) due() time.Duration {
 	return min(k.looked+100*time.Millisecond, k.until)
 }
 
-// inTime does what is due.
 func (k *keeper) inTime() {
 	k.looked = machineTime()
 	switch left := time.Since(k.ended); {
