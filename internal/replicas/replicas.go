@@ -62,14 +62,14 @@ func (c Count) Judge(s Said) Verdict {
 	return Enough
 }
 
-// Since is when a replica follows since, at the latest, by the age of its connection in
+// Since is from when on a replica follows, at the latest, by the age of its connection in
 // whole seconds. before is what was known of the connection, clock.Never if nothing.
 func Since(now clock.Instant, age time.Duration, before clock.Instant) clock.Instant {
 	return min(before, now.Add(-max(0, age-time.Second)))
 }
 
-// Youngest is since when the youngest replica that a yes needs follows, at the latest, if
-// have replicas have the yes. may has since when those follow that may be among these,
+// Youngest is from when on the youngest replica that a yes needs follows, at the latest,
+// if have replicas have the yes. may has the same of those that may be among these,
 // sorted. Of the oldest i at least i-(all-have) are among them, so number need+all-have
 // counts. It is now if may has too few.
 func (c Count) Youngest(now clock.Instant, have int, may []clock.Instant) clock.Instant {
