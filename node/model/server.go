@@ -652,7 +652,6 @@ var (
 	errFenceType = fmt.Errorf("%w: the fence is not a string", node.ErrWrongType)
 )
 
-// token reads a fence.
 func (c *content) token() (node.Token, error) {
 	switch c.kind {
 	case none, number:
