@@ -86,8 +86,8 @@ func (w *world) maxPassed() int { return 10 * max(5, w.p.Clients) }
 
 // overtakesNobody checks that the caller that gets a lock passes no waiter with an
 // earlier ticket that enough nodes know, unless both read. Without WithFair an attempt
-// may pass waiters, unless it reads, but not one waiter again and again. A hand-over
-// never does.
+// that does not read may pass waiters, but not one again and again. A hand-over never
+// does.
 func (k *checker) overtakesNobody(h *holder, o *call) {
 	w := k.w
 	if w.disagree >= quorum.Defaults().FenceRetention {

@@ -132,7 +132,6 @@ type watcher struct {
 // own.
 const shared = "shared "
 
-// topic returns the topic of a name.
 func topic(name string, mode node.Mode) string {
 	if mode == node.Exclusive {
 		return name
@@ -288,7 +287,6 @@ func (l *link) finish(m *message, with node.Reply) {
 	reply(with)
 }
 
-// abandon gives the connection up.
 func (l *link) abandon() {
 	if l.phase == cold {
 		return
@@ -372,7 +370,6 @@ func (l *link) giveUp() {
 	l.planDial(l.pause)
 }
 
-// connected takes the answer to a handshake.
 func (l *link) connected(m *message) {
 	if l.phase != dialing || m.conn != l.conn {
 		return
@@ -390,7 +387,6 @@ func (l *link) connected(m *message) {
 	l.subscribe(l.topics())
 }
 
-// send puts a command on the connection.
 func (l *link) send(m *message) {
 	m.conn, m.life = l.conn, l.life
 	l.carry(toNode, m, evRequest)
@@ -454,7 +450,6 @@ func (l *link) letGo(free []heldMessage) {
 	}
 }
 
-// receive takes an answer.
 func (l *link) receive(m *message) {
 	defer l.w.free(m)
 	m.flying--
@@ -626,7 +621,6 @@ func (l *link) hear(t *turn) {
 	l.notify(t.topic, t.Turn)
 }
 
-// notify wakes the watchers of a topic.
 func (l *link) notify(topic string, t node.Turn) {
 	for _, v := range slices.Clone(l.watchers) { // a site may go to another server
 		if v.topic == topic {

@@ -281,7 +281,6 @@ func (s *server) tells(l *link, topic string) bool {
 	return slices.ContainsFunc(s.listeners, func(o listener) bool { return o.link == l && o.name == topic && o.half == nil && o.there() })
 }
 
-// there reports whether the connection is.
 func (o *listener) there() bool {
 	return o.half != nil || (o.conn == o.link.conn || o.conn == o.link.ear) && !o.link.closed && !o.link.c.dead
 }
@@ -345,7 +344,6 @@ func (s *server) crash() {
 	}
 }
 
-// restart begins another life.
 func (s *server) restart() {
 	loss := model.LoseNothing
 	switch s.Mode {

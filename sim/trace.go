@@ -186,7 +186,6 @@ func (w *world) logKeys(s *server) {
 	}
 }
 
-// answer says what a reply says.
 func answer(r *node.Reply) string {
 	switch r.Status {
 	case node.Unknown:

@@ -13,7 +13,6 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// A world is one run.
 type world struct {
 	p   *faults.Plan
 	now int64 // true time, ns since the beginning
@@ -94,7 +93,6 @@ func find[T any](list []*T, fits func(*T) bool) *T {
 	return nil
 }
 
-// plan enters an event.
 func (w *world) plan(at int64, kind eventKind, what any, ref int) {
 	w.queue.push(event{max(at, w.now), what, int32(ref), kind})
 }
@@ -112,10 +110,8 @@ func (w *world) planFaults() {
 	}
 }
 
-// call plans a function.
 func (w *world) call(at int64, f func()) { w.plan(at, evCall, f, 0) }
 
-// message takes an unused one.
 func (w *world) message(l *link) *message {
 	var m *message
 	if n := len(w.spare); n > 0 {
@@ -208,7 +204,6 @@ func (w *world) runTasks() bool {
 	return true
 }
 
-// happen does one event.
 func (w *world) happen(e *event) {
 	at, what := e.at, e.what
 	switch e.kind {
@@ -493,7 +488,6 @@ func (s *server) jumped(d time.Duration) {
 	s.mem.Expire(s.time())
 }
 
-// A strobing clock oscillates.
 type strobing struct {
 	event *faults.Event
 	until int64
@@ -615,7 +609,6 @@ func (w *world) startClient(number int) {
 	w.launch(c)
 }
 
-// launch begins a client's program.
 func (w *world) launch(c *Client) {
 	must(c.open())
 	c.work()

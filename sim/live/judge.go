@@ -56,7 +56,6 @@ func (j Judge) Result(p *faults.Plan, entries []sim.Entry) *sim.Result {
 	return sim.Observed(p, j.Lock, c.entries, c.found)
 }
 
-// hear takes all entries into account.
 func (j Judge) hear(p *faults.Plan, entries []sim.Entry) *court {
 	c := &court{Judge: j, p: p, entries: slices.Clone(entries), calm: p.Length, keys: make(map[place]*sim.Entry),
 		met: make(map[[2]int]bool), saw: make(map[[2]int]bool), changed: make(map[int]change),
@@ -197,7 +196,6 @@ func (c *court) setRates(rates map[int]faults.Ratio, e *faults.Event) {
 	}
 }
 
-// see takes an entry into account.
 func (c *court) see(e *sim.Entry) {
 	switch e.Kind {
 	case sim.KindCalm:
@@ -257,7 +255,6 @@ func (c *court) stops(e *sim.Entry) {
 	}
 }
 
-// kills ends what a client holds.
 func (c *court) kills(client int, at time.Duration) {
 	for _, b := range c.beliefs {
 		if b.client == client && b.ended == 0 && !b.again {
@@ -338,7 +335,6 @@ func (c *court) belief(client int, owner string) *belief {
 	return nil
 }
 
-// sees notes what a node has.
 func (c *court) sees(e *sim.Entry) {
 	at := place{e.Node, e.Name}
 	before := c.keys[at]

@@ -37,7 +37,6 @@ type link struct {
 	faults.Link[chan struct{}]
 }
 
-// draw draws for a server.
 func (l *link) draw(d faults.Range) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +169,6 @@ type conn struct {
 	asked []*live.Command // that are not answered
 }
 
-// read takes what the client sends.
 func (c *conn) read(life context.Context) {
 	defer context.AfterFunc(life, func() { c.far.Close() })() // a killed process
 	defer context.AfterFunc(c.l.w.network, c.finish)()
@@ -229,7 +227,6 @@ func (c *conn) finish() {
 	})
 }
 
-// A parcel is one message.
 type parcel struct {
 	words   []string      // of a command
 	bytes   []byte        // of an answer

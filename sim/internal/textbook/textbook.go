@@ -296,7 +296,6 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// watch renews the lock forever.
 func (l *Lease) watch(lease time.Duration) {
 	for {
 		l.b.Clock.NewSignal().Wait(context.Background(), l.b.Clock.Now().Add(lease/3))
