@@ -39,7 +39,6 @@ func (r *Rules) quorum(by *timing) int {
 	return r.Needs(by.clock)
 }
 
-// told is a Time in words.
 func (r *Rules) told(t Time) any {
 	if r.Nanoseconds {
 		return time.Duration(t)
@@ -372,7 +371,6 @@ func (at *Node) of(c *Claim) *Key {
 	return nil
 }
 
-// remove removes the claim's key.
 func (at *Node) remove(c *Claim) {
 	at.Keys = slices.DeleteFunc(at.Keys, func(k Key) bool { return k.Claim == c })
 }
