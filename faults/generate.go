@@ -10,9 +10,9 @@ import (
 type Profile struct {
 	Nodes, Clients int           // 0: drawn
 	Length         time.Duration // 0: drawn
-	Outside        bool          // also faults that no lock with a lease can stand: what they break is no bug
-	Machines       bool          // also nodes that lack disk, memory or processor, and connections that break
-	Replicas       bool          // each node is a primary with replicas, and there are failovers
+	Outside        bool          // also faults that no lock with a lease can stand: no bugs
+	Machines       bool          // also nodes without disk, memory or processor, and broken connections
+	Replicas       bool          // each node is a primary with replicas, with failovers
 }
 
 // Generate draws a plan from a seed, the same on every machine.

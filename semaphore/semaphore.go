@@ -88,9 +88,9 @@ func New(locker *quorum.Locker, name string, k int) (*Semaphore, error) {
 }
 
 // TryAcquire takes a permit if one is free and nobody waits for it. It asks for one slot
-// after the other. If all are taken the error matches quorum.ErrHeld. If ctx belongs to
-// all of them it matches quorum.ErrDeadlock; otherwise the permits that ctx belongs to
-// count as taken. Other errors are those of [quorum.Locker.TryLock].
+// after the other, in random order. If all are taken the error matches quorum.ErrHeld. If
+// ctx belongs to all of them it matches quorum.ErrDeadlock; otherwise the permits that
+// ctx belongs to count as taken. Other errors are those of [quorum.Locker.TryLock].
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...quorum.Option) (*quorum.Lease, error) {
 	if err := refused(opts); err != nil {
 		return nil, err

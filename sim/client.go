@@ -34,14 +34,14 @@ type Client struct {
 	overdue []overdue
 	tasks   []*task
 
-	sweepAt  int64         // when the commands are looked at that have a deadline; 0: not
+	sweepAt  int64         // when deadlines of commands are checked, or 0
 	sweepFor clock.Instant // the deadline
 
 	links   []*link // to all nodes
 	listed  []*link // to those that it was configured with
 	sites   []*site // if each of the nodes has replicas
 	locker  *quorum.Locker
-	far     *quorum.Locker // on fewer nodes; nil if the plan has no need of it
+	far     *quorum.Locker // on fewer nodes, or nil
 	farShut bool           // it is closed
 	plain   *textbook.Client
 	ctx     context.Context
@@ -69,7 +69,7 @@ type Client struct {
 	working  int        // tasks of the program that are not over
 	leaving  bool       // it closes its Locker, to end
 	resumes  []string   // names of leases that it has asked to resume
-	adopted  []string   // owners of leases that its program resumed and the checks had forgotten
+	adopted  []string   // owners of leases that its program resumed after the checks had forgotten them
 	shutAt   int64      // when it began to
 	done     signal
 

@@ -27,14 +27,14 @@ type link struct {
 	phase   phase
 	conn    uint32 // counts connections
 	life    int    // of the server at the other end
-	first   int    // the first life of it that the client met
+	first   int    // its first life that the client met
 	lives   lives.Tracker
-	scripts uint8 // kinds whose script this connection has sent as text
+	scripts uint8 // kinds whose script was sent as text on this connection
 	pending []*message
 	waiting []*message // until there is a connection
 	dialAt  int64
 	pause   time.Duration // before the next attempt to connect
-	refused bool          // the last attempt failed; until the next one commands are answered at once
+	refused bool          // the last attempt failed: commands fail at once until the next one
 	closed  bool
 
 	// After an answer of a replica: nothing more is sent on this connection, no grant
@@ -43,12 +43,12 @@ type link struct {
 	refusedWrite int64         // when it did last; less than 0: never
 	rest         time.Duration // after a connection that did not last
 
-	gone uint32 // the latest connection that a fault made half-open, or closed: nothing passes on it
-	ear  uint32 // a connection that was given up, and over which the client still listens; 0: there is none
+	gone uint32 // the latest connection that a fault has closed or made half-open
+	ear  uint32 // a given-up connection on which the client still listens, or 0
 
 	warmed         int64 // when the connection was there
-	recovered      int64 // when the engine reported last that the node answers again
-	arrive, answer int64 // when the last message on this connection gets there
+	recovered      int64 // the engine's last report that the node answers again
+	arrive, answer int64 // arrival of the last message on this connection
 
 	watchers []*watcher
 	claims   []node.Claim // of the latest command, without the prefix

@@ -76,7 +76,7 @@ type Violation struct {
 	Invariant string        // "I1", "I2" and so on, see Invariants, or "panic"
 	At        time.Duration // true time since the beginning
 	What      string
-	Outside   string // which assumption the plan had broken by then; "" if none: then it is a bug
+	Outside   string // the assumption that the plan had broken by then; "": it is a bug
 }
 
 func (v Violation) String() string { return fmt.Sprintf("%v %s", v.At, v.said()) }
@@ -87,16 +87,16 @@ func (v Violation) said() string { return v.Invariant + ": " + v.What }
 type Result struct {
 	Plan       *faults.Plan
 	Verdict    Verdict
-	Violations []Violation // in the order of their times; the last is what ended the run, if it is a bug
+	Violations []Violation // in the order of their times; a bug ends the run, and comes last
 	Events     uint64      // things that happened
 	Virtual    time.Duration
 	Hash       uint64 // of all events in their order, and the names of locks
 	Grants     int
-	Waited     time.Duration // the longest that a step had to wait for a lock that it got
+	Waited     time.Duration // the longest wait of a step that got its lock
 	Sometimes  Sometimes
 	Trace      *Trace  // if it was asked for
-	Errors     []error // what the caller's program has returned, by client; nil also of one that has not
-	Lock       string  // the lock that was tried, if the run was observed and not simulated: see Observed
+	Errors     []error // what the program has returned, by client; nil if it has not returned
+	Lock       string  // the lock of an observed run: see Observed
 
 	cause func() string
 }

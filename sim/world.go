@@ -22,7 +22,7 @@ type world struct {
 	runnable []*task
 	watching []*task
 
-	unseen    bool // since the last look, a wait has ended or code has run that can end a context
+	unseen    bool // since the last look, a wait ended or code ran that can end a context
 	current   *task
 	order     faults.Random // of tasks that could run at the same time
 	healing   faults.Random
@@ -51,9 +51,9 @@ type world struct {
 	found    []Violation
 	judgedBy []string      // invariants; nil: all
 	broken   string        // the first assumption that the run has broken
-	disagree time.Duration // by how much the times of day of clients have differed
-	strobes  time.Duration // by how much one has jumped back and forth
-	foremost time.Duration // by how much one has been ahead of the true time
+	disagree time.Duration // greatest difference of clients' times of day
+	strobes  time.Duration // greatest jump of one back and forth
+	foremost time.Duration // how far one was ahead of the true time
 	waited   time.Duration
 	calm     bool  // the faults are over
 	calmed   int64 // when the contexts of all clients have ended
@@ -63,7 +63,7 @@ type world struct {
 	idle int // steps at this instant, and what else takes no time
 
 	need     int // how many nodes must grant
-	unserved int // tasks that have not got every lock in the end
+	unserved int // tasks without every lock in the end
 	striking int // faults that have not ended
 
 	severed   []*faults.Event // that let nothing pass between servers

@@ -73,7 +73,7 @@ type Metrics struct {
 	sets  sync.Map // of attributes, by lock, attribute and value
 
 	mu     sync.Mutex
-	listed map[string]int // by the name of a node, how many of those returned by Nodes are not closed
+	listed map[string]int // by node name: how many of the nodes from Nodes are not closed
 
 	wait, hold, round                                                  metric.Float64Histogram
 	held, waiting                                                      metric.Int64UpDownCounter

@@ -66,7 +66,7 @@ type Collector struct {
 	all   []prometheus.Collector
 
 	mu     sync.Mutex
-	listed map[string]int // by the name of a node, how many of those returned by Nodes are not closed
+	listed map[string]int // by node name: how many of the nodes from Nodes are not closed
 
 	wait, hold, round                                                  *prometheus.HistogramVec
 	held, waiting, failed                                              *prometheus.GaugeVec

@@ -175,7 +175,7 @@ func (c *conn) read(life context.Context) {
 	r := bufio.NewReader(c.far)
 	for {
 		_, words, err := live.ReadMessage(r)
-		if err != nil || life.Err() != nil { // what a killed process sends is lost, even if the pipe is still open
+		if err != nil || life.Err() != nil { // messages of a killed process are lost, even if the pipe is still open
 			c.up.put(parcel{last: true})
 			return
 		}
