@@ -79,8 +79,8 @@ func (c *Client) Read(name string, token node.Token) (value int, ok bool) {
 //
 // A program must hold the lock when it calls Write, unless the resource is fenced and the
 // call has a token: only then is a late write refused. Otherwise the write violates I15,
-// whatever the faults. A write that is in flight when the lease ends is no violation. In
-// production it can be lost, so this proves nothing: see the package's documentation.
+// whatever the faults. A write that is in flight when the lease ends is no violation.
+// That does not make it safe in production: see the package's documentation.
 func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
 	p := c.pass(name, token)
 	if token == 0 || !c.w.p.Lock.Fence {

@@ -63,7 +63,7 @@ type memory interface {
 	Refuse(error)
 }
 
-// A handover is the last of a name.
+// A handover is the latest hand-over of a name.
 type handover struct {
 	link        *link // over which the new owner hears of it, or nil
 	name, owner string
