@@ -37,15 +37,15 @@ func TestImportsRunOneWay(t *testing.T) {
 		"/node":                 {"/clock", "/node"},
 		"/node/model":           {"/clock", "/node", "/node/model"},
 		"/quorum/internal/vote": {"/clock", "/node", "/quorum/internal/vote"},
-		"/quorum/internal/core": {"/clock", "/node", "/quorum/internal/vote", "/quorum/internal/core"},
-		"/quorum": {"/clock", "/internal/backlog", "/node", "/quorum/internal/core",
+		"/quorum/internal/core": {"/clock", "/internal/claim", "/node", "/quorum/internal/vote", "/quorum/internal/core"},
+		"/quorum": {"/clock", "/internal/backlog", "/internal/claim", "/node", "/quorum/internal/core",
 			"/quorum/internal/vote", "/quorum"},
-		"/election": {"/clock", "/internal/backlog", "/node", "/quorum/internal/core",
+		"/election": {"/clock", "/internal/backlog", "/internal/claim", "/node", "/quorum/internal/core",
 			"/quorum/internal/vote", "/quorum", "/election"},
 		"/faults": {"/faults"},
 		"/spec":   {"/spec"},
 		"/sim": {"/clock", "/node", "/node/model", "/quorum/internal/core", "/quorum/internal/vote",
-			"/quorum", "/faults", "/spec", "/internal/backlog", "/internal/lives", "/internal/replicas",
+			"/quorum", "/faults", "/spec", "/internal/backlog", "/internal/claim", "/internal/lives", "/internal/replicas",
 			"/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook",
 			"github.com/anishathalye/porcupine"},
 	} {
@@ -89,7 +89,7 @@ func TestMayDo(t *testing.T) {
 	computes := strings.Fields(`bytes cmp container/heap context crypto/rand crypto/sha1 encoding/base64 encoding/binary
 		encoding/hex encoding/json errors fmt
 		iter log/slog maps math math/bits slices strconv strings sync sync/atomic time unicode unicode/utf8
-		` + module + "/clock " + module + "/internal/backlog " + module + "/node " + module + "/quorum/internal/core " + module + "/quorum/internal/vote")
+		` + module + "/clock " + module + "/internal/backlog " + module + "/internal/claim " + module + "/node " + module + "/quorum/internal/core " + module + "/quorum/internal/vote")
 	uses := map[string][]string{
 		"os":                    {"Executable", "Getpid", "Hostname"},
 		"path/filepath":         {"Base"},
@@ -97,7 +97,7 @@ func TestMayDo(t *testing.T) {
 		"golang.org/x/sys/unix": {"CLOCK_BOOTTIME", "CLOCK_MONOTONIC", "ClockGettime", "Timespec"},
 	}
 	files := 0
-	for _, dir := range []string{".", "internal/core", "internal/vote", "../node", "../clock", "../internal/backlog"} {
+	for _, dir := range []string{".", "internal/core", "internal/vote", "../node", "../clock", "../internal/backlog", "../internal/claim"} {
 		all, err := filepath.Glob(dir + "/*.go")
 		assert.Succeed(t, err)
 		for _, name := range all {

@@ -100,7 +100,7 @@ func hasReplicas(n node.Node) bool {
 // matches none of these. A permanent error on too many nodes (a key that is no lock of
 // any library, a refused password) ends the wait at once. An [*Error] has the details.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	s, err := l.settings(ctx, name, opts)
+	s, err := l.settings(name, opts)
 	if err != nil {
 		return nil, l.refused(name, err)
 	}
@@ -124,7 +124,7 @@ func (l *Locker) refused(name string, err error) error {
 // nodes and none enough: one of them gets the lock if they call Lock with a short
 // [WithWait].
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	s, err := l.settings(ctx, name, opts)
+	s, err := l.settings(name, opts)
 	if err != nil {
 		return nil, l.refused(name, err)
 	}

@@ -69,7 +69,7 @@ type MultiLease struct {
 //
 // Errors are those of Lock, and name the member.
 func LockAll(ctx context.Context, members []Member, opts ...Option) (*MultiLease, error) {
-	a, err := assemble(ctx, members, opts)
+	a, err := assemble(members, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ type assembly struct {
 }
 
 // assemble says what is wrong with the members, or is ready to take them.
-func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, error) {
+func assemble(members []Member, opts []Option) (*assembly, error) {
 	a := &assembly{until: clock.Never}
 	if len(members) == 0 {
 		return nil, errors.New("quorum: no members")
@@ -200,7 +200,7 @@ func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, 
 		}
 		l := m.Locker
 		p := &part{Member: m, title: fmt.Sprintf("member %d of %d, %q on %s", i+1, len(members), m.Name, l.deployment)}
-		s, err := l.settings(ctx, m.Name, slices.Concat(opts, m.Options))
+		s, err := l.settings(m.Name, slices.Concat(opts, m.Options))
 		if err == nil && s.Keep > 0 {
 			err = errors.New("quorum: WithMinHold cannot be combined with LockAll: it gives members back while it waits for others")
 		}

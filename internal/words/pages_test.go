@@ -124,7 +124,7 @@ func TestLinesToRead(t *testing.T) {
 	rows := rowToRead.FindAllStringSubmatch(text, -1)
 	assert.Must(t, len(rows) >= 6, "%d rows", len(rows))
 	left, sum := 0, 0
-	for _, of := range []string{"clock/clock.go", "quorum", "node/*.go", "node/internal/courier", "internal/resp",
+	for _, of := range []string{"clock/clock.go", "quorum", "node/*.go", "node/internal/courier", "internal/claim", "internal/resp",
 		"internal/replicas", "node/redisnode/*.go"} {
 		for _, path := range assert.Got(filepath.Glob(filepath.Join(root, of)))(t) {
 			left += code(t, path)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
@@ -30,7 +31,7 @@ func TestSweepsAreBounded(t *testing.T) {
 		defer e.shut()
 		for others, stays := range map[int]bool{maxSweeps - 1: false, maxSweeps: true} {
 			name := fmt.Sprint(others)
-			s := &Want{Claim: Claim{Claim: node.Claim{Name: name}}, Wait: -1, Lease: 30 * time.Second}
+			s := &claim.Want{Lock: claim.Lock{Name: name}, Wait: -1, Lease: 30 * time.Second}
 			h := assert.Got(e.acquire(context.Background(), s, nil))(t)
 			nd.Hang(true)
 			e.read(func() { e.releases.open += others })
@@ -52,7 +53,7 @@ func TestRevokedOffersAreBounded(t *testing.T) {
 	f := &handovers{byOwner: make(map[string]*offer)}
 	for i := range 2 * maxRevoked {
 		owner, want := node.Offer(fmt.Sprint(i)), min(i+1, maxRevoked)
-		f.leaseEnds(&Claim{Claim: node.Claim{Owner: owner}})
+		f.leaseEnds(&claim.Claim{Owner: owner})
 		if n := len(f.revoked); n != want || len(f.byOwner) != want || f.revoked[n-1].Owner != owner {
 			t.Fatalf("%d are remembered, %d by owner, want %d", n, len(f.byOwner), want)
 		}
@@ -87,7 +88,7 @@ func TestLimiter(t *testing.T) {
 	} {
 		e := bare(t)
 		e.attempts.underWay, e.attempts.quickest = row.underWay, 10*time.Millisecond
-		w := e.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: row.wait,
+		w := e.waiter(t.Context(), &claim.Want{Lock: claim.Lock{Name: "x"}, Wait: row.wait,
 			Lease: 2 * time.Second})
 		w.run()
 		if row.leave {
@@ -110,7 +111,7 @@ type trial struct {
 }
 
 func (l trial) waiter() *waiter {
-	return l.engine.waiter(l.t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: -1,
+	return l.engine.waiter(l.t.Context(), &claim.Want{Lock: claim.Lock{Name: "x"}, Wait: -1,
 		Lease: time.Second})
 }
 
@@ -346,7 +347,7 @@ func TestTake(t *testing.T) {
 	f.since[1] = 3
 	e.voters.servers.Lives[2] = &node.Life{ID: "server"}
 	stands := func(owner, secret string, to *standby) *offer {
-		c := Claim{Claim: node.Claim{Name: "x", Owner: owner}, wait: node.Wait{Secret: secret}}
+		c := claim.Claim{Lock: claim.Lock{Name: "x"}, Owner: owner, Wait: node.Wait{Secret: secret}}
 		o := &offer{Claim: c, start: 2, to: to}
 		f.byOwner[owner] = o
 		return o
@@ -410,7 +411,7 @@ func TestTake(t *testing.T) {
 func TestYieldingEndsWithTheWait(t *testing.T) {
 	e := bare(t)
 	e.queues.listeners["x"] = listeners{released: e.now, need: 10 * time.Second}
-	w := e.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: time.Second, Lease: time.Second})
+	w := e.waiter(t.Context(), &claim.Want{Lock: claim.Lock{Name: "x"}, Wait: time.Second, Lease: time.Second})
 	w.run()
 	if w.phase != phaseYielding || w.spot.at != e.now.Add(time.Second) {
 		t.Errorf("phase %d for %v", w.phase, w.spot.at.Sub(e.now))
@@ -421,7 +422,7 @@ func TestYieldingEndsWithTheWait(t *testing.T) {
 func TestContentionIsForgotten(t *testing.T) {
 	q := bare(t).queues
 	for i := range 10 * maxContended {
-		q.noteContention(&Claim{Claim: node.Claim{Name: fmt.Sprint(i)}}, true)
+		q.noteContention(&claim.Lock{Name: fmt.Sprint(i)}, true)
 		assert.Must(t, len(q.contended) <= maxContended, "%d names", len(q.contended))
 	}
 }

@@ -9,11 +9,12 @@ import (
 	"slices"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 )
 
 // Acquire is Lock and, with a wait of 0, TryLock. It is called outside a step.
-func (e *engine) acquire(ctx context.Context, s *Want, by Caller) (*Hold, error) {
-	ended := ctx.Err() != nil
+func (e *engine) acquire(ctx context.Context, s *claim.Want, by Caller) (*Hold, error) {
+	ended, outer := ctx.Err() != nil, e.outer(ctx, &s.Lock)
 	e.enter()
 	switch {
 	case e.closed:
@@ -24,9 +25,9 @@ func (e *engine) acquire(ctx context.Context, s *Want, by Caller) (*Hold, error)
 		return nil, fmt.Errorf("acquire %q: %w", s.Title(), e.Words.Stopped(ctx))
 	}
 	e.calls++
-	e.because("lock", &s.Claim)
+	e.because("lock", &s.Lock)
 	w := e.waiter(ctx, s)
-	w.caller = by
+	w.caller, w.outer = by, outer
 	w.run()
 	over := false
 	defer func() {
@@ -89,7 +90,7 @@ func (w *waiter) await(ctx context.Context) {
 		}
 		w.e.enter()
 		if why != nil && w.phase != phaseOver {
-			w.e.because("give up", &w.request.Claim)
+			w.e.because("give up", &w.request.Lock)
 			w.stopped = why
 			w.run()
 		}

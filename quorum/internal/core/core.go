@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -20,12 +21,9 @@ func New(c *Config, above Above) *Core { return &Core{c, newEngine(c, above)} }
 func (c *Core) Serve() { c.e.serve() }
 
 // Acquire is Lock and, with a wait of 0, TryLock. The caller may be nil.
-func (c *Core) Acquire(ctx context.Context, w *Want, by Caller) (*Hold, error) {
+func (c *Core) Acquire(ctx context.Context, w *claim.Want, by Caller) (*Hold, error) {
 	return c.e.acquire(ctx, w, by)
 }
-
-// Outer returns the innermost hold that ctx belongs to of each name that has one.
-func (c *Core) Outer(ctx context.Context, names *Claim) []*tenant { return c.e.outer(ctx, names) }
 
 // Step begins a step.
 func (c *Core) Step() Step {
@@ -85,7 +83,7 @@ func newEngine(c *Config, above Above) *engine {
 }
 
 // tellOf reports an event of a claim.
-func (b *base) tellOf(c *Claim, x Event) {
+func (b *base) tellOf(c *claim.Claim, x Event) {
 	if b.observed() {
 		x.Name, x.Owner, x.Token = c.Title(), c.Owner, c.Token
 		b.tell(x)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
-	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/internal/claim"
 )
 
 // A counting clock counts the steps that begin.
@@ -30,7 +30,7 @@ func (c *counting) Now() clock.Instant {
 func TestEndsWaitForNoCrowd(t *testing.T) {
 	e := bare(t)
 	for range 10 * maxReady {
-		w := e.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: -1, Lease: time.Second})
+		w := e.waiter(t.Context(), &claim.Want{Lock: claim.Lock{Name: "x"}, Wait: -1, Lease: time.Second})
 		w.stir()
 	}
 	count := &counting{Clock: e.Clock}
@@ -46,12 +46,12 @@ func TestEndsWaitForNoCrowd(t *testing.T) {
 // The contexts that a step ends have ended before any waiter gets news of it.
 func TestEndsComeFirst(t *testing.T) {
 	e := bare(t)
-	h := &Hold{e: e.holds, tenant: tenant{Claim: Claim{Claim: node.Claim{Name: "x"}}}, until: e.now.Add(time.Second),
+	h := &Hold{e: e.holds, tenant: tenant{Claim: claim.Claim{Lock: claim.Lock{Name: "x"}}}, until: e.now.Add(time.Second),
 		limit: clock.Never}
 	e.queues.at("x").enter(&h.tenant)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	h.ending = append(h.ending, &Dependent{Context: ctx, Cancel: cancel})
-	w := e.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: -1, Lease: time.Second})
+	w := e.waiter(t.Context(), &claim.Want{Lock: claim.Lock{Name: "x"}, Wait: -1, Lease: time.Second})
 	w.run()
 	h.lose(ErrLost)
 	assert.Must(t, ctx.Err() == nil && w.phase == phaseQueueing, "within the step: %v, phase %d", ctx.Err(), w.phase)
@@ -102,7 +102,7 @@ func TestNothingIsCarriedOutBeforeContextsEnd(t *testing.T) {
 
 // A lease that ends while somebody is about to nest in it has none nested.
 func TestNoLeaseNestsInOneThatIsOver(t *testing.T) {
-	e, s := bare(t), &Want{Reentry: true}
+	e, s := bare(t), &claim.Want{Reentry: true}
 	h := &Hold{e: e.holds, leases: 1, until: e.now.Add(time.Second)}
 	nested, err := h.nest(s)
 	assert.That(t, nested && err == nil, "with a second left: %v, %v", nested, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
@@ -22,7 +23,7 @@ import (
 // An offer is what an attempt has left on the nodes, to be given the lock. Its owner is
 // not the attempt's, so that no late release of the attempt removes it.
 type offer struct {
-	Claim
+	claim.Claim
 	start    clock.Instant // of the attempt
 	to       *standby      // nil once the offer is revoked
 	detached bool          // it became a lease with its token, and that may go on elsewhere
@@ -98,7 +99,7 @@ func (w *waiter) mayOffer() bool {
 }
 
 // offer notes that an attempt of w, begun at start, leaves an offer.
-func (f *handovers) offer(w *standby, c Claim, start clock.Instant) {
+func (f *handovers) offer(w *standby, c claim.Claim, start clock.Instant) {
 	c.Owner = node.Offer(c.Owner)
 	if len(w.offers) == maxOffers {
 		f.revoke(w, 1)
@@ -133,7 +134,7 @@ func (f *handovers) remember(o *offer) {
 
 // leaseEnds revokes the owner of a lease that is over, if the lease was handed over: a
 // late copy of a command may hand the lock over to that owner once more.
-func (f *handovers) leaseEnds(c *Claim) {
+func (f *handovers) leaseEnds(c *claim.Claim) {
 	if node.IsOffer(c.Owner) {
 		f.remember(&offer{Claim: *c})
 	}
@@ -142,7 +143,7 @@ func (f *handovers) leaseEnds(c *Claim) {
 // leaseDetached is leaseEnds for a lease that another process may resume. That gives it
 // another owner, so a node that hands the lock over to this one once more, with another
 // token, does so for nobody.
-func (f *handovers) leaseDetached(c *Claim) {
+func (f *handovers) leaseDetached(c *claim.Claim) {
 	if node.IsOffer(c.Owner) {
 		f.remember(&offer{Claim: *c, detached: true})
 	}
@@ -189,7 +190,7 @@ func (f *handovers) hear(i int, t node.Turn) {
 		f.tellFirst(i, t)
 	default:
 		if o := f.take(i, t); o != nil && !(o.detached && t.Token == o.Token) {
-			c := Claim{Claim: node.Claim{Name: t.Name, Owner: t.Owner}, Mode: o.Mode} // its token is the fence already
+			c := claim.Claim{Lock: claim.Lock{Name: t.Name, Mode: o.Mode}, Owner: t.Owner} // its token is the fence already
 			f.releases.send(c, 1<<i, f.Expiry(f.now, f.placeTTL()))
 		}
 	}
@@ -246,7 +247,7 @@ func (f *handovers) take(i int, t node.Turn) (revoked *offer) {
 
 // proves reports whether a node that has o has said that it handed the lock over to it.
 func (o *offer) proves(t *node.Turn) bool {
-	secret := o.wait.Secret
+	secret := o.Wait.Secret
 	return secret != "" && t.Name == o.Name && t.Proof == node.ProofOf(secret, t.Token, t.Server)
 }
 
@@ -330,7 +331,7 @@ func (w *waiter) returnHandovers(waits bool, except string) {
 		c := w.last
 		c.Owner, c.Token = h.Owner, h.Token
 		if !waits {
-			c.wait.PlaceTTL = 0
+			c.Wait.PlaceTTL = 0
 		}
 		e.releases.send(c, 1<<h.by, e.Expiry(e.now, e.placeTTL()))
 	}

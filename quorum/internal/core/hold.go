@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
@@ -79,7 +80,7 @@ func holdsOfAll(tenants []*tenant) (all []*Hold) {
 // A Grant is the basis of a lease: enough nodes have granted a claim, extended it, or
 // handed the lock over.
 type Grant struct {
-	Claim   Claim
+	Claim   claim.Claim
 	start   clock.Instant // no node was asked before
 	lease   time.Duration // from start
 	mayHold vote.NodeSet  // nodes that may have the claim, now or later
@@ -88,7 +89,7 @@ type Grant struct {
 }
 
 // GrantOf is what a won round has granted. It is one more use of the round.
-func GrantOf(r *Round, c Claim, lease time.Duration, high node.Token) Grant {
+func GrantOf(r *Round, c claim.Claim, lease time.Duration, high node.Token) Grant {
 	r.users++
 	return Grant{Claim: c, start: r.Start, lease: lease, mayHold: r.MayHoldNow(), high: high, round: r}
 }
@@ -113,7 +114,7 @@ func (h *Hold) answered(r *Round, i int) bool {
 func (h *Hold) over(*Round) {}
 
 // newHold makes the lease of a grant.
-func (e *holds) newHold(ctx context.Context, g Grant, s *Want) *Hold {
+func (e *holds) newHold(ctx context.Context, g Grant, s *claim.Want) *Hold {
 	h := &Hold{
 		tenant: tenant{Claim: g.Claim, mode: g.Claim.Mode}, e: e,
 		Lease: s.Lease, maxHold: s.MaxHold, keep: s.Keep, fixed: s.Fixed, expiry: e.Expiry(g.start, s.Keep),
@@ -121,7 +122,7 @@ func (e *holds) newHold(ctx context.Context, g Grant, s *Want) *Hold {
 		high: max(g.Claim.Token, g.high), mayHold: g.mayHold,
 	}
 	h.holder = h
-	h.Claim.wait.PlaceTTL = 0 // its release leaves no place in the queue
+	h.Claim.Wait.PlaceTTL = 0 // its release leaves no place in the queue
 	if h.mode != node.Read {
 		h.writers = 1
 	}
@@ -378,7 +379,7 @@ func (h *Hold) Detach(d *Dependent) {
 // nest makes another lease of a hold that still has time left, or reports false. It
 // returns an error if the acquisition asks for more than the hold has, or did not ask
 // for re-entry.
-func (h *Hold) nest(s *Want) (bool, error) {
+func (h *Hold) nest(s *claim.Want) (bool, error) {
 	switch {
 	case h.leases == 0 || h.isOver():
 		return false, nil
@@ -401,7 +402,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	e := h.e
 	ended := ctx.Err() != nil
 	e.enter()
-	e.because("extend", &h.Claim)
+	e.because("extend", &h.Claim.Lock)
 	switch {
 	case h.isOver():
 		defer e.leave()
@@ -455,7 +456,7 @@ func (h *Hold) confirm(start clock.Instant, lease time.Duration) error {
 }
 
 // admit makes the hold of a grant, and tells this process.
-func (e *holds) admit(ctx context.Context, g Grant, s *Want) *Hold {
+func (e *holds) admit(ctx context.Context, g Grant, s *claim.Want) *Hold {
 	e.Above.Active(Step{e})
 	h := e.newHold(ctx, g, s)
 	h.follower = e.Above.Admitted(Step{e}, h, s.Note)
@@ -491,10 +492,10 @@ func HoldsOf(ctx context.Context) iter.Seq[*Hold] {
 	}
 }
 
-// Outer returns the innermost hold that ctx belongs to of each name that has one.
-func (e *holds) outer(ctx context.Context, names *Claim) (all []*tenant) {
+// outer returns the innermost hold that ctx belongs to of each name of a lock that has one.
+func (e *holds) outer(ctx context.Context, lock *claim.Lock) (all []*tenant) {
 	if c := carrierOf(ctx); c != nil {
-		for name := range names.Each() {
+		for name := range lock.Each() {
 			if h := c.of(e, name); h != nil {
 				all = append(all, &h.tenant)
 			}
@@ -511,7 +512,7 @@ func carrierOf(ctx context.Context) *carrier {
 // of returns the innermost hold of a name, or nil.
 func (c *carrier) of(e *holds, name string) *Hold {
 	for ; c != nil; c = c.outer {
-		if c.e == e && c.Claim.has(name) {
+		if c.e == e && c.Claim.Has(name) {
 			return c.Hold
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -28,10 +29,10 @@ type drive struct {
 func newDrive(t *testing.T) *drive {
 	d := &drive{engine: bare(t)}
 	d.world.reports.(*nobody).heard = func(Event) {}
-	d.holder = &Hold{e: d.holds, tenant: tenant{Claim: Claim{Claim: node.Claim{Name: "x"}}},
+	d.holder = &Hold{e: d.holds, tenant: tenant{Claim: claim.Claim{Lock: claim.Lock{Name: "x"}}},
 		until: d.now.Add(time.Hour), limit: clock.Never}
 	d.queues.at("x").enter(&d.holder.tenant)
-	d.w = d.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: 10 * time.Second,
+	d.w = d.waiter(t.Context(), &claim.Want{Lock: claim.Lock{Name: "x"}, Wait: 10 * time.Second,
 		Lease: 30 * time.Second})
 	d.w.run()
 	return d
@@ -84,7 +85,7 @@ func (d *drive) to(p phase) {
 func TestEarlierOffersAreRevoked(t *testing.T) {
 	d := newDrive(t)
 	for _, owner := range []string{"first", "second"} {
-		d.handovers.offer(&d.w.standby, Claim{Claim: node.Claim{Name: "x", Owner: owner}}, d.now)
+		d.handovers.offer(&d.w.standby, claim.Claim{Lock: claim.Lock{Name: "x"}, Owner: owner}, d.now)
 	}
 	d.w.handed = []handover{{0, node.Turn{Name: "x", Owner: node.Offer("second"), Token: 7}}}
 	d.w.returnHandovers(true, "")
@@ -109,8 +110,8 @@ func TestPhases(t *testing.T) {
 			}
 		}},
 		{"all nodes hand over to it", func(d *drive) {
-			d.handovers.offer(&d.w.standby, Claim{Claim: node.Claim{Name: "x", Owner: "o"},
-				wait: node.Wait{Secret: "s"}}, d.now)
+			d.handovers.offer(&d.w.standby, claim.Claim{Lock: claim.Lock{Name: "x"}, Owner: "o",
+				Wait: node.Wait{Secret: "s"}}, d.now)
 			for i := range 3 {
 				server := string(rune('a' + i))
 				d.handovers.hear(i, node.Turn{Name: "x", Owner: node.Offer("o"), Token: 7, Server: server,
@@ -233,10 +234,10 @@ func TestStates(t *testing.T) {
 		for _, in := range inputs {
 			e := bare(t)
 			e.world.reports.(*nobody).heard = func(Event) {}
-			s := &Want{Claim: Claim{Claim: node.Claim{Name: "x", Owner: "o", Token: 1}}, Lease: 30 * time.Second,
+			s := &claim.Want{Lock: claim.Lock{Name: "x"}, Lease: 30 * time.Second,
 				Keep: 20 * time.Second}
 			s.Fixed = true
-			h := e.admit(t.Context(), Grant{Claim: s.Claim, start: e.now, lease: 10 * time.Second}, s)
+			h := e.admit(t.Context(), Grant{Claim: claim.Claim{Lock: s.Lock, Owner: "o", Token: 1}, start: e.now, lease: 10 * time.Second}, s)
 			h.bind(&Dependent{Context: t.Context(), Cancel: func(error) { e.then("end its contexts", func() {}) }})
 			switch from {
 			case stateLost:

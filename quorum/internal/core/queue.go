@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -45,10 +46,10 @@ const reaction = 3 * time.Millisecond
 
 // A tenant is a hold among those of its process: what queues knows of it.
 type tenant struct {
-	Claim  Claim     // as acquired: its token is the fencing token
-	mode   node.Mode // what it is now: of a claim to write, Read when that was given up
-	reader int       // its place among the readers of its queue
-	holder holder    // the hold itself
+	Claim  claim.Claim // as acquired: its token is the fencing token
+	mode   node.Mode   // what it is now: of a claim to write, Read when that was given up
+	reader int         // its place among the readers of its queue
+	holder holder      // the hold itself
 }
 
 // A holder is a hold, in which others may nest.
@@ -56,13 +57,14 @@ type holder interface {
 	// remaining is for how long it can be relied on.
 	remaining() time.Duration
 	// nest makes another lease of it, or reports false.
-	nest(*Want) (bool, error)
+	nest(*claim.Want) (bool, error)
 }
 
 // A member is a waiter among those of its process: what queues knows of it.
 type member struct {
 	*wakeable
-	request    *Want
+	request    *claim.Want
+	outer      []*tenant       // that the context belongs to, and that have or had any of the names
 	number     uint64          // in the order of joining
 	spots      []spot[*member] // in the line of its first name and, for several names, in that of each
 	admitted   bool            // it may ask the nodes
@@ -111,7 +113,7 @@ func (q *queues) join(w *member) {
 	for name := range w.request.Each() {
 		_, contended := q.contended[name]
 		at := q.byName[name]
-		w.contended = w.contended || contended || at != nil && at.isHeld() && w.request.asksBehindHolders()
+		w.contended = w.contended || contended || at != nil && at.isHeld() && asksBehindHolders(w.request)
 	}
 	w.takeSpots()
 	first := q.at(w.request.Name)
@@ -220,13 +222,13 @@ func (q *queues) turn(w *member) (nested *tenant, turn bool, err error) {
 		if at == nil {
 			continue
 		}
-		h := at.heldFor(s)
+		h := at.heldFor(w.outer)
 		switch {
 		case h == nil:
 			free = free && at.admits(w)
 		case h.holder.remaining() == 0: // it is about to be vacated
 			free = false
-		case !h.Claim.covers(&s.Claim):
+		case !h.Claim.Covers(&s.Lock):
 			return nil, false, q.Fail("acquire", s.Title(), nil, ErrDeadlock, ErrPart)
 		default:
 			w.admitted = false
@@ -281,14 +283,14 @@ func (q *queues) vacate(h *tenant) {
 }
 
 // noteListeners notes that a release met listeners, and how long its answer took.
-func (q *queues) noteListeners(c *Claim, took time.Duration) {
-	for name := range c.Each() {
+func (q *queues) noteListeners(of *claim.Lock, took time.Duration) {
+	for name := range of.Each() {
 		if len(q.listeners) >= maxContended {
 			clear(q.listeners)
 		}
-		of := q.listeners[name]
-		of.need, of.again = min(reaction+2*took, q.Opts.Timeout/2), true
-		q.listeners[name] = of
+		met := q.listeners[name]
+		met.need, met.again = min(reaction+2*took, q.Opts.Timeout/2), true
+		q.listeners[name] = met
 	}
 }
 
@@ -303,10 +305,10 @@ func (q *queues) forgetListeners(name string) {
 
 // listened returns the instant until which these names should stay free for listeners,
 // after the last release here; 0 if there are none.
-func (q *queues) listened(c *Claim) (until clock.Instant) {
-	for name := range c.Each() {
-		if of, ok := q.listeners[name]; ok {
-			until = max(until, of.released.Add(of.need))
+func (q *queues) listened(of *claim.Lock) (until clock.Instant) {
+	for name := range of.Each() {
+		if met, ok := q.listeners[name]; ok {
+			until = max(until, met.released.Add(met.need))
 		}
 	}
 	return until
@@ -323,15 +325,15 @@ func (q *queues) reads(h *tenant) {
 
 // hear keeps what a node has said about the queues of a claim, in its answer to a
 // command sent at start.
-func (q *queues) hear(c *Claim, start clock.Instant, line node.Line) {
-	if line.Awaited && !c.wait.Stays() { // or this waiter is the one in the queue
-		q.noteContention(c, true)
+func (q *queues) hear(c *claim.Claim, start clock.Instant, line node.Line) {
+	if line.Awaited && !c.Wait.Stays() { // or this waiter is the one in the queue
+		q.noteContention(&c.Lock, true)
 	}
 	if line.Last > 0 { // the next to wait here comes after those in the queue, whatever the clocks say
 		q.tokens.saw(line.Last)
 	}
 	if line.Others {
-		q.noteListeners(c, q.now.Sub(start))
+		q.noteListeners(&c.Lock, q.now.Sub(start))
 	}
 }
 
@@ -339,8 +341,8 @@ func (q *queues) hear(c *Claim, start clock.Instant, line node.Line) {
 const maxContended = 1024
 
 // noteContention keeps whether others wait for these names, for the next caller.
-func (q *queues) noteContention(c *Claim, there bool) {
-	for name := range c.Each() {
+func (q *queues) noteContention(of *claim.Lock, there bool) {
+	for name := range of.Each() {
 		if !there {
 			delete(q.contended, name)
 			continue
@@ -361,8 +363,8 @@ func (at *queue) holds() []*tenant {
 }
 
 // heldFor returns the hold that an acquisition's own context belongs to, or nil.
-func (at *queue) heldFor(s *Want) *tenant {
-	for _, h := range s.Outer {
+func (at *queue) heldFor(outer []*tenant) *tenant {
+	for _, h := range outer {
 		if at.has(h) {
 			return h
 		}
@@ -417,7 +419,7 @@ func (q *queues) before(w *member) (held bool, known *findings) {
 		if at == nil {
 			continue
 		}
-		if at.isHeldFrom(w) || at.heldFor(w.request) != nil {
+		if at.isHeldFrom(w) || at.heldFor(w.outer) != nil {
 			return true, nil
 		}
 		for _, l := range []*line[*member]{&at.alone, &at.reading, &at.partly} {
@@ -445,21 +447,27 @@ func (at *queue) lineOf(w *member) *line[*member] {
 func (at *queue) isHeldFrom(w *member) bool {
 	s := w.request
 	switch {
-	case !s.asksBehindHolders():
+	case !asksBehindHolders(s):
 		return at.holder != nil || s.Mode != node.Read && len(at.readers) > 0
 	case s.Mode == node.Write:
 		return at.holder != nil
 	case s.Names != nil:
-		return at.holder != nil && at.holder.Claim.covers(&s.Claim)
+		return at.holder != nil && at.holder.Claim.Covers(&s.Lock)
 	}
 	return false
+}
+
+// asksBehindHolders reports whether the acquisition asks the nodes even if a name is held
+// in this process.
+func asksBehindHolders(s *claim.Want) bool {
+	return s.Wait != 0 && (s.Fair || s.Names != nil || s.Mode == node.Write)
 }
 
 // wakeHead wakes the waiters that already ask the nodes while the name is held here.
 func (at *queue) wakeHead() {
 	for _, l := range []*line[*member]{&at.alone, &at.partly} {
 		for w := range l.head(mostAsking) {
-			if !w.request.asksBehindHolders() {
+			if !asksBehindHolders(w.request) {
 				break
 			}
 			if w.admitted {

@@ -7,49 +7,50 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 )
 
 // Each row is a rule of who may ask the nodes, among those that want one name in one
 // process.
 func TestQueueAdmits(t *testing.T) {
-	plain, fair, several := Want{Wait: -1}, Want{Wait: -1, Fair: true}, Want{Wait: -1}
+	plain, fair, several := claim.Want{Wait: -1}, claim.Want{Wait: -1, Fair: true}, claim.Want{Wait: -1}
 	several.Names = []string{"x", "y"}
 	other := several
 	other.Names = []string{"w", "x"}
-	reader, writer, try, tryRead := Want{Wait: -1}, Want{Wait: -1}, Want{}, Want{}
+	reader, writer, try, tryRead := claim.Want{Wait: -1}, claim.Want{Wait: -1}, claim.Want{}, claim.Want{}
 	reader.Mode, writer.Mode, tryRead.Mode = node.Read, node.Write, node.Read
 	for _, row := range []struct {
 		says  string
 		held  node.Mode // by a lease here, if taken
 		taken bool
-		queue []Want // waiters before it
-		asks  Want
+		queue []claim.Want // waiters before it
+		asks  claim.Want
 		want  bool
 	}{
 		{says: "the only waiter asks", asks: plain, want: true},
-		{says: "a second waiter does not", queue: []Want{plain}, asks: plain},
+		{says: "a second waiter does not", queue: []claim.Want{plain}, asks: plain},
 		{says: "a waiter behind a holder does not", taken: true, asks: plain},
 		{says: "a fair waiter does, for it needs a place", taken: true, asks: fair, want: true},
 		{says: "a waiter for several names does, too", taken: true, asks: several, want: true},
-		{says: "a reader behind a reader asks", queue: []Want{reader}, asks: reader, want: true},
+		{says: "a reader behind a reader asks", queue: []claim.Want{reader}, asks: reader, want: true},
 		{says: "a reader behind a holder that reads asks", taken: true, held: node.Read, asks: reader, want: true},
-		{says: "a writer behind a reader that waits does not", queue: []Want{reader}, asks: writer},
+		{says: "a writer behind a reader that waits does not", queue: []claim.Want{reader}, asks: writer},
 		{says: "a writer behind a holder that reads does, to keep new readers out", taken: true, held: node.Read,
 			asks: writer, want: true},
 		{says: "a writer behind a holder that writes does not", taken: true, held: node.Write, asks: writer},
-		{says: "a reader behind a writer that waits does not", queue: []Want{writer}, asks: reader},
-		{says: "a waiter for several names blocks nobody", queue: []Want{several}, asks: plain, want: true},
-		{says: "a waiter for several names is blocked by one for this name alone", queue: []Want{reader},
+		{says: "a reader behind a writer that waits does not", queue: []claim.Want{writer}, asks: reader},
+		{says: "a waiter for several names blocks nobody", queue: []claim.Want{several}, asks: plain, want: true},
+		{says: "a waiter for several names is blocked by one for this name alone", queue: []claim.Want{reader},
 			asks: several},
-		{says: "it is blocked by an earlier one with the same first name", queue: []Want{several}, asks: several},
-		{says: "and not by one with another first name", queue: []Want{other}, asks: several, want: true},
-		{says: "of many readers the first ask", queue: slices.Repeat([]Want{reader}, mostAsking-1), asks: reader,
+		{says: "it is blocked by an earlier one with the same first name", queue: []claim.Want{several}, asks: several},
+		{says: "and not by one with another first name", queue: []claim.Want{other}, asks: several, want: true},
+		{says: "of many readers the first ask", queue: slices.Repeat([]claim.Want{reader}, mostAsking-1), asks: reader,
 			want: true},
-		{says: "and no more", queue: slices.Repeat([]Want{reader}, mostAsking), asks: reader},
-		{says: "TryLock does not look at waiters", queue: []Want{plain, fair}, asks: try, want: true},
+		{says: "and no more", queue: slices.Repeat([]claim.Want{reader}, mostAsking), asks: reader},
+		{says: "TryLock does not look at waiters", queue: []claim.Want{plain, fair}, asks: try, want: true},
 		{says: "TryLock looks at holders", taken: true, asks: try},
-		{says: "TryLock of a reader yields to a writer that waits", queue: []Want{writer}, asks: tryRead},
+		{says: "TryLock of a reader yields to a writer that waits", queue: []claim.Want{writer}, asks: tryRead},
 	} {
 		q := bare(t).queues
 		if row.taken {
@@ -67,7 +68,7 @@ func TestQueueAdmits(t *testing.T) {
 }
 
 // newcomer is a waiter for x, or for the names of s.
-func newcomer(q *queues, s Want) *member {
+func newcomer(q *queues, s claim.Want) *member {
 	s.Name = "x"
 	if s.Names != nil {
 		s.Name = s.Names[0]
@@ -78,7 +79,7 @@ func newcomer(q *queues, s Want) *member {
 // In whatever order waiters and holders come and go: each waiter that may ask has been
 // admitted or was just woken, and nothing is left of names that nobody uses.
 func TestQueuesForgetNobody(t *testing.T) {
-	kinds := []Want{{Wait: -1}, {Wait: -1, Fair: true}, {Wait: -1}, {Wait: -1}, {Wait: -1}, {Wait: -1}}
+	kinds := []claim.Want{{Wait: -1}, {Wait: -1, Fair: true}, {Wait: -1}, {Wait: -1}, {Wait: -1}, {Wait: -1}}
 	kinds[2].Mode, kinds[3].Mode = node.Read, node.Write
 	kinds[4].Names, kinds[5].Names = []string{"x", "y"}, []string{"w", "x", "y"}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -108,9 +109,9 @@ func TestQueuesForgetNobody(t *testing.T) {
 				i := rapid.IntRange(0, len(waiting)-1).Draw(t, "waiter")
 				w := waiting[i]
 				if mayAsk(w) && what == 2 && !slices.ContainsFunc(holding, func(h *tenant) bool { // it is granted
-					return h.Claim.covers(&w.request.Claim) && (h.mode != node.Read || w.request.Mode != node.Read)
+					return h.Claim.Covers(&w.request.Lock) && (h.mode != node.Read || w.request.Mode != node.Read)
 				}) && (w.request.Mode == node.Read || !slices.ContainsFunc(slices.Collect(w.request.Each()), func(n string) bool { return q.at(n).isHeld() })) {
-					h := &tenant{Claim: w.request.Claim, mode: w.request.Mode}
+					h := &tenant{Claim: claim.Claim{Lock: w.request.Lock}, mode: w.request.Mode}
 					for name := range h.Claim.Each() {
 						q.at(name).enter(h)
 					}

@@ -3,6 +3,7 @@
 package core
 
 import (
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
@@ -17,7 +18,7 @@ func (h *Hold) settle(i int) {
 }
 
 // asItIs returns the claim with its present mode: a downgrade changes it.
-func (h *Hold) asItIs() Claim {
+func (h *Hold) asItIs() claim.Claim {
 	c := h.Claim
 	c.Mode = h.mode
 	return c

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
@@ -43,12 +44,12 @@ type removal struct {
 
 // begin begins the release of a claim. Nodes in mayHold that do not confirm are asked
 // again until they do. The caller asks the nodes, and puts the round down with done.
-func (rs *releases) begin(c Claim, mayHold vote.NodeSet, expiry clock.Instant) *Round {
+func (rs *releases) begin(c claim.Claim, mayHold vote.NodeSet, expiry clock.Instant) *Round {
 	rs.open++
 	return rs.round(&removal{rs: rs, mayHold: mayHold, expiry: expiry}, c)
 }
 
-func (rs *releases) round(of *removal, c Claim) *Round {
+func (rs *releases) round(of *removal, c claim.Claim) *Round {
 	kind, ttl := node.Release, time.Duration(0)
 	if c.From != "" { // it is given back
 		kind, ttl = node.Rename, time.Millisecond
@@ -60,7 +61,7 @@ func (rs *releases) round(of *removal, c Claim) *Round {
 
 // send asks those nodes to remove a claim that is no lease and that may be on them: a
 // node that said no has executed the command.
-func (rs *releases) send(c Claim, mayHold vote.NodeSet, expiry clock.Instant) {
+func (rs *releases) send(c claim.Claim, mayHold vote.NodeSet, expiry clock.Instant) {
 	r := rs.begin(c, mayHold, expiry)
 	r.ask(mayHold)
 	r.done()
@@ -82,8 +83,8 @@ func (m *removal) over(r *Round) {
 		return
 	}
 	s := &sweep{removal: *m, claim: r.Claim}
-	if r.Claim.wait.Stays() {
-		s.claim.wait = node.Wait{} // it may have stopped waiting by then, or wait on
+	if r.Claim.Wait.Stays() {
+		s.claim.Wait = node.Wait{} // it may have stopped waiting by then, or wait on
 	}
 	wait := min(firstSweep<<min(s.tries, 10), lastSweep)
 	switch {
@@ -159,7 +160,7 @@ func (rs *releases) reachedSince(nodes vote.NodeSet, then clock.Instant) bool {
 // A sweep repeats a release on the nodes that have not confirmed it.
 type sweep struct {
 	removal
-	claim Claim
+	claim claim.Claim
 	spot  slot
 }
 
@@ -221,7 +222,7 @@ type Unlocking struct {
 func (h *Hold) BeginUnlock(mode node.Mode) Unlocking {
 	h.e.enter()
 	defer h.e.leave()
-	h.e.because("unlock", &h.Claim)
+	h.e.because("unlock", &h.Claim.Lock)
 	return h.unlock(mode)
 }
 
@@ -322,7 +323,7 @@ func (h *Hold) release() *Round {
 	e, c := h.e, h.Claim
 	c.Token = h.high
 	if next, ok := e.tokens.next(h.high); ok {
-		c.handover = next
+		c.HandOver = next
 	}
 	if h.follower != nil {
 		h.follower.Released(Step{e})

@@ -63,7 +63,7 @@ type renewed struct {
 // takes reports whether h may share the command.
 func (r *renewal) takes(h *Hold) bool {
 	return !h.renewedAlone && !r.apart && r.lease == h.Lease && r.mode == h.mode &&
-		len(r.claims)+h.Claim.size() <= maxRenewal
+		len(r.claims)+h.Claim.Size() <= maxRenewal
 }
 
 func (r *renewal) add(h *Hold) {
@@ -105,8 +105,8 @@ func (r *renewal) receive(i int, reply node.Reply) {
 		h := &r.holds[k]
 		h.ballots[i] = b
 		if b.Granted() {
-			h.ballots[i] = r.keptOn(i, h, b, kept[:h.Claim.size()])
-			kept = kept[h.Claim.size():]
+			h.ballots[i] = r.keptOn(i, h, b, kept[:h.Claim.Size()])
+			kept = kept[h.Claim.Size():]
 		}
 		before, gone := h.tally.Verdict(), h.tally.Gone()
 		h.tally.Add(h.ballots[i].Vote)

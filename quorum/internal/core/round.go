@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
@@ -16,7 +17,7 @@ import (
 type Round struct {
 	e        *rounds
 	command  node.Command
-	Claim    Claim
+	Claim    claim.Claim
 	claims   []node.Claim  // of claim; of the command
 	wait     node.Wait     // of claim; of the command, if it waits
 	Start    clock.Instant // read before anything was sent
@@ -36,7 +37,7 @@ type Round struct {
 type rounds struct {
 	*base
 	voters *voters
-	hear   func(c *Claim, start clock.Instant, line node.Line) // told what each answer says of the queues on a node
+	hear   func(c *claim.Claim, start clock.Instant, line node.Line) // told what each answer says of the queues on a node
 	unused []*Round
 }
 
@@ -89,7 +90,7 @@ func putBack[T any](spare *[]*T, x *T) {
 }
 
 // round begins a round for one command. ttl is 0 where the command has none.
-func (e *rounds) round(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+func (e *rounds) round(kind node.Kind, c claim.Claim, ttl, timeout time.Duration) *Round {
 	r := take(&e.unused)
 	if r == nil {
 		r = e.newRound()
@@ -108,15 +109,15 @@ func (e *rounds) round(kind node.Kind, c Claim, ttl, timeout time.Duration) *Rou
 		Retention: e.Opts.FenceRetention,
 		Deadline:  r.Deadline,
 	}
-	if (kind == node.Acquire || kind == node.Release) && c.wait.Queued() {
-		r.wait = c.wait
+	if (kind == node.Acquire || kind == node.Release) && c.Wait.Queued() {
+		r.wait = c.Wait
 		if kind == node.Release {
 			r.wait.Barge, r.wait.Offer, r.wait.Secret, r.wait.Reserve = false, 0, "", false
 		}
 		r.command.Wait = &r.wait
 	}
 	if kind == node.Release {
-		r.command.HandOver = c.handover
+		r.command.HandOver = c.HandOver
 	}
 	clear(r.Ballots)
 	r.Tally = vote.Tally{Nodes: len(e.Nodes), Need: e.Need}
@@ -136,7 +137,7 @@ func (r *Round) ask(nodes vote.NodeSet) {
 }
 
 // askAll begins a round, and asks all nodes.
-func (e *rounds) askAll(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+func (e *rounds) askAll(kind node.Kind, c claim.Claim, ttl, timeout time.Duration) *Round {
 	r := e.round(kind, c, ttl, timeout)
 	r.ask(vote.AllNodes(len(e.Nodes)))
 	return r
@@ -248,7 +249,7 @@ func (r *Round) done() {
 	if r.asker != nil {
 		r.asker.over(r)
 	}
-	r.command, r.Claim, r.asker = node.Command{}, Claim{}, nil
+	r.command, r.Claim, r.asker = node.Command{}, claim.Claim{}, nil
 	clear(r.claims)
 	putBack(&r.e.unused, r)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
@@ -21,14 +22,14 @@ func (in Step) Leave() { in.e.leave() }
 // Now is when it takes place.
 func (in Step) Now() clock.Instant { return in.e.now }
 
-// Because notes for Options.Steps what came in: a call about a claim.
-func (in Step) Because(call string, c *Claim) { in.e.because(call, c) }
+// Because notes for Options.Steps what came in: a call about a lock.
+func (in Step) Because(call string, of *claim.Lock) { in.e.because(call, of) }
 
 // Tell reports an event.
 func (in Step) Tell(x Event) { in.e.tell(x) }
 
 // TellOf reports an event of a claim.
-func (in Step) TellOf(c *Claim, x Event) { in.e.tellOf(c, x) }
+func (in Step) TellOf(c *claim.Claim, x Event) { in.e.tellOf(c, x) }
 
 // Log adds a line to the log.
 func (in Step) Log(level slog.Level, text string, args ...any) { in.e.log(level, text, args...) }
@@ -57,10 +58,10 @@ func (in Step) Send(nodes vote.NodeSet, command node.Command, answer func(Step, 
 // All are all nodes.
 func (in Step) All() vote.NodeSet { return vote.AllNodes(len(in.e.Nodes)) }
 
-// Heard notes for Options.Steps what came in: something from node i about a claim.
-func (in Step) Heard(i int, format string, c *Claim) {
+// Heard notes for Options.Steps what came in: something from node i about a lock.
+func (in Step) Heard(i int, format string, of *claim.Lock) {
 	if in.e.world.steps != nil {
-		in.e.heard(i, format, c.Title())
+		in.e.heard(i, format, of.Title())
 	}
 }
 
@@ -70,7 +71,7 @@ func (in Step) Subscribe(to *Subscriptions, begin func(int, node.Node) (stop fun
 }
 
 // AskAll begins a round, and asks all nodes.
-func (in Step) AskAll(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+func (in Step) AskAll(kind node.Kind, c claim.Claim, ttl, timeout time.Duration) *Round {
 	return in.e.askAll(kind, c, ttl, timeout)
 }
 
@@ -84,11 +85,11 @@ func (in Step) Token(above node.Token) (node.Token, bool) { return in.e.tokens.n
 func (in Step) SawToken(fence node.Token) { in.e.tokens.saw(fence) }
 
 // Admit makes the hold of a grant.
-func (in Step) Admit(ctx context.Context, g Grant, w *Want) *Hold { return in.e.admit(ctx, g, w) }
+func (in Step) Admit(ctx context.Context, g Grant, w *claim.Want) *Hold { return in.e.admit(ctx, g, w) }
 
 // Release has a claim removed from some nodes. No node has a key of it after expiry, if
 // it does not hang.
-func (in Step) Release(c Claim, nodes vote.NodeSet, expiry clock.Instant) {
+func (in Step) Release(c claim.Claim, nodes vote.NodeSet, expiry clock.Instant) {
 	in.e.releases.send(c, nodes, expiry)
 }
 

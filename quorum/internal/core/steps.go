@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 )
 
@@ -16,13 +17,10 @@ import (
 // byTime is the input of a step in which something is due.
 const byTime = "time"
 
-// A titled thing has a name for people.
-type titled interface{ Title() string }
-
-// because notes what came in: a call about a claim.
-func (e *machine) because(call string, about titled) {
+// because notes what came in: a call about a lock.
+func (e *machine) because(call string, of *claim.Lock) {
 	if e.world.steps != nil {
-		e.input = call + " " + about.Title()
+		e.input = call + " " + of.Title()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
@@ -38,7 +39,7 @@ type waiter struct {
 
 	inLine    bool          // it has to wait for others of its process now
 	hasWaited bool          // it had to wait for others of its process
-	last      Claim         // of the last attempt
+	last      claim.Claim   // of the last attempt
 	placed    vote.NodeSet  // nodes that may know of it, from any attempt
 	reserved  clock.Instant // until then it may keep several names from others
 
@@ -89,7 +90,7 @@ func (w *waiter) step() phase {
 }
 
 // waiter returns a new one.
-func (e *engine) waiter(ctx context.Context, s *Want) *waiter {
+func (e *engine) waiter(ctx context.Context, s *claim.Want) *waiter {
 	w := take(&e.waiters)
 	if w == nil {
 		w = &waiter{e: e, signal: e.Clock.NewSignal()}
@@ -203,7 +204,7 @@ func (w *waiter) queueing() phase {
 func (w *waiter) yielding() phase {
 	e := w.e
 	if w.request.Wait != 0 {
-		w.until = min(e.queues.listened(&w.request.Claim), w.deadline)
+		w.until = min(e.queues.listened(&w.request.Lock), w.deadline)
 	}
 	switch {
 	case e.closed:
@@ -256,7 +257,7 @@ func (w *waiter) ask() phase {
 	w.last = c
 	r := e.round(node.Acquire, c, w.request.Life()+e.Opts.Grace, w.timeout())
 	r.asker, w.counted, w.round, w.splitUntil = w, true, r, 0
-	if c.wait.Offer != 0 {
+	if c.Wait.Offer != 0 {
 		e.handovers.offer(&w.standby, c, r.Start)
 	}
 	r.ask(vote.AllNodes(len(e.Nodes)))
@@ -456,12 +457,12 @@ func (w *waiter) beginPause() {
 		p.by(e.now.Add(time.Duration(p.before) * noticeSlack))
 	}
 	p.by(e.now.Add(e.Opts.RetryEvery)) // for the nodes to keep its place
-	if w.last.wait.Reserve {
+	if w.last.Wait.Reserve {
 		p.by(w.reserved) // to let others have them
 	}
 	p.luck = e.Chance()
 	// Half of the turns are for listeners at most, however many waiters are queued.
-	if p.luck < 0.5 && e.queues.listened(&w.request.Claim) > 0 {
+	if p.luck < 0.5 && e.queues.listened(&w.request.Lock) > 0 {
 		p.standBack = reaction
 	}
 }
@@ -469,7 +470,7 @@ func (w *waiter) beginPause() {
 // granted makes the lease.
 func (w *waiter) granted(g Grant) phase {
 	if w.request.Wait != 0 && w.contended != w.found.waited {
-		w.e.queues.noteContention(&w.request.Claim, w.found.waited)
+		w.e.queues.noteContention(&w.request.Lock, w.found.waited)
 	}
 	w.e.tellOf(&g.Claim, Event{Kind: EventAcquired, Took: w.e.now.Sub(w.began), Waited: w.everWaited()})
 	return w.end(w.e.admit(w.ctx, g, w.request), nil)
@@ -540,7 +541,7 @@ func (w *waiter) inVain() error {
 
 // nextClaim makes the claim of the next attempt, with an owner of its own. It returns
 // false if no token is left.
-func (w *waiter) nextClaim() (c Claim, ok bool) {
+func (w *waiter) nextClaim() (c claim.Claim, ok bool) {
 	e, s := w.e, w.request
 	above := w.found.token
 	if e.tokens.farAhead(above) { // by a clock that goes on meanwhile
@@ -548,16 +549,15 @@ func (w *waiter) nextClaim() (c Claim, ok bool) {
 	}
 	token, ok := e.tokens.next(above)
 	if !ok {
-		return Claim{}, false
+		return claim.Claim{}, false
 	}
-	c = s.Claim
-	c.Owner, c.Token, c.wait = e.OwnerName(), token, w.wait
-	if c.wait.Stays() && w.mayOffer() {
-		c.wait.Offer, c.wait.Secret = e.offerToken(token), rand.Text()
+	c = claim.Claim{Lock: s.Lock, Owner: e.OwnerName(), Token: token, Wait: w.wait}
+	if c.Wait.Stays() && w.mayOffer() {
+		c.Wait.Offer, c.Wait.Secret = e.offerToken(token), rand.Text()
 	}
-	c.wait.Reserve = s.Names != nil && c.wait.Stays() && w.mayReserve()
-	if c.wait.Reserve { // nobody passes it as long as it has the places
-		c.wait.PlaceTTL = min(c.wait.PlaceTTL, w.reserved.Sub(e.now)+3*e.Opts.Timeout)
+	c.Wait.Reserve = s.Names != nil && c.Wait.Stays() && w.mayReserve()
+	if c.Wait.Reserve { // nobody passes it as long as it has the places
+		c.Wait.PlaceTTL = min(c.Wait.PlaceTTL, w.reserved.Sub(e.now)+3*e.Opts.Timeout)
 	}
 	return c, true
 }
@@ -597,11 +597,11 @@ func (w *waiter) lineUp() {
 // place expires. A node that no attempt has reached need not confirm it.
 func (w *waiter) leavePlace() {
 	e, c := w.e, w.last
-	kept := c.wait.PlaceTTL
+	kept := c.Wait.PlaceTTL
 	if kept == 0 {
 		return // no node knows of it
 	}
-	c.wait.PlaceTTL = 0
+	c.Wait.PlaceTTL = 0
 	r := e.releases.begin(c, w.placed, e.now.Add(kept+e.Opts.Timeout))
 	r.ask(vote.AllNodes(len(e.Nodes)))
 	r.done()
