@@ -9,6 +9,7 @@ import (
 	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -23,9 +24,9 @@ type companion struct {
 	h      *core.Hold
 	note   record
 
-	core.Subscriptions               // to requests
-	asked              chan struct{} // nil: nobody has called Asked
-	closed             bool          // it is, or is about to be
+	machine.Subscriptions               // to requests
+	asked                 chan struct{} // nil: nobody has called Asked
+	closed                bool          // it is, or is about to be
 }
 
 func (l *Locker) companion(h *core.Hold) *companion {

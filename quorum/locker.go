@@ -13,6 +13,7 @@ import (
 	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -111,7 +112,7 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 func (l *Locker) refused(name string, err error) error {
 	in := l.core.Step()
 	defer in.Leave()
-	in.Tell(core.Event{Kind: core.EventNotAcquired, Name: name, Err: err})
+	in.Tell(machine.Event{Kind: machine.EventNotAcquired, Name: name, Err: err})
 	return err
 }
 

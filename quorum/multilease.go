@@ -11,6 +11,8 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
+	"github.com/redquorum/redquorum/quorum/internal/retry"
 )
 
 // A Member is one of several locks that are taken as one: a name on the nodes of
@@ -162,10 +164,10 @@ func (j *MultiLease) attach(parent context.Context) (ctx context.Context, end co
 		parent = p.lease.h.Carried(parent)
 	}
 	ctx, cancel := context.WithCancelCause(parent)
-	ends := make([]*core.Dependent, len(j.parts))
+	ends := make([]*machine.Dependent, len(j.parts))
 	for i, p := range j.parts {
 		h := p.lease.h
-		ends[i] = &core.Dependent{Context: ctx, Cancel: func(why error) { cancel(p.blame(why)) }}
+		ends[i] = &machine.Dependent{Context: ctx, Cancel: func(why error) { cancel(p.blame(why)) }}
 		h.EndWith(ends[i])
 	}
 	return ctx, func(why error) {
@@ -257,7 +259,7 @@ func (a *assembly) lock(ctx context.Context) (*MultiLease, error) {
 		}
 		// Others may do just the same, in step.
 		lead = failed
-		signal.Wait(ctx, min(a.until, l.core.Clock.Now().Add(core.Pause(0, tries, core.FirstPause, l.opts.RetryEvery,
+		signal.Wait(ctx, min(a.until, l.core.Clock.Now().Add(retry.Sleep(0, tries, retry.FirstPause, l.opts.RetryEvery,
 			l.core.Chance()))))
 		if l.core.Clock.Now() >= a.until {
 			return nil, failed.blame(err)

@@ -10,6 +10,8 @@ import (
 	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
+	"github.com/redquorum/redquorum/quorum/internal/retry"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -80,7 +82,7 @@ func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.
 	in.Because("resume", &s.Lock)
 	token, ok := in.Token(above)
 	if !ok {
-		return nil, l.core.Fail("resume", s.Title(), nil, ErrNoQuorum, core.ErrSpent)
+		return nil, l.core.Fail("resume", s.Title(), nil, ErrNoQuorum, retry.ErrSpent)
 	}
 	c := claim.Claim{Lock: s.Lock, Owner: l.core.OwnerName(), Token: token, From: t.Owner}
 	r := in.AskAll(node.Rename, c, s.Life()+l.opts.Grace, timeout)
@@ -144,7 +146,7 @@ func (l *Locker) resumed(ctx context.Context, in core.Step, r *core.Round, t *te
 	h := in.Admit(ctx, g, &s.Want)
 	h.Former = !t.Detached
 	in.Sent(h, r.Start, l.opts.MaxLease) // no command has shortened what the nodes have
-	in.TellOf(&g.Claim, core.Event{Kind: core.EventAcquired, Took: took})
+	in.TellOf(&g.Claim, machine.Event{Kind: machine.EventAcquired, Took: took})
 	// no late command of it is above this token
 	former := claim.Claim{Lock: s.Lock, Owner: t.Owner, Token: r.Claim.Token}
 	if others := in.All() &^ r.Those((*vote.Ballot).Granted); others != 0 {

@@ -72,7 +72,7 @@ func TestLogMessages(t *testing.T) {
 	page := string(assert.Got(os.ReadFile(filepath.Join(root, "docs/operations.md")))(t))
 	found := 0
 	files := assert.Got(filepath.Glob(filepath.Join(root, "quorum/*.go")))(t)
-	files = append(files, assert.Got(filepath.Glob(filepath.Join(root, "quorum/internal/core/*.go")))(t)...)
+	files = append(files, assert.Got(filepath.Glob(filepath.Join(root, "quorum/internal/*/*.go")))(t)...)
 	for _, path := range files {
 		if strings.HasSuffix(path, "_test.go") {
 			continue

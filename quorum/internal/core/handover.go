@@ -9,6 +9,8 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/line"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -37,12 +39,12 @@ type handover struct {
 
 // A standby is a waiter in the wait queues on the nodes: what handovers knows of it.
 type standby struct {
-	*wakeable
-	wait      node.Wait      // of the next attempt; drawn once
-	names     []string       // if it waits for several, all of them, sorted
-	listed    bool           // the nodes tell it when it is first
-	listening spot[*standby] // in the line of those
-	offers    []*offer       // what its last attempts have left on the nodes, the oldest first
+	*machine.Wakeable
+	wait      node.Wait           // of the next attempt; drawn once
+	names     []string            // if it waits for several, all of them, sorted
+	listed    bool                // the nodes tell it when it is first
+	listening line.Spot[*standby] // in the line of those
+	offers    []*offer            // what its last attempts have left on the nodes, the oldest first
 
 	// News since the last attempt began:
 	released       vote.NodeSet // these nodes announced a release
@@ -68,11 +70,11 @@ type handovers struct {
 	*rounds
 	releases  *releases
 	listening bool
-	turns     Subscriptions
+	turns     machine.Subscriptions
 	hears     vote.NodeSet        // nodes that have said that they would tell
 	since     []clock.Instant     // by node: when it said so last
 	waiters   map[string]*standby // that listen, by their names on the nodes
-	inOrder   line[*standby]      // the same, in the order in which they began
+	inOrder   line.Line[*standby] // the same, in the order in which they began
 	byOwner   map[string]*offer
 	revoked   []*offer // the oldest first
 }
@@ -86,14 +88,14 @@ func newHandovers(rs *rounds, to *releases) *handovers {
 // attempt: a node keeps the lock for as long as it would have kept the place. The first
 // renewal, at a third of that, makes it a full lease.
 func (w *waiter) offerLasts() time.Duration {
-	return min(w.request.Lease, w.e.placeTTL()-w.e.Opts.Grace)
+	return min(w.Request.Lease, w.e.placeTTL()-w.e.Opts.Grace)
 }
 
 // mayOffer reports whether the waiter's attempts leave offers. They are replaced by
 // those of the next attempt, after Options.RetryEvery. Until then the offers must be
 // acceptable, and enough must be left to renew the lease.
 func (w *waiter) mayOffer() bool {
-	s, o := w.request, &w.e.Opts
+	s, o := w.Request, &w.e.Opts
 	return s.Names == nil && !s.Fixed && s.Keep == 0 &&
 		vote.AttemptWindow(s.Lease) >= o.RetryEvery && w.offerLasts() >= o.RetryEvery+2*o.Timeout
 }
@@ -152,21 +154,21 @@ func (f *handovers) leaseDetached(c *claim.Claim) {
 // listen delivers turns to w from now on.
 func (f *handovers) listen(w *standby) {
 	f.waiters[w.wait.Waiter] = w
-	w.listening = spot[*standby]{w: w}
-	f.inOrder.add(&w.listening)
+	w.listening = line.Spot[*standby]{Of: w}
+	f.inOrder.Add(&w.listening)
 	w.listed = true
 	w.released |= f.hears // a turn may have come before that
-	w.stir()
+	w.Stir()
 	if f.listening {
 		return
 	}
 	f.listening = true
-	f.subscribe(&f.turns, func(i int, n node.Node) (stop func()) {
+	f.Subscribe(&f.turns, func(i int, n node.Node) (stop func()) {
 		return n.Listen(f.UUID, func(t node.Turn) {
-			f.enter()
-			f.told(i, t)
+			f.Enter()
+			f.NoteTurn(i, t)
 			f.hear(i, t)
-			f.leave()
+			f.Leave()
 		})
 	})
 }
@@ -176,7 +178,7 @@ func (f *handovers) revokeAll(w *standby) {
 	f.revoke(w, len(w.offers))
 	if w.listed {
 		delete(f.waiters, w.wait.Waiter)
-		f.inOrder.remove(&w.listening)
+		f.inOrder.Remove(&w.listening)
 	}
 }
 
@@ -191,7 +193,7 @@ func (f *handovers) hear(i int, t node.Turn) {
 	default:
 		if o := f.take(i, t); o != nil && !(o.detached && t.Token == o.Token) {
 			c := claim.Claim{Lock: claim.Lock{Name: t.Name, Mode: o.Mode}, Owner: t.Owner} // its token is the fence already
-			f.releases.send(c, 1<<i, f.Expiry(f.now, f.placeTTL()))
+			f.releases.send(c, 1<<i, f.Expiry(f.Now, f.placeTTL()))
 		}
 	}
 }
@@ -200,10 +202,10 @@ func (f *handovers) hear(i int, t node.Turn) {
 // may have missed one.
 func (f *handovers) connected(i int) {
 	f.hears.Add(i)
-	f.since[i] = f.now
-	for s := f.inOrder.first; s != nil; s = s.next {
-		s.w.released.Add(i)
-		s.w.stir()
+	f.since[i] = f.Now
+	for s := f.inOrder.First; s != nil; s = s.Next {
+		s.Of.released.Add(i)
+		s.Of.Stir()
 	}
 }
 
@@ -217,7 +219,7 @@ func (f *handovers) tellFirst(i int, t node.Turn) {
 	if at, several := slices.BinarySearch(w.names, t.Name); several {
 		w.calledFirstFor[at].Add(i)
 	}
-	w.stir()
+	w.Stir()
 }
 
 // take gives what node i has handed over to the waiter that it is for. It returns the
@@ -241,7 +243,7 @@ func (f *handovers) take(i int, t node.Turn) (revoked *offer) {
 		t.Life = nil
 	}
 	o.to.handed = append(o.to.handed, handover{i, t})
-	o.to.stir()
+	o.to.Stir()
 	return nil
 }
 
@@ -275,11 +277,11 @@ func (w *waiter) handedOver() (g Grant, ok bool) {
 		// Enough must be left to renew it.
 		renewable := vote.ValidUntil(o.start, lease, e.Opts.Drift).Add(-e.Opts.Timeout)
 		switch {
-		case token == 0 || e.now >= min(renewable, vote.DecideBy(o.start, lease, w.request.Lease, e.Opts.Drift)):
+		case token == 0 || e.Now >= min(renewable, vote.DecideBy(o.start, lease, w.Request.Lease, e.Opts.Drift)):
 		case e.outdated(token, o.Token):
 		case w.handedWith(o, token) >= e.Need:
 			e.handovers.accept(&w.standby, o)
-			e.tokens.saw(token)
+			e.sawToken(token)
 			c := o.Claim
 			c.Token = token
 			return Grant{Claim: c, start: o.start, lease: lease, mayHold: vote.AllNodes(len(e.Nodes))}, true
@@ -333,6 +335,6 @@ func (w *waiter) returnHandovers(waits bool, except string) {
 		if !waits {
 			c.Wait.PlaceTTL = 0
 		}
-		e.releases.send(c, 1<<h.by, e.Expiry(e.now, e.placeTTL()))
+		e.releases.send(c, 1<<h.by, e.Expiry(e.Now, e.placeTTL()))
 	}
 }

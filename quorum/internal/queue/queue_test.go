@@ -1,8 +1,10 @@
-package core
+package queue
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -52,28 +54,33 @@ func TestQueueAdmits(t *testing.T) {
 		{says: "TryLock looks at holders", taken: true, asks: try},
 		{says: "TryLock of a reader yields to a writer that waits", queue: []claim.Want{writer}, asks: tryRead},
 	} {
-		q := bare(t).queues
+		q := New(time.Second)
 		if row.taken {
-			q.at("x").enter(&tenant{mode: row.held})
+			q.at("x").enter(&Tenant{Claim: new(claim.Claim), Mode: row.held})
 		}
-		w := newcomer(q, row.asks)
+		w := newcomer(row.asks)
 		for _, s := range row.queue {
-			q.join(newcomer(q, s))
+			q.Join(newcomer(s))
 		}
 		if row.asks.Wait != 0 {
-			q.join(w)
+			q.Join(w)
 		}
 		assert.Equal(t, q.at("x").admits(w), row.want, row.says)
 	}
 }
 
+// A stirred waiter has news.
+type stirred bool
+
+func (s *stirred) Stir() { *s = true }
+
 // newcomer is a waiter for x, or for the names of s.
-func newcomer(q *queues, s claim.Want) *member {
+func newcomer(s claim.Want) *Member {
 	s.Name = "x"
 	if s.Names != nil {
 		s.Name = s.Names[0]
 	}
-	return &member{wakeable: &wakeable{machine: &q.machine}, request: &s}
+	return &Member{Waiter: new(stirred), Request: &s}
 }
 
 // In whatever order waiters and holders come and go: each waiter that may ask has been
@@ -83,11 +90,11 @@ func TestQueuesForgetNobody(t *testing.T) {
 	kinds[2].Mode, kinds[3].Mode = node.Read, node.Write
 	kinds[4].Names, kinds[5].Names = []string{"x", "y"}, []string{"w", "x", "y"}
 	rapid.Check(t, func(rt *rapid.T) {
-		q, t := bare(t).queues, rt
-		var waiting []*member
-		var holding []*tenant
-		mayAsk := func(w *member) bool {
-			for name := range w.request.Each() {
+		q, t := New(time.Second), rt
+		var waiting []*Member
+		var holding []*Tenant
+		mayAsk := func(w *Member) bool {
+			for name := range w.Request.Each() {
 				if !q.at(name).admits(w) {
 					return false
 				}
@@ -97,50 +104,59 @@ func TestQueuesForgetNobody(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			switch what := rapid.IntRange(0, 3).Draw(t, "what"); {
 			case what == 0 || len(waiting) == 0:
-				w := newcomer(q, rapid.SampledFrom(kinds).Draw(t, "kind"))
-				q.join(w)
+				w := newcomer(rapid.SampledFrom(kinds).Draw(t, "kind"))
+				q.Join(w)
 				waiting = append(waiting, w)
-				w.stir() // it looks whether it may ask
+				w.Waiter.Stir() // it looks whether it may ask
 			case what == 1 && len(holding) > 0:
 				i := rapid.IntRange(0, len(holding)-1).Draw(t, "holder")
-				q.vacate(holding[i])
+				q.Vacate(holding[i], 0)
 				holding = slices.Delete(holding, i, i+1)
 			default:
 				i := rapid.IntRange(0, len(waiting)-1).Draw(t, "waiter")
 				w := waiting[i]
-				if mayAsk(w) && what == 2 && !slices.ContainsFunc(holding, func(h *tenant) bool { // it is granted
-					return h.Claim.Covers(&w.request.Lock) && (h.mode != node.Read || w.request.Mode != node.Read)
-				}) && (w.request.Mode == node.Read || !slices.ContainsFunc(slices.Collect(w.request.Each()), func(n string) bool { return q.at(n).isHeld() })) {
-					h := &tenant{Claim: claim.Claim{Lock: w.request.Lock}, mode: w.request.Mode}
+				if mayAsk(w) && what == 2 && !slices.ContainsFunc(holding, func(h *Tenant) bool { // it is granted
+					return h.Claim.Covers(&w.Request.Lock) && (h.Mode != node.Read || w.Request.Mode != node.Read)
+				}) && (w.Request.Mode == node.Read || !slices.ContainsFunc(slices.Collect(w.Request.Each()), func(n string) bool { return q.at(n).isHeld() })) {
+					h := &Tenant{Claim: &claim.Claim{Lock: w.Request.Lock}, Mode: w.Request.Mode}
 					for name := range h.Claim.Each() {
 						q.at(name).enter(h)
 					}
 					holding = append(holding, h)
 				}
-				q.leave(w)
+				q.Leave(w)
 				waiting = slices.Delete(waiting, i, i+1)
 			}
 			assert.Must(t, len(holding) != 0 || len(waiting) == 0 || slices.ContainsFunc(waiting, mayAsk),
 				"%d wait for nothing", len(waiting))
 			for _, w := range waiting {
-				if w.ready { // then it looks
-					w.ready, w.admitted = false, mayAsk(w)
+				if news := w.Waiter.(*stirred); *news { // then it looks
+					*news, w.admitted = false, mayAsk(w)
 				} else if mayAsk(w) && !w.admitted {
-					t.Fatalf("a waiter for %s, %v, may ask and was not woken", w.request.Title(), w.request.Mode)
+					t.Fatalf("a waiter for %s, %v, may ask and was not woken", w.Request.Title(), w.Request.Mode)
 				}
 			}
 		}
 		for _, w := range waiting {
-			q.leave(w)
+			q.Leave(w)
 		}
 		for _, h := range holding {
-			q.vacate(h)
+			q.Vacate(h, 0)
 		}
 		for name, at := range q.byName {
-			if !at.isHeld() && at.alone.first == nil && at.reading.first == nil && at.several.first == nil {
+			if !at.isHeld() && at.alone.First == nil && at.reading.First == nil && at.several.First == nil {
 				q.advance(name, at) // mayAsk makes queues
 			}
 		}
 		assert.Must(t, len(q.byName) == 0 && len(q.listeners) == 0, "%d queues are left", len(q.byName))
 	})
+}
+
+// A Locker remembers a bounded number of contended names.
+func TestContentionIsForgotten(t *testing.T) {
+	q := New(time.Second)
+	for i := range 10 * maxContended {
+		q.NoteContention(&claim.Lock{Name: fmt.Sprint(i)}, true)
+		assert.Must(t, len(q.contended) <= maxContended, "%d names", len(q.contended))
+	}
 }
