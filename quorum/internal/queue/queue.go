@@ -418,7 +418,7 @@ func (at *queue) isBehind(w *Member) bool {
 }
 
 // Before returns whether a holder here is in w's way and, if none is, what the waiters
-// Before w know of the nodes; nil if they know nothing.
+// before w know of the nodes; nil if they know nothing.
 func (q *Queues) Before(w *Member) (held bool, known *retry.Findings) {
 	for name := range w.Request.Each() {
 		at := q.byName[name]
