@@ -65,13 +65,13 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A Semaphore is k permits. Its methods may be called from any goroutine at any time.
+// A Semaphore is k permits. It is safe for concurrent use.
 type Semaphore struct {
 	locker *quorum.Locker
 	slots  []string
 }
 
-// maxPermits is far above what is of use: a waiter has a place in the queue of each slot.
+// maxPermits is far above what is useful: a waiter has a place in the queue of each slot.
 const maxPermits = 1000
 
 // New returns the semaphore of that name, which has k permits: at least 1, and at most 1000. It asks no
@@ -165,7 +165,6 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...quorum.Option) (*quorum
 	return nil, failed
 }
 
-// A result is what came of the wait for one slot.
 type result struct {
 	lease *quorum.Lease
 	err   error
@@ -202,7 +201,6 @@ func read(opts []quorum.Option) (wait time.Duration, err error) {
 	return w.Wait, err
 }
 
-// fair returns the options of one slot.
 func fair(opts []quorum.Option) []quorum.Option {
 	return append(slices.Clip(opts), quorum.WithFair())
 }

@@ -1,11 +1,10 @@
 // Package sim tests the lock of package quorum in a simulated world with virtual time.
 // Nodes crash, lose their data, hang, and have a wrong time of day. Networks lose, delay
-// and repeat messages. Processes stop at the worst instant.
+// and repeat messages.
 //
 // The engine is the one of production. It reaches the world through packages clock and
-// node alone. A task is a coroutine, a wait is an entry in a queue of events, and a run
-// is a pure function of its [faults.Plan]: the same plan gives the same events in the
-// same order, byte for byte, on every machine.
+// node alone. A run is a pure function of its [faults.Plan]: the same plan gives the same
+// events in the same order, on every machine.
 //
 //	plan := faults.Generate(7, faults.Profile{})
 //	result := sim.Run(plan, nil)
@@ -36,18 +35,17 @@
 //   - [Client.NewSignal] instead of channels and sync.WaitGroup,
 //   - [Client.Below] for random numbers.
 //
-// Its tasks run one at a time, up to the next wait, so they need no mutex. A mutex that
-// is held across a wait stops the run for good. The program must not call anything that
-// waits in real time, such as a network.
+// Its tasks run one at a time, up to the next wait, so they need no mutex. The program
+// must not hold a mutex across a wait, and must not call anything that waits in real
+// time, such as a network.
 //
 // A client is stopped, paused or killed only where it waits. A check and the call after
-// it are one step here, and two in production: if a program asks [quorum.Lease.Remaining]
-// and then writes without its token, a pause between the two makes the write late, and no
-// run shows it.
+// it are one step here, and two in production. No run shows a pause between
+// [quorum.Lease.Remaining] and a write without a token.
 //
-// So the simulator runs only what is written for a Client. It cannot run a service as it
-// is, with its goroutines, timers and connections: put what uses the lock into a function
-// that has a Locker, a way to sleep and a store as its arguments.
+// The simulator cannot run a service as it is, with its goroutines, timers and
+// connections: put what uses the lock into a function that has a Locker, a way to sleep
+// and a store as its arguments.
 //
 // A killed client runs its deferred calls only when the run is over. A panic is a
 // violation.
@@ -85,7 +83,6 @@ type Violation struct {
 
 func (v Violation) String() string { return fmt.Sprintf("%v %s", v.At, v.said()) }
 
-// said is the violation without its time.
 func (v Violation) said() string { return v.Invariant + ": " + v.What }
 
 // A Result is the outcome of a run in detail.
@@ -107,8 +104,7 @@ type Result struct {
 }
 
 // Observed returns the result of a run that was carried out outside of the simulator,
-// with a lock of that name. The entries are in the order of their times. Observed adds
-// the violations to them.
+// with a lock of that name. The entries are in the order of their times.
 func Observed(p *faults.Plan, lock string, entries []Entry, found []Violation) *Result {
 	r := &Result{Plan: p, Lock: lock, Events: uint64(len(entries)), Trace: &Trace{Entries: slices.Clone(entries)},
 		cause: func() string { return "" }}
@@ -165,7 +161,6 @@ func WithProgram(program func(*Client) error) Option {
 // JudgedBy holds a run to these [Invariants] alone.
 func JudgedBy(invariants ...string) Option { return func(w *world) { w.judgedBy = invariants } }
 
-// WithTrace keeps a record of everything that happens.
 func WithTrace() Option { return func(w *world) { w.trace = &Trace{waiters: make(map[string]Waiter)} } }
 
 // WithSteps is WithTrace, with each step of every engine: its input and its effects.
@@ -205,7 +200,6 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	return r
 }
 
-// newWorld returns the world of a plan before anything has happened in it.
 func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *world {
 	w := &world{p: p, program: program, seen: newSometimes(),
 		memory: func(e model.Ears) memory { return &model.Server{Ears: e} }}
@@ -312,7 +306,6 @@ func (w *world) finish() {
 	}
 }
 
-// chooseCore draws the nodes that are to be healed: enough for every lock.
 func (w *world) chooseCore() {
 	if w.p.Lock.Replicas > 0 {
 		w.core = 1<<w.p.Nodes - 1
@@ -343,8 +336,6 @@ func (w *world) chooseCore() {
 	}
 }
 
-// healClients ends all faults of the clients and of their links to the core, and returns
-// the clients that live.
 func (w *world) healClients() (live []*Client) {
 	for _, c := range w.clients {
 		for _, l := range c.links {
@@ -363,7 +354,6 @@ func (w *world) healClients() (live []*Client) {
 	return live
 }
 
-// acquisitions is the number of acquisitions that are to come after the faults.
 func (w *world) acquisitions(live []*Client, names int) int {
 	work := &w.p.Work
 	n := names
@@ -403,7 +393,6 @@ func (w *world) serveWithin(n int) time.Duration {
 		50*w.p.Work.Step) + 5*time.Second
 }
 
-// heal ends everything that is wrong with a node.
 func (s *server) heal() {
 	s.strobe, s.busy, s.serveAt = 0, 0, 0
 	s.hangsUp(func(o *listener) bool { return o.half != nil })

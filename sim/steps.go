@@ -11,8 +11,8 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
-// A script is the steps that the plan has for a client, done in their order:
-// each at its time, or when the one before has ended.
+// A script has the client's steps, each done at its time, or when the one before has
+// ended.
 type script struct {
 	scripted bool
 	steps    []*faults.Event
@@ -112,7 +112,6 @@ func (c *Client) lockStep(e *faults.Event) {
 	w.logResult(c, e, "granted")
 }
 
-// closeStep closes the Locker, also while another step waits.
 func (c *Client) closeStep(e *faults.Event) {
 	c.w.logStep(c, e)
 	if c.leaving || c.dead {
@@ -123,7 +122,7 @@ func (c *Client) closeStep(e *faults.Event) {
 	c.w.logResult(c, e, "closed")
 }
 
-// resumeStep resumes the lease of these names whose handle was given out last.
+// resumeStep uses the handle that was given out last.
 func (c *Client) resumeStep(e *faults.Event) {
 	names := strings.Split(e.Name, ",")
 	slices.Sort(names)

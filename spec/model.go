@@ -1,7 +1,6 @@
-// Package spec is Lock.tla as a program: the same variables, and the same actions with
-// the same conditions. README.md explains both. A test compares them on all states of the
-// small models that TLC checks. So what was checked there is said about this package as
-// well, which judges runs of the engine: see [Run].
+// Package spec is Lock.tla as a program, with the same variables, actions and conditions,
+// and judges runs of the engine: see [Run]. README.md explains both. A test compares the
+// two on all states of the small models that TLC checks.
 package spec
 
 import (
@@ -12,8 +11,8 @@ import (
 	"time"
 )
 
-// A Time is how long something lasts, or how long ago it was: in ticks in the small
-// models, in nanoseconds in a [Run].
+// A Time is a duration or an age: in ticks in the small models, in nanoseconds in a
+// [Run].
 type Time = int64
 
 // Rules are the constants of the specification.
@@ -32,7 +31,7 @@ type Rules struct {
 	Nanoseconds bool // are what Times are in, not ticks
 }
 
-// quorum is how many nodes the client needs that has made an attempt or a round.
+// quorum is for the client that has made an attempt or a round.
 func (r *Rules) quorum(by *timing) int {
 	if r.Needs == nil {
 		return r.Quorum
@@ -66,7 +65,6 @@ var phases = [...]string{"not asking", "asking", "held", "detached", "kept", "ov
 
 func (p Phase) String() string { return phases[p] }
 
-// A Set is a set of nodes.
 type Set uint64
 
 func (s Set) has(n int) bool { return s>>n&1 == 1 }
@@ -86,7 +84,7 @@ func (s Set) String() string {
 	return strings.Join(names, " and ")
 }
 
-// young is the end of a reason: those nodes do not count.
+// young ends a reason: those nodes do not count.
 func young(s Set) string {
 	if s == 0 {
 		return ""
@@ -94,7 +92,7 @@ func young(s Set) string {
 	return fmt.Sprintf("; too soon after a restart: %v", s)
 }
 
-// A Claim is one attempt of one client, with the lease that comes of it.
+// A Claim is one attempt of one client, with its lease.
 type Claim struct {
 	timing
 
@@ -115,7 +113,6 @@ type Claim struct {
 	Rounds  []Round
 }
 
-// A Round is a round of extends.
 type Round struct {
 	timing
 
@@ -134,13 +131,12 @@ type Node struct {
 	Life Time  // how long ago its life began
 }
 
-// A Key is a claim's key on a node. Left is how long it will last.
+// A Key is a claim's key on a node, and how long it will last.
 type Key struct {
 	*Claim
 	Left Time
 }
 
-// A State is the state of one name.
 type State struct {
 	*Rules
 	Nodes  []Node
@@ -151,8 +147,8 @@ func refuse(action string, c *Claim, why string, args ...any) error {
 	return fmt.Errorf("%s(%s): %s", action, c.Name, fmt.Sprintf(why, args...))
 }
 
-// Ask begins an attempt, or a place in the wait queue. A Resume has a handle, which may
-// have been made at any time since the lease began.
+// Ask begins an attempt, or a place in the wait queue. A Resume's handle may have been
+// made at any time since the lease began.
 func (s *State) Ask(c *Claim) error {
 	switch {
 	case c.Phase != None:
@@ -164,8 +160,8 @@ func (s *State) Ask(c *Claim) error {
 	return nil
 }
 
-// seen is how long the keys would last at most that a Resume has taken, on some quorum
-// that it has heard of.
+// seen bounds how long the keys that a Resume has taken last, on some quorum that it has
+// heard of.
 func (s *State) seen(c *Claim) Time {
 	var lefts []Time
 	for n, left := range c.Saw {
@@ -177,8 +173,8 @@ func (s *State) seen(c *Claim) Time {
 	return lefts[s.quorum(&c.timing)-1]
 }
 
-// alone reports whether nobody holds the lease that a claim has detached: also nobody
-// from whose handle the claim resumed it.
+// alone reports whether nobody holds the lease that a claim has detached, not even the
+// holder from whose handle it was resumed.
 func (c *Claim) alone() bool {
 	return c.Phase == Detached && (c.From == nil || c.Hold == 0 || c.From.alone())
 }
@@ -195,8 +191,7 @@ func (s *State) keeps(c *Claim) Time {
 	return max(c.From.Hold, s.Allowed(s.seen(c)))
 }
 
-// Win makes a lease of an attempt that enough nodes have granted, or have been handed
-// over to.
+// Win makes a lease of an attempt that enough nodes have granted or handed over.
 func (s *State) Win(c *Claim) error {
 	switch {
 	case c.Phase != Asking:
@@ -213,10 +208,9 @@ func (s *State) Win(c *Claim) error {
 	return nil
 }
 
-// Valid reports whether the claim's client may rely on it.
 func (c *Claim) Valid() bool { return c.Phase == Held && c.Lease > 0 }
 
-// Begin begins a round of extends: a renewal. The lease is to last for length.
+// Begin begins a renewal for length.
 func (s *State) Begin(c *Claim, r *Round, length Time) error {
 	if !c.Valid() {
 		return refuse("Begin", c, "it is %v, and not valid", c.Phase)
@@ -241,7 +235,7 @@ func (s *State) Confirm(c *Claim, r *Round) error {
 	return nil
 }
 
-// Leave ends a claim: an unlock, or an attempt that fails.
+// Leave ends a claim: an unlock, or a failed attempt.
 func (s *State) Leave(c *Claim) error {
 	if c.Phase != Asking && c.Phase != Held {
 		return refuse("Leave", c, "it is %v", c.Phase)
@@ -282,8 +276,8 @@ func (s *State) lived(c *Claim) Time {
 	return s.Lives(c)
 }
 
-// Acquire is a grant of node n, for an attempt or to heal it, or a hand-over. A Resume
-// makes another owner of the key, and shortens nothing. The key lives for left.
+// Acquire is a grant of node n, for an attempt or a repair, or a hand-over. A Resume
+// gives the key another owner, and shortens nothing. The key lives for left.
 func (s *State) Acquire(n int, c *Claim, left Time) error {
 	at := &s.Nodes[n]
 	taken := s.takes(n, c)
@@ -325,7 +319,7 @@ func (s *State) Acquire(n int, c *Claim, left Time) error {
 	return nil
 }
 
-// takes returns the key of the former owner that a Resume takes on node n, or nil.
+// takes returns the former owner's key that a Resume takes on node n, or nil.
 func (s *State) takes(n int, c *Claim) *Key {
 	if c.From == nil {
 		return nil
@@ -333,7 +327,7 @@ func (s *State) takes(n int, c *Claim) *Key {
 	return s.Nodes[n].of(c.From)
 }
 
-// GiveBack makes the former owner that of the key again, of a Resume that has failed.
+// GiveBack gives the key of a failed Resume back to its former owner.
 func (s *State) GiveBack(n int, c *Claim) error {
 	k := s.Nodes[n].of(c)
 	switch {
@@ -346,7 +340,7 @@ func (s *State) GiveBack(n int, c *Claim) error {
 	return nil
 }
 
-// Clear removes on node n what is left of the former owner, after a Resume.
+// Clear removes the former owner's rest from node n, after a Resume.
 func (s *State) Clear(n int, c *Claim) error {
 	switch {
 	case c.From == nil || c.Phase == None || c.Phase == Asking || c.Phase == Back:
@@ -358,7 +352,7 @@ func (s *State) Clear(n int, c *Claim) error {
 	return nil
 }
 
-// inTheWay returns a key that keeps node n from granting the name to a claim, or nil.
+// inTheWay returns a key that keeps node n from granting the name, or nil.
 func (s *State) inTheWay(n int, c *Claim) *Key {
 	keys := s.Nodes[n].Keys
 	for i := range keys {
@@ -369,7 +363,6 @@ func (s *State) inTheWay(n int, c *Claim) *Key {
 	return nil
 }
 
-// of returns the claim's key, or nil.
 func (at *Node) of(c *Claim) *Key {
 	for i := range at.Keys {
 		if at.Keys[i].Claim == c {
@@ -410,7 +403,6 @@ func (s *State) Extend(n int, c *Claim, r *Round, left Time) error {
 	return nil
 }
 
-// Release is a release that node n executes.
 func (s *State) Release(n int, c *Claim) error {
 	at := &s.Nodes[n]
 	switch {
@@ -430,8 +422,7 @@ func (s *State) Crash(n int, ago Time) {
 	at.Keys, at.Life = at.Keys[:0], ago
 }
 
-// Pass lets time pass for a claim. With those of its rounds, and of the nodes, it is a
-// Tick.
+// Pass lets time pass for a claim. With its rounds and the nodes it is a Tick.
 func (s *State) Pass(c *Claim, d Time) {
 	c.Hold = max(0, c.Hold-d)
 	for n := range c.Saw {
@@ -448,14 +439,12 @@ func (s *State) Pass(c *Claim, d Time) {
 	c.Lease = max(0, c.Lease-d)
 }
 
-// PassRound lets time pass for a round.
 func (s *State) PassRound(r *Round, d Time) {
 	if r.Began += d; r.Began >= s.Allowed(r.Length) { // nothing more comes of it
 		r.Open, r.Kept, r.Young = false, 0, 0
 	}
 }
 
-// Pass lets time pass for a node.
 func (at *Node) Pass(d Time) {
 	at.Life += d
 	kept := at.Keys[:0]
@@ -467,11 +456,11 @@ func (at *Node) Pass(d Time) {
 	at.Keys = kept
 }
 
-// Taken reports whether the name is the claim's, or is to stay taken for it.
+// Taken reports whether the name is the claim's, or stays taken for it.
 func (c *Claim) Taken() bool { return c.Valid() || c.Hold > 0 }
 
-// together reports whether two claims may hold the name together: until the former
-// process learns of a Resume, or its lease ends.
+// together reports whether two claims may share the name: until the former process learns
+// of a Resume, or its lease ends.
 func together(c, d *Claim) bool {
 	for from := c.From; from != nil; from = from.From {
 		if from == d {
@@ -481,7 +470,7 @@ func together(c, d *Claim) bool {
 	return false
 }
 
-// Exclusive is what is promised: nobody relies on the name while it is taken for another.
+// Exclusive is the promise: nobody relies on the name while it is taken for another.
 func (s *State) Exclusive() error {
 	for _, c := range s.Claims {
 		for _, d := range s.Claims {

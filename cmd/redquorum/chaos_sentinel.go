@@ -82,7 +82,6 @@ func (c *command) chaosSentinel(ctx context.Context, f *chaosFlags) error {
 	return err
 }
 
-// failoverTable has a line for each kind of failover.
 func (c *command) failoverTable(r *failover.Result) error {
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "failover\ttimes\tswitched after\tlocks again after\tat most\tleases held\tlost\toverlaps\t")

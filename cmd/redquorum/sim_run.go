@@ -121,7 +121,6 @@ func readPlan(path string) (*faults.Plan, error) {
 	return p, nil
 }
 
-// showFlags say how a run is shown.
 type showFlags struct {
 	brief  bool
 	steps  bool
@@ -159,7 +158,7 @@ func (c *command) play(p *faults.Plan, show showFlags, draw func(*sim.Result, io
 	return cli.Exit(statusOfVerdict(r.Verdict))
 }
 
-// writePage writes the picture of a run, if there is a path.
+// writePage does nothing without a path.
 func (c *command) writePage(path string, r *sim.Result, draw func(*sim.Result, io.Writer) error) error {
 	if path == "" {
 		return nil

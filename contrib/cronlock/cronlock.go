@@ -28,14 +28,14 @@ import (
 
 // SkipIfHeld returns a JobWrapper that runs a job while it holds name, and skips the run
 // if another run holds it, in this program or elsewhere. A run counts for at least
-// atLeast. The logger gets each run that is skipped, and each error of a lock as an
-// error; at once, if the name or an option is refused. The options apply to each lock.
+// atLeast. The logger gets each skipped run, and each error of a lock; at once, if the
+// name or an option is refused. The options apply to each lock.
 func SkipIfHeld(l *quorum.Locker, name string, atLeast time.Duration, logger cron.Logger,
 	opts ...quorum.Option) cron.JobWrapper {
 	opts = append([]quorum.Option{quorum.WithWait(atLeast / 2), quorum.WithMinHold(atLeast)}, opts...)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := l.Lock(ended, name, opts...); !errors.Is(err, context.Canceled) { // it has looked at the options alone
+	if _, err := l.Lock(ended, name, opts...); !errors.Is(err, context.Canceled) {
 		logger.Error(err, "job will not run", "lock", name)
 	}
 	return func(job cron.Job) cron.Job {

@@ -43,9 +43,9 @@ type Store struct {
 	leases sync.Map // the *quorum.Lease of each resource and owner
 }
 
-// New returns a Store. The options apply to each lock, but its length is the request's. TryLock waits for 100 ms before it says that
-// a lock is held, unless there is another [quorum.WithWait]: of several sidecars that ask at the
-// same instant, one then gets it.
+// New returns a Store. The options apply to each lock, but its length is the request's.
+// TryLock waits for 100 ms, unless there is another [quorum.WithWait]: of several
+// sidecars that ask at the same instant, one then gets the lock.
 func New(l *quorum.Locker, opts ...quorum.Option) *Store {
 	return &Store{locker: l, opts: opts}
 }
@@ -67,7 +67,7 @@ func (s *Store) TryLock(ctx context.Context, req *lock.TryLockRequest) (*lock.Tr
 	return &lock.TryLockResponse{Success: lease != nil}, err
 }
 
-// Unlock releases the lock of the owner. If this Store does not have it, the servers say
+// Unlock releases the owner's lock. If this Store does not have it, the servers say
 // whether anybody else does.
 func (s *Store) Unlock(ctx context.Context, req *lock.UnlockRequest) (*lock.UnlockResponse, error) {
 	err := quorum.ErrNotHeld

@@ -113,7 +113,7 @@ func Token(ctx context.Context) node.Token {
 	return token
 }
 
-// Transport sends the tokens of a request's context with it. next sends the request; nil
+// Transport adds the tokens of a request's context to it. next sends the request; nil
 // means http.DefaultTransport.
 func Transport(next http.RoundTripper) http.RoundTripper {
 	if next == nil {

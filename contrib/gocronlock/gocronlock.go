@@ -37,8 +37,9 @@ import (
 )
 
 // New returns a Locker for gocron.WithDistributedLocker and WithDistributedJobLocker. The
-// options apply to each lock. It asks no node. The error says which of them is refused,
-// such as a minimum hold above Options.MaxLease: gocron would skip each run in silence.
+// options apply to each lock. It asks no node, and returns an error if an option is
+// refused, such as a minimum hold above Options.MaxLease: gocron would skip each run in
+// silence.
 func New(l *quorum.Locker, atLeast time.Duration, opts ...quorum.Option) (gocron.Locker, error) {
 	opts = append([]quorum.Option{quorum.WithWait(atLeast / 2), quorum.WithMinHold(atLeast)}, opts...)
 	ended, cancel := context.WithCancel(context.Background())

@@ -20,8 +20,8 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// Unconfirmed releases are sent again. If there are more than an engine remembers, the
-// rest is left to the expiry of the keys.
+// Unconfirmed releases are repeated. Beyond what an engine remembers, keys are left to
+// expire.
 func TestSweepsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nd := model.New(clock.Runtime(), "n1")
@@ -62,7 +62,7 @@ func TestRevokedOffersAreBounded(t *testing.T) {
 	}
 }
 
-// Each row is what a limiter that is full, or not, does with a waiter.
+// Each row is what a limiter, full or not, does with a waiter.
 func TestLimiter(t *testing.T) {
 	const full = 8 // attempts of a Locker that knows nothing
 	for _, row := range []struct {
@@ -131,13 +131,12 @@ func bare(t *testing.T) *engine {
 	return e
 }
 
-// usual are the defaults of package quorum.
 func usual() Rules {
 	return Rules{MaxLease: 30 * time.Second, Drift: 0.01, Timeout: 500 * time.Millisecond, RetryEvery: time.Second,
 		FenceRetention: 24 * time.Hour, Random: rand.Uint64}
 }
 
-// nobody is above an engine, and wants to hear of events alone.
+// nobody is above an engine, and only wants to hear of events.
 type nobody struct{ heard func(machine.Event) }
 
 func (*nobody) Explain(f Failure) error {
@@ -156,7 +155,7 @@ func (*nobody) Admitted(Step, *Hold, string) Follower                   { return
 func (*nobody) Broken(Step, *Hold)                                      {}
 func (*nobody) Line(time.Time, slog.Level, string, ...any) (add func()) { return nil }
 
-// A waiter for as many names as there may be reserves them, however long it has waited.
+// A waiter for the most names reserves them, however long it has waited.
 func TestReservationOfTheLongestWait(t *testing.T) {
 	e := bare(t)
 	w := &waiter{e: e, standby: standby{calledFirstFor: make([]vote.NodeSet, 5000)}}
@@ -171,8 +170,7 @@ func TestReservationOfTheLongestWait(t *testing.T) {
 	}
 }
 
-// Each row is what becomes of a message that a lock was handed over. Others may have
-// sent it.
+// Each row is what becomes of a hand-over's message. Strangers may have sent it.
 func TestTake(t *testing.T) {
 	e := bare(t)
 	news := e.Wakeable(nil)
@@ -241,7 +239,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// A waiter leaves a name to listeners for no longer than its caller waits.
+// A waiter leaves a name to listeners while its caller waits.
 func TestYieldingEndsWithTheWait(t *testing.T) {
 	e := bare(t)
 	c := &claim.Claim{Lock: claim.Lock{Name: "x"}}
@@ -256,8 +254,8 @@ func TestYieldingEndsWithTheWait(t *testing.T) {
 	}
 }
 
-// An attempt whose caller has given up is under way until the nodes have decided it, as
-// they execute it all the same. That teaches as much as any other.
+// An abandoned attempt is under way until the nodes have decided it, as they execute it
+// all the same. That teaches as much as any other.
 func TestAbandonedAttemptsAreUnderWay(t *testing.T) {
 	e := bare(t)
 	w := e.waiter(t.Context(), &claim.Want{Lock: claim.Lock{Name: "x"}, Wait: -1, Lease: time.Second})

@@ -15,9 +15,9 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A waiter for several names reserves them when it was first for each of them: for as
-// long as it has waited for each name after the first, but never for long; and not
-// again before it was first for each of them once more.
+// A waiter for several names reserves them when it was first for each: for as long as it
+// has waited for each name after the first, within a bound, and not again before it was
+// first for each once more.
 func TestReservationsAreBounded(t *testing.T) {
 	e := bare(t)
 
@@ -53,7 +53,7 @@ func TestOutdatedHandOver(t *testing.T) {
 	assert.That(t, !c.outdated(node.MaxToken, node.MaxToken), "the last token")
 }
 
-// A life that is known now better, now worse is reported as too young once.
+// A life whose age is known with varying precision is reported as too young once.
 func TestAYoungLifeIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.Runtime()
@@ -83,7 +83,7 @@ func TestAYoungLifeIsReportedOnce(t *testing.T) {
 	})
 }
 
-// A primary is no other server when a replica of its own comes back that is the first
+// A primary is no other server when one of its own replicas comes back and is the first
 // to confirm a lock.
 func TestAReplicaThatComesBackIsNoRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -108,7 +108,7 @@ type withReplicas struct{ *model.Node }
 
 func (withReplicas) Replicas() int { return 2 }
 
-// Each row is what a reply means as a vote.
+// Each row is a reply's meaning as a vote.
 func TestJudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.Runtime()

@@ -10,7 +10,7 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/machine"
 )
 
-// The contexts that a step ends have ended before any waiter gets news of it.
+// Contexts end before any waiter gets news of their end.
 func TestEndsComeFirst(t *testing.T) {
 	e := bare(t)
 	h := held(e)
@@ -28,7 +28,7 @@ func TestEndsComeFirst(t *testing.T) {
 	assert.That(t, ended && w.phase == phaseAsking, "at last: %v, phase %d", ended, w.phase)
 }
 
-// A lease that ends while somebody is about to nest in it has none nested.
+// A lease may end while somebody is about to nest in it.
 func TestNoLeaseNestsInOneThatIsOver(t *testing.T) {
 	e, s := bare(t), &claim.Want{Reentry: true}
 	h := &Hold{e: e.holds, leases: 1, until: e.Now.Add(time.Second)}

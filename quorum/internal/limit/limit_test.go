@@ -34,7 +34,7 @@ func (l *trial) caller(leaves clock.Instant) *caller {
 	return c
 }
 
-// attempts makes n of them that all begin now and take the same time.
+// attempts makes n attempts that begin now and take the same time.
 func (l *trial) attempts(n int, took time.Duration, answered bool) {
 	start := l.now
 	l.attempt(n)
@@ -57,7 +57,7 @@ func (l *trial) rounds(n int, took time.Duration) {
 	}
 }
 
-// Each row is what the bound is after attempts.
+// Each row is the bound after some attempts.
 func TestLimiterLearns(t *testing.T) {
 	const quick, queue = 10 * time.Millisecond, 50 * time.Millisecond
 	for _, row := range []struct {
@@ -132,8 +132,8 @@ func TestLimiterLearns(t *testing.T) {
 	}
 }
 
-// Outside it is first come, first served. When one has given up there the last is next,
-// and each eighth time still the first.
+// Outside it is first come, first served. When one has given up the last is next, and
+// each eighth time the first.
 func TestOrderOutside(t *testing.T) {
 	for gaveUp, want := range map[bool]string{false: "0 1 2 3 4 5 6 7 8 9", true: "11 10 9 8 7 6 5 0 4 3"} {
 		l := newTrial()

@@ -11,7 +11,6 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 )
 
-// A counting clock counts the steps that begin.
 type counting struct {
 	clock.Clock
 	steps int
@@ -22,8 +21,8 @@ func (c *counting) Now() clock.Instant {
 	return c.Clock.Now()
 }
 
-// Contexts end, and leases are renewed, however many waiters have something to do: a
-// step that brings news to a crowd lets others in between.
+// Contexts end, and leases are renewed, however many waiters have something to do: a step
+// with news for a crowd lets others in between.
 func TestEndsWaitForNoCrowd(t *testing.T) {
 	count := &counting{Clock: clock.Runtime()}
 	m := bare(count)
@@ -53,9 +52,8 @@ func bare(c clock.Clock) *Machine {
 	return &m
 }
 
-// Nothing is carried out while a context that a step ends is open, by no task that
-// takes a step meanwhile: the release of the lease may be among the effects. One
-// goroutine plays all.
+// No task carries anything out while a context that a step ends is open: the release of
+// the lease may be among the effects. One goroutine plays all.
 func TestNothingIsCarriedOutBeforeContextsEnd(t *testing.T) {
 	m := bare(clock.Runtime())
 	var order []string
@@ -89,7 +87,7 @@ func TestNothingIsCarriedOutBeforeContextsEnd(t *testing.T) {
 	assert.That(t, slices.Equal(order, want), "in order: %q", order)
 }
 
-// The answer to a renewal may end a lease when the Locker is just being closed.
+// The answer to a renewal may end a lease while the Locker is being closed.
 func TestTimersDropWhatIsGone(t *testing.T) {
 	m := bare(clock.Runtime())
 	at, timer := m.Now.Add(time.Hour), new(Timer)
@@ -100,7 +98,7 @@ func TestTimersDropWhatIsGone(t *testing.T) {
 	}
 }
 
-// Timers come out in the order of their instants, whatever was put, moved and dropped.
+// Timers come out in order, whatever was put, moved and dropped.
 func TestTimersComeInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var ts timers

@@ -13,8 +13,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// Each row is a rule of who may ask the nodes, among those that want one name in one
-// process.
+// Each row is a rule of who may ask the nodes, among those in one process that want a
+// name.
 func TestQueueAdmits(t *testing.T) {
 	plain, fair, several := claim.Want{Wait: -1}, claim.Want{Wait: -1, Fair: true}, claim.Want{Wait: -1}
 	several.Names = []string{"x", "y"}
@@ -83,8 +83,8 @@ func newcomer(s claim.Want) *Member {
 	return &Member{Waiter: new(stirred), Request: &s}
 }
 
-// In whatever order waiters and holders come and go: each waiter that may ask has been
-// admitted or was just woken, and nothing is left of names that nobody uses.
+// In any order of waiters and holders, each waiter that may ask has been admitted or was
+// just woken, and nothing is left of unused names.
 func TestQueuesForgetNobody(t *testing.T) {
 	kinds := []claim.Want{{Wait: -1}, {Wait: -1, Fair: true}, {Wait: -1}, {Wait: -1}, {Wait: -1}, {Wait: -1}}
 	kinds[2].Mode, kinds[3].Mode = node.Read, node.Write
@@ -152,7 +152,7 @@ func TestQueuesForgetNobody(t *testing.T) {
 	})
 }
 
-// A Locker remembers a bounded number of contended names.
+// The number of contended names that a Locker remembers is bounded.
 func TestContentionIsForgotten(t *testing.T) {
 	q := New(time.Second)
 	for i := range 10 * maxContended {

@@ -17,7 +17,7 @@ func TestFreeInIsTheSoonestMajority(t *testing.T) {
 	assert.Equal(t, onMost([]time.Duration{900 * ms, 0, 30 * ms, 400 * ms, 20 * ms}, 3), 30*ms)
 }
 
-// However long attempts take, the doubled pauses after them do not overflow.
+// The doubled pauses after long attempts do not overflow.
 func TestPauseOfLongAttempts(t *testing.T) {
 	const long = 10 * 365 * 24 * time.Hour
 	for first := FirstPause; first < long; first += first / 2 {
@@ -129,7 +129,7 @@ func TestNextStep(t *testing.T) {
 	}
 }
 
-// How many waiters are queued on a node that does not answer is unknown.
+// How many waiters are queued on a silent node is unknown.
 func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 	for _, test := range []struct {
 		ballots []vote.Ballot
@@ -145,8 +145,8 @@ func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 	}
 }
 
-// The next token is above all fences, but for those that are far ahead; above these only
-// where too few nodes are left that vote and are not.
+// The next token is above all fences except for those far ahead, and above these only if
+// too few other nodes are left that vote.
 func TestTokensFollowFences(t *testing.T) {
 	tokens, at := &vote.Tokens{Retention: 24 * time.Hour}, vote.BothClocks{Wall: time.Now()}
 	const before, near, far = 100, 200, node.MaxToken - 100
