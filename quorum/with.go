@@ -220,8 +220,8 @@ func withMode(mode node.Mode) Option {
 	}
 }
 
-func (l *Locker) settings(ctx context.Context, name string, opts []Option) (settings, error) {
-	s := settings{l: l, Want: core.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
+func (l *Locker) settings(ctx context.Context, name string, opts []Option) (*settings, error) {
+	s := &settings{l: l, Want: core.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
 	s.take(opts)
 	err := cmp.Or(s.err, s.setNames(name, l.checkName), l.opts.checkLease(s.Lease), s.setKeep(&l.opts))
 	switch {
