@@ -17,8 +17,7 @@ import (
 
 const module = "github.com/redquorum/redquorum"
 
-// deps lists what a package imports, directly and indirectly, outside the
-// standard library.
+// deps are a package's direct and indirect imports outside the standard library.
 func deps(t *testing.T, pkg string) []string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}",
@@ -29,7 +28,7 @@ func deps(t *testing.T, pkg string) []string {
 	return strings.Fields(string(out))
 }
 
-// Importing quorum stays light: no client, no simulator, no command line.
+// Importing quorum brings no client, no simulator and no command line.
 func TestImportsRunOneWay(t *testing.T) {
 	tests.NeedLong(t)
 	for pkg, allowed := range map[string][]string{
@@ -65,8 +64,7 @@ func TestImportsRunOneWay(t *testing.T) {
 				"%s imports %s", pkg, dep)
 		}
 	}
-	// And the benchmark takes no lock of others with it: bench/peers is a module of its
-	// own.
+	// The benchmark imports no other locks: bench/peers is a module of its own.
 	for _, dep := range deps(t, "/bench") {
 		for _, never := range []string{"redsync", "rueidis", "redislock", "etcd", module + "/cmd",
 			module + "/bench/peers"} {
@@ -81,10 +79,9 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
-// What package quorum may do to the machine that it runs on, with the packages it is made
-// of: nothing but this. It opens no file and no connection and starts no program. From
-// the other packages that are listed it may use everything: they only compute, or draw
-// random bits.
+// This is all that package quorum and its parts may do to a machine: they open no file
+// and no connection and start no program. Other listed packages may be used freely: they
+// only compute, or draw random bits.
 func TestMayDo(t *testing.T) {
 	computes := strings.Fields(`bytes cmp container/heap context crypto/rand crypto/sha1 encoding/base64 encoding/binary
 		encoding/hex encoding/json errors fmt

@@ -13,8 +13,7 @@ type Mutant struct {
 }
 
 // An Edit replaces a text that is exactly once in a declaration, such as
-// quorum.waiter.attempt, or in a script. So a mutant stays with its function when that
-// moves to another file.
+// quorum.waiter.attempt, or in a script, so that it follows a function to another file.
 type Edit struct{ In, Old, New string }
 
 // Expect says what is to see a mutant.
@@ -38,7 +37,6 @@ func join(lists ...[]Edit) (all []Edit) {
 // canaries are killed within a few seeds, by different invariants.
 var canaries = []string{"M07", "M16", "M50"}
 
-// The scripts that more than one mutant changes.
 const (
 	acquireAllScript    = "node/internal/courier/scripts/acquire_all.lua"
 	acquireQueuedScript = "node/internal/courier/scripts/acquire_queued.lua"
@@ -49,10 +47,8 @@ const (
 	releaseAllScript    = "node/internal/courier/scripts/release_all.lua"
 )
 
-// plain is true of the commands of a plain lock of one name without a ticket.
 const plain = "cmd.Mode == node.Exclusive && len(cmd.Claims) == 1 && !cmd.Wait.Queued()"
 
-// addsVote is where a renewal counts an answer.
 const addsVote = "\t\th.tally.Add(h.ballots[i].Vote)\n"
 
 // Of mutants of nodes that are a primary with replicas.
@@ -61,7 +57,6 @@ const (
 	noReplicas = "the plans of these seeds have no replicas"
 )
 
-// Edits that more than one mutant has.
 var (
 	keepTimer      = edit("quorum/internal/core.Hold.end", "\th.e.timers.drop(h)\n", "")
 	renewEndedHold = edit("quorum/internal/core.Hold.fire", "case h.state != stateHeld:",
@@ -573,7 +568,7 @@ var mutants = []*Mutant{
 		Edits: edit("quorum/internal/core.Hold.extended", "renewAt := start.Add(third -",
 			"renewAt := start.Add(2*third -")},
 
-	// Handing a lease over, and unlocking by force.
+	// Handing over, and unlocking by force.
 	{ID: "M250", Bug: "the unlock of a detached lease releases it",
 		Edits: edit("quorum/internal/core.Hold.unlock", "\t\treturn u\n\t}\n\tu.round = h.letGo()",
 			"\t}\n\tu.round = h.letGo()")},

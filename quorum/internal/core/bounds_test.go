@@ -17,8 +17,8 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// Unconfirmed releases are sent again. If there are more than an engine remembers, the
-// rest is left to the expiry of the keys.
+// Unconfirmed releases are repeated. Beyond what an engine remembers, keys are left to
+// expire.
 func TestSweepsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nd := model.New(clock.Runtime(), "n1")
@@ -59,7 +59,7 @@ func TestRevokedOffersAreBounded(t *testing.T) {
 	}
 }
 
-// Each row is what a limiter that is full, or not, does with a waiter.
+// Each row is what a limiter, full or not, does with a waiter.
 func TestLimiter(t *testing.T) {
 	const full = firstAttempts
 	for _, row := range []struct {
@@ -103,7 +103,7 @@ func TestLimiter(t *testing.T) {
 	}
 }
 
-// A trial is a limiter with the time, and an attempt that it lets.
+// A trial is a limiter with the time, and an attempt that it admits.
 type trial struct {
 	*engine
 	t *testing.T
@@ -114,7 +114,7 @@ func (l trial) waiter() *waiter {
 		Lease: time.Second})
 }
 
-// attempts makes n of them that all begin now and take the same time.
+// attempts makes n attempts that begin now and take the same time.
 func (l trial) attempts(n int, took time.Duration, answered bool) {
 	start := l.now
 	l.attempt(n)
@@ -137,7 +137,7 @@ func (l trial) rounds(n int, took time.Duration) {
 	}
 }
 
-// Each row is what the bound is after attempts.
+// Each row is the bound after some attempts.
 func TestLimiterLearns(t *testing.T) {
 	const quick, queue = 10 * time.Millisecond, 50 * time.Millisecond
 	for _, row := range []struct {
@@ -212,8 +212,8 @@ func TestLimiterLearns(t *testing.T) {
 	}
 }
 
-// Outside it is first come, first served. When one has given up there the last is next,
-// and each eighth time still the first.
+// Outside it is first come, first served. When one has given up the last is next, and
+// each eighth time the first.
 func TestOrderOutside(t *testing.T) {
 	for gaveUp, want := range map[bool]string{false: "0 1 2 3 4 5 6 7 8 9", true: "11 10 9 8 7 6 5 0 4 3"} {
 		l := trial{bare(t), t}
@@ -299,13 +299,12 @@ func bare(t *testing.T) *engine {
 	return e
 }
 
-// usual are the defaults of package quorum.
 func usual() Rules {
 	return Rules{MaxLease: 30 * time.Second, Drift: 0.01, Timeout: 500 * time.Millisecond, RetryEvery: time.Second,
 		FenceRetention: 24 * time.Hour, Random: rand.Uint64}
 }
 
-// nobody is above an engine, and wants to hear of events alone.
+// nobody is above an engine, and only wants to hear of events.
 type nobody struct{ heard func(Event) }
 
 func (*nobody) Explain(f Failure) error {
@@ -322,7 +321,7 @@ func (*nobody) Admitted(Step, *Hold, string) Follower                   { return
 func (*nobody) Broken(Step, *Hold)                                      {}
 func (*nobody) Line(time.Time, slog.Level, string, ...any) (add func()) { return nil }
 
-// A waiter for as many names as there may be reserves them, however long it has waited.
+// A waiter for the most names reserves them, however long it has waited.
 func TestReservationOfTheLongestWait(t *testing.T) {
 	e := bare(t)
 	w := &waiter{e: e, standby: standby{calledFirstFor: make([]vote.NodeSet, 5000)}}
@@ -337,8 +336,7 @@ func TestReservationOfTheLongestWait(t *testing.T) {
 	}
 }
 
-// Each row is what becomes of a message that a lock was handed over. Others may have
-// sent it.
+// Each row is what becomes of a hand-over's message. Strangers may have sent it.
 func TestTake(t *testing.T) {
 	e := bare(t)
 	w := &standby{wakeable: &wakeable{machine: &e.machine}}
@@ -406,7 +404,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// A waiter leaves a name to listeners for no longer than its caller waits.
+// A waiter leaves a name to listeners while its caller waits.
 func TestYieldingEndsWithTheWait(t *testing.T) {
 	e := bare(t)
 	e.queues.listeners["x"] = listeners{released: e.now, need: 10 * time.Second}
@@ -417,7 +415,7 @@ func TestYieldingEndsWithTheWait(t *testing.T) {
 	}
 }
 
-// A Locker remembers a bounded number of contended names.
+// The number of contended names that a Locker remembers is bounded.
 func TestContentionIsForgotten(t *testing.T) {
 	q := bare(t).queues
 	for i := range 10 * maxContended {
@@ -426,8 +424,8 @@ func TestContentionIsForgotten(t *testing.T) {
 	}
 }
 
-// An attempt whose caller has given up is under way until the nodes have decided it, as
-// they execute it all the same. That teaches as much as any other.
+// An abandoned attempt is under way until the nodes have decided it, as they execute it
+// all the same. That teaches as much as any other.
 func TestAbandonedAttemptsAreUnderWay(t *testing.T) {
 	l := trial{bare(t), t}
 	w := l.waiter()

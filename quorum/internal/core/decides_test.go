@@ -21,7 +21,7 @@ func TestFreeInIsTheSoonestMajority(t *testing.T) {
 	assert.Equal(t, freeIn([]time.Duration{900 * ms, 0, 30 * ms, 400 * ms, 20 * ms}, 3), 30*ms)
 }
 
-// However long attempts take, the doubled pauses after them do not overflow.
+// The doubled pauses after long attempts do not overflow.
 func TestPauseOfLongAttempts(t *testing.T) {
 	const long = 10 * 365 * 24 * time.Hour
 	for first := FirstPause; first < long; first += first / 2 {
@@ -133,7 +133,7 @@ func TestNextStep(t *testing.T) {
 	}
 }
 
-// How many waiters are queued on a node that does not answer is unknown.
+// How many waiters are queued on a silent node is unknown.
 func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 	for _, test := range []struct {
 		ballots []vote.Ballot
@@ -149,9 +149,9 @@ func TestThoseBeforeAreCountedOnAMajority(t *testing.T) {
 	}
 }
 
-// A waiter for several names reserves them when it was first for each of them: for as
-// long as it has waited for each name after the first, but never for long; and not
-// again before it was first for each of them once more.
+// A waiter for several names reserves them when it was first for each: for as long as it
+// has waited for each name after the first, within a bound, and not again before it was
+// first for each once more.
 func TestReservationsAreBounded(t *testing.T) {
 	e := bare(t)
 
@@ -187,8 +187,8 @@ func TestOutdatedHandOver(t *testing.T) {
 	assert.That(t, !c.outdated(node.MaxToken, node.MaxToken), "the last token")
 }
 
-// The next token is above all fences, but for those that are far ahead; above these only
-// where too few nodes are left that vote and are not.
+// The next token is above all fences except for those far ahead, and above these only if
+// too few other nodes are left that vote.
 func TestTokensFollowFences(t *testing.T) {
 	e := newEngine(&Config{Clock: clock.System(), Opts: usual(), Need: 2}, nil)
 	e.enter()
@@ -225,7 +225,7 @@ func TestTokensFollowFences(t *testing.T) {
 	}
 }
 
-// A life that is known now better, now worse is reported as too young once.
+// A life whose age is known with varying precision is reported as too young once.
 func TestAYoungLifeIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.Runtime()
@@ -255,7 +255,7 @@ func TestAYoungLifeIsReportedOnce(t *testing.T) {
 	})
 }
 
-// A primary is no other server when a replica of its own comes back that is the first
+// A primary is no other server when one of its own replicas comes back and is the first
 // to confirm a lock.
 func TestAReplicaThatComesBackIsNoRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -280,7 +280,7 @@ type withReplicas struct{ *model.Node }
 
 func (withReplicas) Replicas() int { return 2 }
 
-// Each row is what a reply means as a vote.
+// Each row is a reply's meaning as a vote.
 func TestJudge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.Runtime()

@@ -14,7 +14,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A counting clock counts the steps that begin.
 type counting struct {
 	clock.Clock
 	steps int
@@ -25,8 +24,8 @@ func (c *counting) Now() clock.Instant {
 	return c.Clock.Now()
 }
 
-// Contexts end, and leases are renewed, however many waiters have something to do: a
-// step that brings news to a crowd lets others in between.
+// Contexts end, and leases are renewed, however many waiters have something to do: a step
+// with news for a crowd lets others in between.
 func TestEndsWaitForNoCrowd(t *testing.T) {
 	e := bare(t)
 	for range 10 * maxReady {
@@ -43,7 +42,7 @@ func TestEndsWaitForNoCrowd(t *testing.T) {
 	}
 }
 
-// The contexts that a step ends have ended before any waiter gets news of it.
+// Contexts end before any waiter gets news of their end.
 func TestEndsComeFirst(t *testing.T) {
 	e := bare(t)
 	h := &Hold{e: e.holds, tenant: tenant{Claim: Claim{Claim: node.Claim{Name: "x"}}}, until: e.now.Add(time.Second),
@@ -64,9 +63,8 @@ func TestEndsComeFirst(t *testing.T) {
 	e.mu.Unlock()
 }
 
-// Nothing is carried out while a context that a step ends is open, by no task that
-// takes a step meanwhile: the release of the lease may be among the effects. One
-// goroutine plays all.
+// No task carries anything out while a context that a step ends is open: the release of
+// the lease may be among the effects. One goroutine plays all.
 func TestNothingIsCarriedOutBeforeContextsEnd(t *testing.T) {
 	e := bare(t)
 	var order []string
@@ -100,7 +98,7 @@ func TestNothingIsCarriedOutBeforeContextsEnd(t *testing.T) {
 	assert.That(t, slices.Equal(order, want), "in order: %q", order)
 }
 
-// A lease that ends while somebody is about to nest in it has none nested.
+// A lease may end while somebody is about to nest in it.
 func TestNoLeaseNestsInOneThatIsOver(t *testing.T) {
 	e, s := bare(t), &Want{Reentry: true}
 	h := &Hold{e: e.holds, leases: 1, until: e.now.Add(time.Second)}
@@ -111,7 +109,7 @@ func TestNoLeaseNestsInOneThatIsOver(t *testing.T) {
 	assert.That(t, !nested && err == nil, "at its end: %v, %v", nested, err)
 }
 
-// The answer to a renewal may end a lease when the Locker is just being closed.
+// The answer to a renewal may end a lease while the Locker is being closed.
 func TestTimersDropWhatIsGone(t *testing.T) {
 	e := bare(t)
 	h := &Hold{e: e.holds, until: e.now.Add(time.Hour)}
@@ -121,7 +119,7 @@ func TestTimersDropWhatIsGone(t *testing.T) {
 	assert.That(t, len(e.timers) == 0, "it is still there")
 }
 
-// Timers come out in the order of their instants, whatever was put, moved and dropped.
+// Timers come out in order, whatever was put, moved and dropped.
 func TestTimersComeInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var ts timers

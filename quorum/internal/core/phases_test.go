@@ -53,7 +53,6 @@ func (d *drive) answer(status node.Status, nodes ...int) {
 	d.settle()
 }
 
-// to brings the waiter into a phase.
 func (d *drive) to(p phase) {
 	if p == phaseYielding {
 		d.queues.listeners["x"] = listeners{released: d.now, need: time.Second, again: true}
@@ -79,8 +78,8 @@ func (d *drive) to(p phase) {
 	}
 }
 
-// A hand-over that is given back revokes its offer and all earlier ones: a node that is
-// late may hand the lock over to one of these.
+// A hand-over that is given back revokes earlier offers, too: a late node may hand the
+// lock over to one of these.
 func TestEarlierOffersAreRevoked(t *testing.T) {
 	d := newDrive(t)
 	for _, owner := range []string{"first", "second"} {
@@ -92,8 +91,8 @@ func TestEarlierOffersAreRevoked(t *testing.T) {
 	assert.That(t, d.handovers.byOwner[node.Offer("first")].to == nil, "the earlier one is accepted")
 }
 
-// TestPhases walks through every phase and every input: what becomes of a waiter, and
-// with which effects, is in phases.md.
+// phases.md says what becomes of a waiter in every phase with every input, and with which
+// effects.
 func TestPhases(t *testing.T) {
 	inputs := []struct {
 		says string
@@ -151,7 +150,7 @@ func TestPhases(t *testing.T) {
 	compareTable(t, "A waiter", says, table)
 }
 
-// becomes says what has become of something: where it is now, and the effects.
+// becomes says where something is now, and the effects.
 func becomes(from, to fmt.Stringer, e *engine, before int) string {
 	text := to.String()
 	if from == to {
@@ -181,7 +180,6 @@ func becomes(from, to fmt.Stringer, e *engine, before int) string {
 	return text
 }
 
-// compareTable compares a table with that of phases.md below a heading.
 func compareTable(t *testing.T, heading string, says []string, table [][]string) {
 	t.Helper()
 	want := fmt.Sprintf("## %s\n\n| |", heading)
@@ -202,8 +200,8 @@ func compareTable(t *testing.T, heading string, says []string, table [][]string)
 
 func (s state) String() string { return [...]string{"held", "lost", "kept", "over"}[s] }
 
-// TestStates walks through every state of a hold and every input: what becomes of it,
-// and with which effects, is in phases.md.
+// phases.md says what becomes of a hold in every state with every input, and with which
+// effects.
 func TestStates(t *testing.T) {
 	inputs := []struct {
 		says string

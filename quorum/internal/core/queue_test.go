@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// Each row is a rule of who may ask the nodes, among those that want one name in one
-// process.
+// Each row is a rule of who may ask the nodes, among those in one process that want a
+// name.
 func TestQueueAdmits(t *testing.T) {
 	plain, fair, several := Want{Wait: -1}, Want{Wait: -1, Fair: true}, Want{Wait: -1}
 	several.Names = []string{"x", "y"}
@@ -75,8 +75,8 @@ func newcomer(q *queues, s Want) *member {
 	return &member{wakeable: &wakeable{machine: &q.machine}, request: &s}
 }
 
-// In whatever order waiters and holders come and go: each waiter that may ask has been
-// admitted or was just woken, and nothing is left of names that nobody uses.
+// In any order of waiters and holders, each waiter that may ask has been admitted or was
+// just woken, and nothing is left of unused names.
 func TestQueuesForgetNobody(t *testing.T) {
 	kinds := []Want{{Wait: -1}, {Wait: -1, Fair: true}, {Wait: -1}, {Wait: -1}, {Wait: -1}, {Wait: -1}}
 	kinds[2].Mode, kinds[3].Mode = node.Read, node.Write
