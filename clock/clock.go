@@ -42,7 +42,6 @@ type Clock interface {
 
 	Go(task func())
 
-	// NewSignal returns a signal that is clear.
 	NewSignal() Signal
 }
 

@@ -166,11 +166,11 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 }
 
 // Observe yields the present leader and then each change, until ctx ends or the Locker is
-// closed. A new leader, a new note and a resignation are seen after two round trips.
-// Options.Every and quorum.Options.Timeout bound the time until a change is seen whose
-// notice was lost, and one without a notice: a leader died, or resigned without an
-// announcement (see [Election.Campaign]). A leader that leads for less may not be seen.
-// While no majority answers, Observe yields nothing.
+// closed. A new leader, a new note and a resignation are seen after two round trips. A
+// change without a notice, because that was lost, or a leader died or resigned without an
+// announcement (see [Election.Campaign]), is seen within Options.Every and
+// quorum.Options.Timeout. A leader that leads for less may not be seen. While no majority
+// answers, Observe yields nothing.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
 	return func(yield func(Leader) bool) {
 		var last *Leader

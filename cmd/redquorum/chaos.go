@@ -303,7 +303,6 @@ func again(config chaos.Config, plan string) string {
 		more, plan)
 }
 
-// quotedForShell puts text into single quotes.
 func quotedForShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 func (r *chaosRun) writePage(path string) error {
@@ -318,7 +317,6 @@ func (r *chaosRun) writePage(path string) error {
 	return errors.Join(write(page), page.Close())
 }
 
-// writeHistory writes what the clients did.
 func (r *chaosRun) writeHistory(path string) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -345,7 +343,6 @@ func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Conf
 	return c.showChaos(f, &run, config)
 }
 
-// showChaos shows a single run.
 func (c *command) showChaos(f *chaosFlags, run *chaosRun, config chaos.Config) (err error) {
 	err = c.print(f.asJSON, chaosJSON{run.summary(run.name), run.Trace.Entries}, func(w io.Writer) string {
 		text := newProse(w)

@@ -100,7 +100,6 @@ func (r *chaosReport) explore(ctx context.Context, f *chaosFlags, seed uint64, c
 	return false
 }
 
-// add counts a run.
 func (r *chaosReport) add(run *chaosRun) {
 	r.Plans++
 	r.Grants += run.Grants
@@ -118,7 +117,6 @@ func (r *chaosReport) add(run *chaosRun) {
 	}
 }
 
-// line is the line of progress.
 func (r *chaosReport) line() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -44,7 +44,6 @@ func (f *chaosFlags) checkServers() error {
 	return f.notFor("--servers", "server", "upgrade", "stretch", "jobs", "nodes", "out")
 }
 
-// chaosServers is chaos --servers.
 func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 	servers, err := (&nodeFlags{nodes: f.servers}).servers()
 	if err != nil {

@@ -121,7 +121,6 @@ func (f *chaosFlags) row(ctx context.Context, s *sim.Scenario,
 	return row, server, nil
 }
 
-// tableOf writes rows in Markdown.
 func tableOf(rows []chaosRow, version string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| | scenario | redquorum, simulated | on %[1]s | textbook Redlock, simulated | on %[1]s |\n|-|-|-|-|-|-|\n", version)

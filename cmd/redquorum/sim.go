@@ -168,7 +168,6 @@ func (f *planFlags) check() error {
 	return nil
 }
 
-// any reports whether there is one.
 func (f *planFlags) any() bool {
 	for _, name := range []string{"nodes", "clients", "length", "client", "guard", "renew", "fence", "need", "kinds"} {
 		if f.fs.Changed(name) {

@@ -51,7 +51,6 @@ func New(c clock.Clock, name string) *Node {
 	return n
 }
 
-// begin begins a life.
 func (n *Node) begin(born clock.Instant) {
 	n.lives++
 	n.life = &node.Life{ID: fmt.Sprintf("%s#%d", n.name, n.lives), Born: born}
@@ -135,7 +134,6 @@ func (n *Node) serverTime(now clock.Instant) Time {
 	return Time(now.Add(n.step) / clock.Instant(time.Millisecond))
 }
 
-// enqueue opens a request.
 func (n *Node) enqueue(now clock.Instant, cmd node.Command, reply func(node.Reply)) {
 	cmd.Claims = slices.Clone(cmd.Claims)
 	if cmd.Wait != nil {

@@ -11,7 +11,7 @@ import (
 type want struct {
 	*names
 	held  bool // a holder is in the way
-	first *key // the place of the first waiter in the way, nil if there is none
+	first *key // the place of the first waiter in the way, or nil
 	ahead int  // how many waiters are before this one
 }
 
@@ -63,7 +63,7 @@ func (s *Server) grant(now Time, wants []want, cmd *node.Command) node.Reply {
 	for i := range wants {
 		one := &wants[i]
 		if err := s.raiseFence(now, one.names, cmd.Mode, cmd.Claims[0].Token, now+life(cmd.Retention)); err != nil {
-			return failure(err) // a reader's fence, and a reader has one name: nothing is half done
+			return failure(err) // a reader has one name: nothing is half done
 		}
 		s.create(one.names, cmd.Mode, owner, now+life(cmd.TTL))
 		if wait.Queued() {
@@ -273,7 +273,7 @@ func (s *Server) isKept(now Time, n *names, p *place) bool {
 }
 
 func (s *Server) leave(n *names, waiter string) bool {
-	s.admitted = true // a server is asked to delete the place also if there is none
+	s.admitted = true // a server is asked to delete the place even if there is none
 	s.drop(s.place(n, waiter))
 	return s.unqueue(n.queue, waiter)
 }
@@ -331,7 +331,7 @@ func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Tok
 type place struct {
 	waiter string
 	ticket node.Token
-	kept   *key // that is there as long as the place is kept; nil if it has to be looked up
+	kept   *key // exists while the place is kept; nil: look it up
 }
 
 // A handover is zero if the lock is not handed over.

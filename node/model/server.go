@@ -40,7 +40,7 @@ type Server struct {
 	// one.
 	recent [8]*names
 
-	sought []byte       // the key of an owner or a waiter that was looked up last
+	sought []byte       // the key of the owner or waiter that was looked up last
 	fields []node.Field // for reuse
 	wants  []want       // for reuse
 
@@ -48,9 +48,9 @@ type Server struct {
 	epoch    uint   // counts Syncs
 	unsynced []*key // changed since the last Sync
 
-	refusal  error // what it answers to writes, nil as a rule: see Refuse
+	refusal  error // the answer to writes, usually nil: see Refuse
 	refuses  bool  // it executes a command so
-	admitted bool  // the command has written what needs no memory: no write is refused after that
+	admitted bool  // the command has written without a need for memory: later writes are not refused
 
 	// Ears tells who listens to the server; it may be nil.
 	Ears Ears
@@ -70,10 +70,10 @@ type Ears interface {
 // waiter's process.
 type Notice struct {
 	Name string
-	Mode node.Mode // on the name's channel: Exclusive, or Write for that of readers and writers
+	Mode node.Mode // of the name's channel: Exclusive, or Write for readers and writers
 	To   string    // the waiter; "": it is on the name's channel
 	Turn node.Turn // what the waiter hears, without a Life and a Proof: see From
-	Vain bool      // nobody has heard of the hand-over here, and it was taken back; but replicas pass the message on
+	Vain bool      // nobody here heard of the hand-over, which was taken back, but replicas pass it on
 
 	Secret string // of the offer that the lock was handed over to
 }
@@ -91,7 +91,7 @@ type names struct {
 	lock, fence *key
 	readers     *key   // nil until readers or writers have used the name
 	queue       *key   // nil until it may have had waiters
-	places      []byte // what the keys of places in the queue begin with
+	places      []byte // prefix of the keys of places in the queue
 }
 
 type key struct {
@@ -652,7 +652,6 @@ var (
 	errFenceType = fmt.Errorf("%w: the fence is not a string", node.ErrWrongType)
 )
 
-// token reads a fence.
 func (c *content) token() (node.Token, error) {
 	switch c.kind {
 	case none, number:

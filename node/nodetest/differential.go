@@ -388,9 +388,9 @@ type race struct {
 	seen    map[string]int
 	done    int
 	looked  time.Time // when advance was begun last
-	late    string    // if a server was, how: what comes then cannot be compared
-	rule    []string  // the steps that did something, as the lines of a rule, with the first system's answers
-	looks   []string  // and those after the last of them, which only look at names
+	late    string    // how a server was late: the rest cannot be compared
+	rule    []string  // steps that did something, as a rule's lines with the first system's answers
+	looks   []string  // later steps, which only look at names
 }
 
 func (r *race) run(program []step) error {

@@ -93,7 +93,6 @@ func reason(err error) error {
 	return nil
 }
 
-// reasonText returns its word.
 func reasonText(err error) string {
 	for _, r := range reasons {
 		if errors.Is(err, r.err) {

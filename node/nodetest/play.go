@@ -52,14 +52,12 @@ func newPlayer(s System, mode node.Mode) *player {
 	}
 }
 
-// end ends what was begun.
 func (p *player) end() {
 	for _, stop := range p.stops {
 		stop()
 	}
 }
 
-// play plays a line.
 func (p *player) play(words []string) error {
 	switch words[0] {
 	case "for":

@@ -67,7 +67,6 @@ func split(line string) (words []string, err error) {
 	return words, nil
 }
 
-// join is the opposite of split.
 func join(words []string) string {
 	quoted := slices.Clone(words)
 	for i, word := range quoted {
@@ -212,7 +211,6 @@ func commandText(cmd node.Command) string {
 	return join(words)
 }
 
-// An answer is its words.
 type answer []string
 
 // add adds words for what is not zero.
