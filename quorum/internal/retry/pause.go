@@ -80,8 +80,8 @@ func (p *Pause) WakeAt() clock.Instant { return min(p.until, p.deadline) }
 // By shortens the pause.
 func (p *Pause) By(t clock.Instant) { p.until = min(p.until, t) }
 
-// NextStep decides what the waiter does now.
-func (p *Pause) NextStep(n News) Choice {
+// Decide says what the waiter does now.
+func (p *Pause) Decide(n News) Choice {
 	switch {
 	case n.Ended:
 		return StopWaiting
