@@ -1,3 +1,5 @@
+// Type waiter; methods of engine and Config: calls for a lock, and why they fail.
+
 package core
 
 import (

@@ -1,5 +1,5 @@
-// Package retry decides what a waiter does after a failed attempt: when it asks again, and
-// whether it does. News and the time come in as arguments.
+// Type Pause; a method of Findings, which begins one.
+
 package retry
 
 import (
