@@ -56,7 +56,7 @@ var errForeign = errors.New("its holder is not a program with redquorum")
 func (l *Locker) askOwners(ctx context.Context, name string, owners []string) (err error) {
 	var rounds []*core.Round
 	in := l.core.Step()
-	in.Because("ask", &claim.Lock{Name: name})
+	in.NoteCall("ask", &claim.Lock{Name: name})
 	for _, owner := range owners {
 		token, _ := in.Token(0) // without one the nodes refuse
 		c := claim.Claim{Lock: claim.Lock{Name: node.AskName(owner)}, Owner: l.core.UUID, Token: token}

@@ -86,7 +86,7 @@ func (le *Lease) Asked() <-chan struct{} {
 	in.Subscribe(&c.Subscriptions, func(i int, n node.Node) (stop func()) {
 		return n.Watch(node.AskName(h.Claim.Owner), node.Exclusive, func() {
 			in := e.Step()
-			in.Heard(i, "tells that the holder of %s may be asked to finish", &h.Claim.Lock)
+			in.NoteNews(i, "tells that the holder of %s may be asked to finish", &h.Claim.Lock)
 			c.look(in, 1<<i)
 			in.Leave()
 		})
@@ -124,7 +124,7 @@ func (c *companion) stop(in core.Step) bool {
 func (le *Lease) Announce() {
 	in := le.l.core.Step()
 	defer in.Leave()
-	in.Because("announce", &le.h.Claim.Lock)
+	in.NoteCall("announce", &le.h.Claim.Lock)
 	le.l.announce(in, &le.h.Claim.Lock)
 }
 

@@ -163,10 +163,10 @@ func (t *terms) age(now time.Time, rate float64) error {
 	return nil
 }
 
-// bound tightens s, the settings given to Resume, to the bounds of the lease. Its name
+// bound tightens s, the call of Resume, to the bounds of the lease. Its name
 // may have to stay taken in any mode, for a process that held it before; and for no
 // longer than maxLease, as no lease is longer, and no minimum hold.
-func (t *terms) bound(s *settings, maxLease time.Duration) {
+func (t *terms) bound(s *call, maxLease time.Duration) {
 	s.Keep = max(s.Keep, min(t.KeepLeft, maxLease))
 	if t.FixedLeft > 0 {
 		s.Fixed, s.Lease = true, min(s.Lease, t.FixedLeft)

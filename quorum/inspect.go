@@ -86,7 +86,7 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	defer l.core.End()
 	in := l.core.Step()
 	c := claim.Claim{Lock: claim.Lock{Name: name}}
-	in.Because("break", &c.Lock)
+	in.NoteCall("break", &c.Lock)
 	token, ok := in.Token(0)
 	if !ok {
 		in.Leave()
@@ -150,7 +150,7 @@ func (l *Locker) inspect(name, owner string, timeout time.Duration) *core.Round 
 	c := claim.Claim{Lock: claim.Lock{Name: name}, Owner: owner}
 	in := l.core.Step()
 	defer in.Leave()
-	in.Because("inspect", &c.Lock)
+	in.NoteCall("inspect", &c.Lock)
 	return in.AskAll(node.Inspect, c, 0, timeout)
 }
 

@@ -1,4 +1,4 @@
-// Type labels; methods of Lease, Locker and settings: notes, and the holder of a name.
+// Type labels; methods of Lease, Locker and call: notes, and the holder of a name.
 
 package quorum
 
@@ -250,7 +250,7 @@ func (l *Locker) holderOf(ctx context.Context, name string, timeout time.Duratio
 // pauses finds out in a task who the holder is, if the wait has lasted for some time:
 // when the context has ended it is too late to ask. It does not for a writer: a node
 // tells of all readers, and there may be thousands.
-func (s *settings) Pauses(in core.Step, began clock.Instant) {
+func (s *call) Pauses(in core.Step, began clock.Instant) {
 	l := s.l
 	if l.opts.Label == NoLabel || s.Mode == node.Write || in.Now() < began.Add(l.opts.RetryEvery/2) ||
 		in.Now() < l.labels.lookAt {
@@ -260,7 +260,7 @@ func (s *settings) Pauses(in core.Step, began clock.Instant) {
 		s.holder = new(holder)
 	}
 	into, until := s.holder, in.Now().Add(l.opts.Timeout)
-	in.InTask(func() {
+	in.TaskIfOpen(func() {
 		if found := l.whoHolds(context.Background(), &s.Lock, until); found.label != "" {
 			l.core.Read(func() { *into = found })
 		}
@@ -269,7 +269,7 @@ func (s *settings) Pauses(in core.Step, began clock.Instant) {
 
 // failed puts into an error for how long the call has waited, and who the holder is. A
 // writer asks only after a long wait, which is rare enough for thousands of readers.
-func (s *settings) Failed(ctx context.Context, failed error, waited time.Duration, deadline clock.Instant) {
+func (s *call) Failed(ctx context.Context, failed error, waited time.Duration, deadline clock.Instant) {
 	l := s.l
 	err, ok := failed.(*Error)
 	if !ok {
@@ -294,7 +294,7 @@ func (l *Locker) logNextHolder(in core.Step, h *core.Hold) {
 		return
 	}
 	until := in.Now().Add(l.opts.Timeout)
-	in.InTask(func() {
+	in.TaskIfOpen(func() {
 		found := l.whoHolds(context.Background(), &h.Claim.Lock, until)
 		if found.label == "" {
 			return
@@ -329,7 +329,7 @@ func (le *Lease) SetNote(text string) error {
 	}
 	h, in := le.h, le.l.core.Step()
 	defer in.Leave()
-	in.Because("note", &h.Claim.Lock)
+	in.NoteCall("note", &h.Claim.Lock)
 	if in.IsOver(h) {
 		return in.NotHeld(h, "note")
 	}

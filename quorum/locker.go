@@ -101,7 +101,7 @@ func hasReplicas(n node.Node) bool {
 // matches none of these. A permanent error on too many nodes (a key that is no lock of
 // any library, a refused password) ends the wait at once. An [*Error] has the details.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	s, err := l.settings(name, opts)
+	s, err := l.call(name, opts)
 	if err != nil {
 		return nil, l.refused(name, err)
 	}
@@ -125,7 +125,7 @@ func (l *Locker) refused(name string, err error) error {
 // nodes and none enough: one of them gets the lock if they call Lock with a short
 // [WithWait].
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	s, err := l.settings(name, opts)
+	s, err := l.call(name, opts)
 	if err != nil {
 		return nil, l.refused(name, err)
 	}
@@ -134,7 +134,7 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 }
 
 // lease makes the lease of a call. It is called outside a step.
-func (l *Locker) lease(ctx context.Context, s *settings) (*Lease, error) {
+func (l *Locker) lease(ctx context.Context, s *call) (*Lease, error) {
 	h, err := l.core.Acquire(ctx, &s.Want, s)
 	if err != nil {
 		return nil, err
@@ -248,4 +248,20 @@ func (l *Locker) Close() error {
 		w.calls.Finish(until)
 	}
 	return errors.Join(errs...)
+}
+
+// beginAbout is begin of a call about a name, which it checks.
+func (l *Locker) beginAbout(ctx context.Context, op, name string) error {
+	if err := l.checkName(name); err != nil {
+		return err
+	}
+	return l.core.Begin(ctx, op, name)
+}
+
+// checkName says what is wrong with a name, also with the prefix before it.
+func (l *Locker) checkName(name string) error {
+	if err := cmp.Or(node.CheckName(name), node.CheckName(l.opts.Prefix+name)); err != nil {
+		return fmt.Errorf("quorum: %w", err)
+	}
+	return nil
 }

@@ -26,9 +26,9 @@ type Member struct {
 // A part is one member of a call of LockAll.
 type part struct {
 	Member
-	title    string // how errors call it
-	settings settings
-	lease    *Lease // the last one that was acquired; nil if that failed
+	title string // how errors call it
+	call  call
+	lease *Lease // the last one that was acquired; nil if that failed
 }
 
 // blame names the member that err is about.
@@ -202,7 +202,7 @@ func assemble(members []Member, opts []Option) (*assembly, error) {
 		}
 		l := m.Locker
 		p := &part{Member: m, title: fmt.Sprintf("member %d of %d, %q on %s", i+1, len(members), m.Name, l.deployment)}
-		s, err := l.settings(m.Name, slices.Concat(opts, m.Options))
+		s, err := l.call(m.Name, slices.Concat(opts, m.Options))
 		if err == nil && s.Keep > 0 {
 			err = errors.New("quorum: WithMinHold cannot be combined with LockAll: it gives members back while it waits for others")
 		}
@@ -214,7 +214,7 @@ func assemble(members []Member, opts []Option) (*assembly, error) {
 		}
 		a.once = a.once || s.Wait == 0
 		a.brief = a.brief || s.Fixed || s.MaxHold > 0
-		p.settings = *s
+		p.call = *s
 		a.parts = append(a.parts, p)
 	}
 	if err := a.distinct(); err != nil {
@@ -222,7 +222,7 @@ func assemble(members []Member, opts []Option) (*assembly, error) {
 	}
 	a.order = slices.SortedFunc(slices.Values(a.parts), func(p, q *part) int {
 		return cmp.Or(cmp.Compare(p.Locker.deployment, q.Locker.deployment),
-			cmp.Compare(p.Locker.opts.Prefix+p.settings.Name, q.Locker.opts.Prefix+q.settings.Name))
+			cmp.Compare(p.Locker.opts.Prefix+p.call.Name, q.Locker.opts.Prefix+q.call.Name))
 	})
 	return a, nil
 }
@@ -231,7 +231,7 @@ func assemble(members []Member, opts []Option) (*assembly, error) {
 func (a *assembly) distinct() error {
 	taken := make(map[string]int) // by which member
 	for i, p := range a.parts {
-		for name := range p.settings.Each() {
+		for name := range p.call.Each() {
 			lock := fmt.Sprintf("%q on %s", p.Locker.opts.Prefix+name, p.Locker.deployment)
 			if k, found := taken[lock]; found {
 				return fmt.Errorf("quorum: members %d and %d are both %s", k+1, i+1, lock)
@@ -280,10 +280,10 @@ func (a *assembly) pass(ctx context.Context, lead *part) (failed *part, err erro
 			waits = !a.brief
 			continue
 		}
-		l, lease := p.Locker, p.settings.Lease
+		l, lease := p.Locker, p.call.Lease
 		until := l.core.Clock.Now()
 		if until >= a.until && !a.once {
-			return p, l.core.Fail("acquire", p.settings.Title(), nil, ErrNoQuorum, errWaitOver)
+			return p, l.core.Fail("acquire", p.call.Title(), nil, ErrNoQuorum, errWaitOver)
 		}
 		if waits {
 			until = min(a.until, until.Add(lease+time.Duration(l.core.Chance()*float64(lease))))
@@ -302,7 +302,7 @@ func (a *assembly) pass(ctx context.Context, lead *part) (failed *part, err erro
 
 // take acquires the member, and waits for it until an instant.
 func (p *part) take(ctx context.Context, until clock.Instant) (err error) {
-	s := p.settings
+	s := p.call
 	s.Wait = -1
 	if until != clock.Never {
 		s.Wait = max(0, until.Sub(p.Locker.core.Clock.Now()))

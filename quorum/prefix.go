@@ -1,11 +1,6 @@
-// Type prefixed; methods of Locker: names.
-
 package quorum
 
 import (
-	"cmp"
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -50,20 +45,4 @@ func (p prefixed) Listen(process string, hear func(node.Turn)) (stop func()) {
 		t.Name = strings.TrimPrefix(t.Name, p.prefix)
 		hear(t)
 	})
-}
-
-// beginAbout is begin of a call about a name, which it checks.
-func (l *Locker) beginAbout(ctx context.Context, op, name string) error {
-	if err := l.checkName(name); err != nil {
-		return err
-	}
-	return l.core.Begin(ctx, op, name)
-}
-
-// checkName says what is wrong with a name, also with the prefix before it.
-func (l *Locker) checkName(name string) error {
-	if err := cmp.Or(node.CheckName(name), node.CheckName(l.opts.Prefix+name)); err != nil {
-		return fmt.Errorf("quorum: %w", err)
-	}
-	return nil
 }

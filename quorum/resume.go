@@ -47,7 +47,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 		return nil, l.core.Fail("resume", t.title(), nil, ErrNotHeld, over)
 	}
 	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease)}, opts...)
-	s, err := l.settings(t.Names[0], opts)
+	s, err := l.call(t.Names[0], opts)
 	if err != nil {
 		return nil, err
 	}
@@ -75,11 +75,11 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 
 // takeOver asks all nodes to give a lease to a new owner, with a token above the given
 // one. The lease counts from start, if that is earlier.
-func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.Duration,
+func (l *Locker) takeOver(t *terms, s *call, above node.Token, timeout time.Duration,
 	start clock.Instant) (*core.Round, error) {
 	in := l.core.Step()
 	defer in.Leave()
-	in.Because("resume", &s.Lock)
+	in.NoteCall("resume", &s.Lock)
 	token, ok := in.Token(above)
 	if !ok {
 		return nil, l.core.Fail("resume", s.Title(), nil, ErrNoQuorum, retry.ErrSpent)
@@ -93,7 +93,7 @@ func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.
 // tookOver makes the lease that enough nodes have given to its new owner. Otherwise it
 // gives back what they have given, and returns why, the highest fence if it is one, and
 // what is left of the timeout.
-func (l *Locker) tookOver(ctx context.Context, r *core.Round, t *terms, s *settings,
+func (l *Locker) tookOver(ctx context.Context, r *core.Round, t *terms, s *call,
 	why error) (lease *Lease, fence node.Token,
 	left time.Duration, err error) {
 	in := l.core.Step()
@@ -130,7 +130,7 @@ func (l *Locker) giveBack(in core.Step, r *core.Round) {
 
 // resumed makes the lease, and removes what nodes that did not answer have of the former
 // owner.
-func (l *Locker) resumed(ctx context.Context, in core.Step, r *core.Round, t *terms, s *settings) (*Lease, error) {
+func (l *Locker) resumed(ctx context.Context, in core.Step, r *core.Round, t *terms, s *call) (*Lease, error) {
 	in.SawToken(t.High)
 	took := in.Now().Sub(r.Start)
 	if s.MaxHold > 0 { // not from now
@@ -175,7 +175,7 @@ func (le *Lease) Detach() (Handle, error) {
 	at := le.l.core.Clock.Wall()
 	h, in := le.h, le.l.core.Step()
 	defer in.Leave()
-	in.Because("detach", &h.Claim.Lock)
+	in.NoteCall("detach", &h.Claim.Lock)
 	if le.unlocked.Load() || in.IsOver(h) {
 		return "", in.NotHeld(h, "detach")
 	}

@@ -1,4 +1,4 @@
-// Options of an acquisition; a method of Locker and type settings, which take them.
+// Options of an acquisition; type call, which they change, and the method of Locker that makes it.
 
 package quorum
 
@@ -186,15 +186,15 @@ func withMode(mode node.Mode) Option {
 	}
 }
 
-// settings are what one acquisition was asked for.
-type settings struct {
+// A call is one acquisition: what it asks for, and what is found out for its error.
+type call struct {
 	claim.Want
 	l      *Locker
-	holder *holder // who that is, once a task has found it; nil before the first
+	holder *holder // of the name, once a task has found it; nil before the first
 }
 
 // setNames makes the sorted list of names; first is the one given to Lock.
-func (s *settings) setNames(first string, check func(string) error) error {
+func (s *call) setNames(first string, check func(string) error) error {
 	s.Name = first
 	if len(s.Names) > 0 {
 		names := append(s.Names, first)
@@ -235,7 +235,7 @@ const (
 
 // setKeep decides how long nodes keep the name at least, whatever the pace of their
 // clocks.
-func (s *settings) setKeep(o *Options) error {
+func (s *call) setKeep(o *Options) error {
 	if s.MinHold > 0 {
 		s.Keep = max(s.Keep, s.MinHold+vote.Drift(s.MinHold, o.Drift))
 	}
@@ -250,9 +250,9 @@ func (s *settings) setKeep(o *Options) error {
 	return nil
 }
 
-// settings returns those of a call, or what is wrong with them.
-func (l *Locker) settings(name string, options []Option) (*settings, error) {
-	s := &settings{l: l, Want: claim.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
+// call makes a call, or says what is wrong with it.
+func (l *Locker) call(name string, options []Option) (*call, error) {
+	s := &call{l: l, Want: claim.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
 	claim.Change(&s.Want, options)
 	err := cmp.Or(s.Err, s.setNames(name, l.checkName), l.opts.checkLease(s.Lease), s.setKeep(&l.opts))
 	switch {

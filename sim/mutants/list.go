@@ -264,9 +264,9 @@ var mutants = []*Mutant{
 		Edits: edit("quorum/internal/core.Config.Timeout", "{ return min(c.Opts.Timeout, d/3) }",
 			"{ return c.Opts.Timeout }")},
 	{ID: "M67", Bug: "no quorum is reported as: held", Mimics: "S22",
-		Edits: edit("quorum/internal/core.Config.explain", "sentinel := ErrNoQuorum\n", "sentinel := ErrHeld\n")},
+		Edits: edit("quorum/internal/core.Config.failWait", "sentinel := ErrNoQuorum\n", "sentinel := ErrHeld\n")},
 	{ID: "M68", Bug: "held is reported as: no quorum", Mimics: "S22",
-		Edits: edit("quorum/internal/core.Config.explain", "\t\tsentinel = ErrHeld\n",
+		Edits: edit("quorum/internal/core.Config.failWait", "\t\tsentinel = ErrHeld\n",
 			"\t\tsentinel = ErrNoQuorum\n")},
 	{ID: "M69", Bug: "unlock says that a majority confirmed before it has", Mimics: "S30",
 		Edits: join(
@@ -665,7 +665,7 @@ var mutants = []*Mutant{
 	{ID: "M350", Bug: "the label of a Locker expires before its leases",
 		Edits: edit("quorum.labels.write", "c.TTL = 2*x.opts.MaxLease + x.opts.Grace", "c.TTL = x.opts.MaxLease / 3")},
 	{ID: "M351", Bug: "TryLock takes as long as it takes to find out who the holder is",
-		Edits: edit("quorum.settings.Failed", "deadline.Add(l.core.Timeout(s.Lease))", "clock.Never")},
+		Edits: edit("quorum.call.Failed", "deadline.Add(l.core.Timeout(s.Lease))", "clock.Never")},
 	{ID: "M352", Bug: "each refusal asks the nodes who the holder is",
 		Edits: edit("quorum.Locker.whoHolds", " && core.Due(&l.labels.lookAt, in.Now(), lookEvery)", "")},
 
@@ -699,7 +699,7 @@ var mutants = []*Mutant{
 			edit("quorum/internal/core.Hold.fire", "h.state == stateKept && now >= h.keptUntil()",
 				"h.state == stateKept"))},
 	{ID: "M365", Bug: "the minimum hold allows for no drift",
-		Edits: edit("quorum.settings.setKeep", "vote.Drift(s.MinHold, o.Drift)", "0*vote.Drift(s.MinHold, o.Drift)")},
+		Edits: edit("quorum.call.setKeep", "vote.Drift(s.MinHold, o.Drift)", "0*vote.Drift(s.MinHold, o.Drift)")},
 
 	// A vote from before a crash, next to a lease that was healed after it.
 	{ID: "M370", Bug: "a node that restarted counts for renewals at once", Mimics: "S13",

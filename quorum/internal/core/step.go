@@ -23,8 +23,8 @@ func (in Step) Leave() { in.e.Leave() }
 // Now is when it takes place.
 func (in Step) Now() clock.Instant { return in.e.Now }
 
-// Because notes for Options.Steps what came in: a call about a lock.
-func (in Step) Because(call string, of *claim.Lock) { in.e.NoteCall(call, of) }
+// NoteCall notes for Options.Steps what came in: a call about a lock.
+func (in Step) NoteCall(call string, of *claim.Lock) { in.e.NoteCall(call, of) }
 
 // Tell reports an event.
 func (in Step) Tell(x machine.Event) { in.e.Tell(x) }
@@ -44,8 +44,8 @@ func (in Step) Then(what string, do func()) { in.e.Then(what, do) }
 // Task has something done in a task that Close waits for.
 func (in Step) Task(what string, do func()) { in.e.Task(what, do) }
 
-// InTask is task, unless the Locker is closed.
-func (in Step) InTask(do func()) { in.e.TaskIfOpen(do) }
+// TaskIfOpen is Task, unless the Locker is closed.
+func (in Step) TaskIfOpen(do func()) { in.e.TaskIfOpen(do) }
 
 // Send has a command sent to some of the nodes. Each answer is a step.
 func (in Step) Send(nodes vote.NodeSet, command node.Command, answer func(Step, int, node.Reply)) {
@@ -59,8 +59,8 @@ func (in Step) Send(nodes vote.NodeSet, command node.Command, answer func(Step, 
 // All are all nodes.
 func (in Step) All() vote.NodeSet { return vote.AllNodes(len(in.e.Nodes)) }
 
-// Heard notes for Options.Steps what came in: something from node i about a lock.
-func (in Step) Heard(i int, format string, of *claim.Lock) {
+// NoteNews notes for Options.Steps what came in: something from node i about a lock.
+func (in Step) NoteNews(i int, format string, of *claim.Lock) {
 	in.e.NoteNews(i, format, of.Title())
 }
 

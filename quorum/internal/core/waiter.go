@@ -1,3 +1,5 @@
+// Type waiter; methods of engine and Config: calls for a lock, and why they fail.
+
 package core
 
 import (
@@ -71,9 +73,9 @@ const (
 	phaseOver                    // the call has its lease or its error
 )
 
-// step looks at the news in the phase that w is in, and returns the next phase, or the
+// next looks at the news in the phase that w is in, and returns the next phase, or the
 // same.
-func (w *waiter) step() phase {
+func (w *waiter) next() phase {
 	switch w.phase {
 	case phaseQueueing:
 		return w.queueing()
@@ -236,7 +238,7 @@ func (w *waiter) run() {
 	for {
 		w.until = clock.Never
 		was := w.phase
-		if w.phase = w.step(); w.phase == was {
+		if w.phase = w.next(); w.phase == was {
 			break
 		}
 	}
@@ -511,10 +513,10 @@ func (w *waiter) pausing() phase {
 	n := retry.News{Now: w.e.Now, Ended: w.stopped != nil || w.e.Closed, Left: w.HolderLeft,
 		Released: w.released, First: w.calledFirst, Handed: w.handedBy()}
 	w.HolderLeft = false
-	next := p.NextStep(n)
+	next := p.Decide(n)
 	if next == retry.KeepPausing && n.Now >= p.WakeAt() {
 		n.Passed = true
-		next = p.NextStep(n)
+		next = p.Decide(n)
 	}
 	if next == retry.KeepPausing {
 		w.until = p.WakeAt()
@@ -609,13 +611,13 @@ func (w *waiter) failed() error {
 	if w.stopped != nil && w.last.Owner == "" { // it has not asked
 		f = cmp.Or(w.Knows(), f)
 	}
-	return w.e.explain(f, w.Request.Title(), w.stopped)
+	return w.e.failWait(f, w.Request.Title(), w.stopped)
 }
 
-// explain builds the error of an attempt, and of a wait that ends with it. why is not nil
+// failWait builds the error of an attempt, and of a wait that ends with it. why is not nil
 // if the caller has ended it: that is all there is to say if the answers until then do not
 // explain why it failed.
-func (c *Config) explain(f *retry.Findings, title string, why error) error {
+func (c *Config) failWait(f *retry.Findings, title string, why error) error {
 	explained, held, cause := f.Explain(c.Need)
 	if why != nil && !explained {
 		return fmt.Errorf("acquire %q: %w", title, why)
@@ -636,9 +638,9 @@ func (w *waiter) inVain() error {
 	case held:
 		return e.Fail("acquire", title, nil, ErrHeld, cmp.Or(w.stopped, errHere))
 	case known != nil:
-		return e.explain(known, title, w.stopped)
+		return e.failWait(known, title, w.stopped)
 	case w.Heard != nil:
-		return e.explain(w.Heard, title, w.stopped)
+		return e.failWait(w.Heard, title, w.stopped)
 	case e.voters.downSince != 0:
 		return e.voters.silence(title, w.stopped)
 	case w.stopped != nil:

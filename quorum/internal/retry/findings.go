@@ -1,3 +1,5 @@
+// Package retry decides what a waiter does after a failed attempt: when it asks again, and
+// whether it does. News and the time come in as arguments.
 package retry
 
 import (

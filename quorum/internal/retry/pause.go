@@ -1,5 +1,5 @@
-// Package retry decides what a waiter does after a failed attempt: when it asks again, and
-// whether it does. News and the time come in as arguments.
+// Type Pause; a method of Findings, which begins one.
+
 package retry
 
 import (
@@ -80,8 +80,8 @@ func (p *Pause) WakeAt() clock.Instant { return min(p.until, p.deadline) }
 // By shortens the pause.
 func (p *Pause) By(t clock.Instant) { p.until = min(p.until, t) }
 
-// NextStep decides what the waiter does now.
-func (p *Pause) NextStep(n News) Choice {
+// Decide says what the waiter does now.
+func (p *Pause) Decide(n News) Choice {
 	switch {
 	case n.Ended:
 		return StopWaiting

@@ -44,7 +44,7 @@ func TestPauseIsBounded(t *testing.T) {
 
 // Each row is a rule of what a waiter does between two attempts, on five nodes; it needs
 // three. The pause began at 0, and ends at 1 s unless the row says otherwise.
-func TestNextStep(t *testing.T) {
+func TestDecide(t *testing.T) {
 	const (
 		ms    = clock.Instant(time.Millisecond)
 		one   = vote.NodeSet(0b00001)
@@ -123,7 +123,7 @@ func TestNextStep(t *testing.T) {
 		if p.until == 0 {
 			p.until = second
 		}
-		assert.Equal(t, p.NextStep(row.news), row.want, row.says)
+		assert.Equal(t, p.Decide(row.news), row.want, row.says)
 		assert.That(t, row.until == 0 || p.until == row.until,
 			"%s: the pause ends at %v, not at %v", row.says, time.Duration(p.until), time.Duration(row.until))
 	}
