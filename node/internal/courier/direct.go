@@ -92,8 +92,7 @@ func (d *direct) connect(ctx context.Context) (w *wire, greeting [][]string, err
 	}
 }
 
-// begin makes a wire that is ready for commands, and returns the replies to the first
-// ones.
+// begin makes a wire that is ready for commands, and returns the replies to the first.
 func (d *direct) begin(ctx context.Context, first ...[]string) (*wire, []result, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
@@ -130,7 +129,6 @@ func (d *direct) try(ctx context.Context, listen bool, first [][]string) (*wire,
 	return w, replies, nil
 }
 
-// forget is called when a wire is closed.
 func (d *direct) forget(w *wire) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -24,9 +24,8 @@ var introduction = [][]string{
 	{"client", "list", "type", "replica"},
 }
 
-// introduced makes one text of the answers to an introduction. INFO has to be permitted;
-// the rest may be unknown to the server or forbidden. Without INFO it is no Redis, and
-// says nothing.
+// introduced makes one text of the answers to an introduction. INFO has to be permitted:
+// without it it is no Redis. The rest may be unknown to the server or forbidden.
 func introduced(answers []result) (text string, err error) {
 	for i, a := range answers {
 		part, ok := a.val.(string)
@@ -129,7 +128,6 @@ func (l *lifespan) distrust() {
 	l.demoted = true
 }
 
-// answered notes that servers have answered.
 func (l *lifespan) answered(now clock.Instant) { l.lives.Answered(now) }
 
 // current is the life as of the last handshake, nil if it is not known or no longer
@@ -145,8 +143,7 @@ func (l *lifespan) noteReplicas(text string) {
 	}
 }
 
-// uptimes returns the uptimes in the INFO texts of all servers, or nothing if one has no
-// run_id.
+// uptimes returns the uptimes in all servers' INFO, or nothing if one has no run_id.
 func uptimes(texts []string) (all []lives.Uptime) {
 	for _, text := range texts {
 		u := parseInfo(text)
@@ -158,8 +155,8 @@ func uptimes(texts []string) (all []lives.Uptime) {
 	return all
 }
 
-// ofReplica reports whether an INFO text says that its server is no master, also if it
-// takes writes.
+// ofReplica reports whether INFO says that its server is no master, even if it takes
+// writes.
 func ofReplica(info string) bool {
 	for line := range strings.Lines(info) {
 		if role, ok := strings.CutPrefix(line, "role:"); ok {
@@ -217,8 +214,8 @@ func connectedFor(line string) time.Duration {
 	return 0
 }
 
-// age reads a number of seconds. It is less than 0 if text is none. A server whose clock
-// was set back says less than 0: it may be no older than that.
+// age reads a number of seconds; below 0 if text is none. A server whose clock was set
+// back says less than 0: it may be no older than that.
 func age(text string) time.Duration {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

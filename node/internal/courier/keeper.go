@@ -28,7 +28,6 @@ type keeper struct {
 	watch    *watcher
 }
 
-// run keeps a link, until Close.
 func (k *keeper) run() {
 	defer k.tasks.Done()
 	pause := minPause
@@ -83,8 +82,7 @@ func (k *keeper) converse() (met bool, err error) {
 	return true, nil
 }
 
-// fail has the queue refuse commands because of err. It reports whether nobody has asked
-// for a while: then the next command gets an attempt of its own.
+// fail has the queue refuse commands because of err. quiet is as with queue.refuse.
 func (k *keeper) fail(err error) (quiet bool) {
 	quiet, first := k.queue.refuse(err)
 	if first {

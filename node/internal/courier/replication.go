@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// roundWait is for how long a round waits at most; then the next one follows.
+	// roundWait bounds how long a round waits; then the next one follows.
 	roundWait = 100 * time.Millisecond
 
 	// The round of a lone caller goes over the link if the last round was quick. It waits
@@ -25,9 +25,9 @@ const (
 	quick    = 5 * time.Millisecond
 	loneWait = 10 * time.Millisecond
 
-	// While an age below settled is the reason why a round may not count, rounds wait for
-	// all replicas, for patience at most: a yes of a replica that came a moment ago is
-	// worth little. If that was in vain they do not for vainFor.
+	// While a round may not count because of an age below settled, rounds wait for all
+	// replicas, for patience at most: a yes of a replica that came a moment ago is worth
+	// little. If that was in vain they do not for vainFor.
 	settled  = time.Hour
 	patience = 200 * time.Millisecond
 
@@ -53,15 +53,15 @@ type followers struct {
 // In a round the server is asked, in this order, for its offset, to wait until replicas
 // have acknowledged that, and which replicas have. All that was answered before the round
 // was sent is below that offset. Only INFO is evidence: WAIT counts a replica twice that
-// has two connections. The server has been a master, without a promotion, from the link's
-// handshake to the round if its replid is still the same.
+// has two connections. If the replid is still that of the link's handshake, the server
+// has been a master from then to the round, without a promotion.
 //
 // Of primary and replicas a majority is needed. A replica follows one server at a time,
-// so two servers cannot both have a majority. But a replica may have moved here a moment
-// ago, and have confirmed a lock to another server before. So if not all replicas are
-// needed, a yes counts only those that have followed for long enough: its Life is Born
-// when the youngest of them began to. package quorum's guards of restarted servers do the
-// rest, for renewals as well (spec/Replicas.tla).
+// so two servers cannot both have a majority. But one may have moved here a moment ago,
+// and have confirmed a lock to another server before. So if not all replicas are needed,
+// a yes counts only those that have followed for long enough: its Life is Born when the
+// youngest of them began to. Package quorum's guards of restarted servers do the rest,
+// for renewals as well (spec/Replicas.tla).
 type replication struct {
 	queue  *queue
 	node   *followers
@@ -128,7 +128,6 @@ func (r *replication) open() int         { return len(r.held) }
 func (r *replication) of(id string) bool { return r.met.ID == id }
 func (r *replication) life() *node.Life  { return r.yes }
 
-// hold keeps a reply back. The queue's mu is held.
 func (r *replication) hold(h held) {
 	r.holds++
 	h.number = r.holds
@@ -390,11 +389,9 @@ func (r *replication) during(carry func() error) error {
 }
 
 // publishNothing is a write that reaches the replicas and no disk. Since Redis 7.2 and in
-// Valkey WAIT waits for the last write of its own connection, not for what others wrote
-// before.
+// Valkey WAIT waits for the last write of its own connection, not for those of others.
 var publishNothing = []string{"publish", node.WaiterPrefix + "replicas", ""}
 
-// appendRound appends the commands of a round to w.
 func (r *replication) appendRound(w *words, want int, wait time.Duration) {
 	w.command("info", "replication")
 	w.command(publishNothing...)
@@ -409,7 +406,6 @@ func (r *replication) appendRound(w *words, want int, wait time.Duration) {
 	w.command("exec")
 }
 
-// appendLone appends the round of a lone caller.
 func (r *replication) appendLone(w *words) { r.appendRound(w, r.need, loneWait) }
 
 // A round is the replies that have come to it, and what it has found of the replicas.
@@ -427,7 +423,6 @@ type connection struct {
 	silent bool          // it has acknowledged nothing: the replica is still being given a copy
 }
 
-// add takes one reply.
 func (p *round) add(got result) error {
 	text, _ := got.val.(string)
 	list, _ := got.val.([]any) // of EXEC
@@ -498,7 +493,6 @@ func connectionsIn(text string) map[string]connection {
 	return all
 }
 
-// field is the value of a line of INFO.
 func field(text, key string) string {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, key); ok && strings.HasPrefix(rest, ":") {

@@ -12,7 +12,6 @@ import (
 )
 
 // This file is how a call becomes a Redis command: rows, the words of these, and scripts.
-// Some are methods of call and words.
 
 // A row says how commands of one sort go to a server: by which script, with which keys
 // and arguments. The head of the script names them in the same order.
@@ -113,7 +112,6 @@ func rowOf(cmd *node.Command) *row {
 	return nil
 }
 
-// takes reports whether an argument goes to the server.
 func (r *row) takes(arg word) bool {
 	return slices.Contains(r.args, arg) || slices.Contains(r.each, arg)
 }
@@ -151,7 +149,6 @@ const (
 	holdsArg  // what the keys of all holds begin with
 )
 
-// write appends one word about a claim to w.
 func (c *call) write(w *words, what word, of *node.Claim) {
 	var room [128]byte
 	b := room[:0]
@@ -216,9 +213,7 @@ func (c *call) write(w *words, what word, of *node.Claim) {
 }
 
 // append appends the Redis command of c to w. The script goes as text to a server that
-// may not know it, otherwise as its SHA.
-//
-// life is the ID of the server's, if it is known.
+// may not know it, otherwise as its SHA. life is the ID of the server's, if it is known.
 func (c *call) append(w *words, asText bool, life string) {
 	switch c.kind {
 	case asksRole:
@@ -245,7 +240,6 @@ func (c *call) append(w *words, asText bool, life string) {
 	}
 }
 
-// writeEach appends these words about each claim to w.
 func (c *call) writeEach(w *words, what []word) {
 	for i := range c.claims {
 		for _, one := range what {
@@ -254,8 +248,8 @@ func (c *call) writeEach(w *words, what []word) {
 	}
 }
 
-// handsOver reports whether a release may hand its locks over. It needs the server's
-// life: without it the new holder could not tell whether the server has a vote.
+// handsOver reports whether a release may hand its locks over. Without the server's life
+// the new holder could not tell whether the server has a vote.
 func (c *call) handsOver(life string) bool { return c.handover != 0 && life != "" }
 
 // run begins a command that runs a script, whose keys and arguments follow.

@@ -11,12 +11,10 @@ import (
 )
 
 const (
-	// tick is how often an idle connection is checked.
 	tick = time.Second
 
-	// restAfter is for how long a connection may be idle before the server is asked for
-	// its role. That keeps middle boxes from forgetting the connection, and notices if
-	// they did.
+	// An idle connection is asked for its role after restAfter. That keeps middle boxes
+	// from forgetting the connection, and notices if they did.
 	restAfter = 15 * time.Second
 
 	// roleEvery is how often a server is asked while commands go to it: the first command

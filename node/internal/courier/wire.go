@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/internal/resp"
 )
 
-// A wire is a network connection of a direct route, with what goes over it next, and what
-// has come and is not settled yet. It is the Subscription, too, where it is for that.
+// A wire is a connection of a direct route, with what goes over it next, and what has
+// come and is not settled yet. It is the Subscription, too, where it is for that.
 type wire struct {
 	net.Conn
 	left func() // is called when it is closed
@@ -36,13 +36,11 @@ func newWire(conn net.Conn, left func(*wire)) *wire {
 	return w
 }
 
-// Close closes the connection, which is no longer in use.
 func (w *wire) Close() error {
 	w.left()
 	return w.Conn.Close()
 }
 
-// send sends what is in out.
 func (w *wire) send() error {
 	_, err := w.Write(w.out)
 	w.out = w.out[:0]
@@ -134,13 +132,10 @@ func (w *wire) exchange(end time.Time, greeting, first [][]string) ([]result, er
 // AskFor is how long a request over a subscription may take to be sent.
 const AskFor = time.Second
 
-// Subscribe implements Subscription.
 func (w *wire) Subscribe(channels ...string) error { return w.ask("subscribe", channels...) }
 
-// Unsubscribe implements Subscription.
 func (w *wire) Unsubscribe(channels ...string) error { return w.ask("unsubscribe", channels...) }
 
-// Ping implements Subscription.
 func (w *wire) Ping() error { return w.ask("ping") }
 
 func (w *wire) ask(command string, channels ...string) error {
@@ -149,7 +144,6 @@ func (w *wire) ask(command string, channels ...string) error {
 	return w.send()
 }
 
-// Receive implements Subscription.
 func (w *wire) Receive() (channel, message string, err error) {
 	if len(w.came) == 0 {
 		w.SetReadDeadline(time.Now().Add(QuietLimit))

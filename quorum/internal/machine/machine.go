@@ -1,5 +1,5 @@
-// Package machine takes the steps of a Locker, brings time, and carries out what steps have
-// brought about. It knows nothing of locks.
+// Package machine takes the steps of a Locker, brings time, and carries out what steps
+// have brought about. It knows nothing of locks.
 package machine
 
 import (
@@ -16,12 +16,11 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A Machine is a state machine: all that changes belongs to it. A step begins with
-// Enter, when one of these comes in: a call, an answer or a turn from a node, or time.
-// It changes the state, and it ends with Leave. Within a step nothing blocks, no clock
-// is read, no node is asked and, but for Options.Random, no code of the caller's is
-// called. Its effects are carried out when it is over. The machine knows nothing of the
-// state but what has to be done next.
+// A Machine is a state machine: all that changes belongs to it. A step begins with Enter,
+// when a call, an answer or turn from a node, or time comes in. It changes the state, and
+// ends with Leave. Within a step nothing blocks, no clock is read, no node is asked and,
+// but for Options.Random, no code of the caller's is called. Its effects are carried out
+// when it is over. The machine knows nothing of the state but what has to be done next.
 type Machine struct {
 	world World
 
@@ -64,7 +63,6 @@ type Moment struct {
 // Wall is the time of day. Only tokens and the log use it.
 func (m *Moment) Wall() time.Time { return m.zero.Add(time.Duration(m.Now)) }
 
-// BothClocks is the moment by both clocks.
 func (m *Moment) BothClocks() vote.BothClocks { return vote.BothClocks{Now: m.Now, Wall: m.Wall()} }
 
 // A World is what a Machine acts on.
@@ -77,12 +75,11 @@ type World struct {
 
 // Reports are what a Machine tells.
 type Reports interface {
-	// Observes reports whether anybody gets events.
 	Observes() bool
-	// Observe is called with each, when the step is over.
+	// Observe is called with each event, when the step is over.
 	Observe(Event)
-	// Line returns what adds a line to the log when the step is over; nil if there is
-	// no log.
+	// Line returns what adds a line to the log when the step is over; nil if there is no
+	// log.
 	Line(at time.Time, level slog.Level, text string, args ...any) (add func())
 }
 
@@ -96,7 +93,6 @@ type Wakeable struct {
 // A Looker has something to do in a step, once the contexts that it ends have ended.
 type Looker interface{ Look() }
 
-// Wakeable makes one that has l look.
 func (m *Machine) Wakeable(l Looker) Wakeable { return Wakeable{machine: m, looks: l} }
 
 // Stir has it look.
@@ -138,7 +134,6 @@ func New(w World) Machine {
 	return Machine{world: w, idle: w.Clock.NewSignal(), alarm: w.Clock.NewSignal(), serving: true}
 }
 
-// Enter begins a step.
 func (m *Machine) Enter() {
 	m.mu.Lock()
 	m.Now = m.world.Clock.Now()
@@ -150,8 +145,8 @@ func (m *Machine) Enter() {
 
 // Leave ends a step. First contexts end: no other task can hold that up. Then waiters
 // with news take their own steps. At last effects are carried out, in their order: by
-// this task, together with those that other steps add meanwhile, or by another task
-// that is at it already, or is still ending contexts.
+// this task, with those that other steps add meanwhile, or by another that does so
+// already or is still ending contexts.
 func (m *Machine) Leave() {
 	m.Settle()
 	m.write()
@@ -171,7 +166,7 @@ func (m *Machine) Leave() {
 
 // mayCarryOut reports whether this task is to carry effects out now. They wait while a
 // context that a step ends is open: that step's release may be among them. The task that
-// ends the context is in a step, and looks again when it leaves.
+// ends the context looks again when it leaves its step.
 func (m *Machine) mayCarryOut() bool {
 	return len(m.effects) > 0 && !m.busy && len(m.ends) == 0 && m.ending == 0
 }
@@ -183,10 +178,10 @@ func (m *Machine) Settle() {
 	}
 }
 
-// Crash is deferred where a goroutine of a caller takes a step. If the step panics, the
-// program ends, as if it had been a goroutine of the Locker. Were the panic recovered,
-// as net/http does, or were there a deferred Close, the step would never end: no lease
-// would be renewed, and no context of one would end.
+// Crash is deferred where a goroutine of a caller takes a step. A panic of the step ends
+// the program, as in a goroutine of the Locker. Were it recovered, as net/http does, or
+// were there a deferred Close, the step would never end: no lease would be renewed, and
+// no context of one would end.
 func (m *Machine) Crash() {
 	why := recover()
 	if why == nil {
@@ -279,7 +274,6 @@ func (m *Machine) carryOut(x *effect) {
 	}
 }
 
-// Set has a signal set.
 func (m *Machine) Set(s clock.Signal) { m.effects = append(m.effects, effect{signal: s}) }
 
 // Then has something done that is not worth an effect of its own kind. It does not block.
@@ -287,7 +281,6 @@ func (m *Machine) Then(what string, do func()) {
 	m.effects = append(m.effects, effect{do: do, what: what})
 }
 
-// Submit has a command sent to some of the nodes.
 func (m *Machine) Submit(nodes vote.NodeSet, command node.Command, replies []func(node.Reply)) {
 	m.effects = append(m.effects, effect{nodes: nodes, command: command, replies: replies})
 }
@@ -308,10 +301,8 @@ func (m *Machine) Send(nodes vote.NodeSet, command node.Command, answer func(int
 	m.Submit(nodes, command, replies)
 }
 
-// Observed reports whether anybody gets events.
 func (m *Machine) Observed() bool { return m.world.Reports.Observes() }
 
-// Tell reports an event.
 func (m *Machine) Tell(x Event) {
 	if m.Observed() {
 		kept := x // allocated only here
@@ -319,14 +310,13 @@ func (m *Machine) Tell(x Event) {
 	}
 }
 
-// Log adds a line to the log.
 func (m *Machine) Log(level slog.Level, text string, args ...any) {
 	if add := m.world.Reports.Line(m.Wall(), level, text, args...); add != nil {
 		m.Then("log", add)
 	}
 }
 
-// Read has f read what belongs to the engine. It is no step.
+// Read has f read the engine's state. It is no step.
 func (m *Machine) Read(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -344,21 +334,19 @@ func (m *Machine) EndWith(why error, all ...*Dependent) {
 // Vacate has l make room for others once the contexts that end with the step have ended.
 func (m *Machine) Vacate(l Leaver) { m.left = append(m.left, l) }
 
-// End notes that a call is over.
 func (m *Machine) End() {
 	m.Enter()
 	m.EndCall()
 	m.Leave()
 }
 
-// EndCall is end, within a step.
+// EndCall is End within a step.
 func (m *Machine) EndCall() {
 	if m.Calls--; m.Calls == 0 && m.Closed {
 		m.CheckAgain()
 	}
 }
 
-// TaskIfOpen is Task, unless the Locker is closed.
 func (m *Machine) TaskIfOpen(do func()) {
 	if !m.Closed {
 		m.Task("begin a task", do)
@@ -388,19 +376,16 @@ func (m *Machine) Await(until clock.Instant, holds func() bool) {
 	}
 }
 
-// CheckAgain has Await look whether its condition holds.
 func (m *Machine) CheckAgain() { m.Set(m.idle) }
 
-// Stop ends the task of Serve.
 func (m *Machine) Stop() {
 	m.ended = true
 	m.Set(m.alarm)
 }
 
-// Stopped reports whether that has ended, and every call.
+// Stopped reports whether the task of Serve has ended, and every call.
 func (m *Machine) Stopped() bool { return !m.serving && m.Calls == 0 }
 
-// Subscriptions are to notices of the nodes.
 type Subscriptions struct {
 	stops []func()
 	ended bool

@@ -1,5 +1,3 @@
-// Type timers; methods of Machine: what time brings.
-
 package machine
 
 import (
@@ -55,7 +53,6 @@ func (ts *timers) drop(t *Timer) {
 	}
 }
 
-// next is when the first of them is due.
 func (ts timers) next() clock.Instant {
 	if len(ts) == 0 {
 		return clock.Never
@@ -90,8 +87,7 @@ func (ts *timers) Pop() any {
 	return t
 }
 
-// maxDue bounds the timers that fire in one step, so that other steps need not wait for
-// long.
+// maxDue bounds the timers that fire in one step: other steps must not wait for long.
 const maxDue = 256
 
 // At sets a timer for an instant, or for any time from early on.
@@ -100,7 +96,6 @@ func (m *Machine) At(t *Timer, early, at clock.Instant) {
 	m.wake(at)
 }
 
-// Drop stops a timer.
 func (m *Machine) Drop(t *Timer) { m.timers.drop(t) }
 
 // Timed returns all that have set a timer.
@@ -137,9 +132,9 @@ func (m *Machine) wake(at clock.Instant) {
 	}
 }
 
-// Serve is the one task of a Locker that has no calls and no leases lost: it brings
-// time. It never waits for a node, so that a lease is reported lost on time whatever
-// else there is to do, and 10,000 leases need no more tasks than one.
+// Serve is the Locker's one task besides calls and lost leases: it brings time. It never
+// waits for a node, so a lease is reported lost on time whatever else there is to do, and
+// 10,000 leases need no more tasks than one.
 func (m *Machine) Serve() {
 	for {
 		m.Enter()
