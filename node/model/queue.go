@@ -216,7 +216,6 @@ func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string,
 	return released
 }
 
-// endAndLeave ends an owner's claim, and gives its waiter's place up or renews it.
 func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string,
 	queues bool) (released, wrote, left bool) {
 	wait := cmd.Wait
@@ -349,8 +348,7 @@ type serving struct {
 }
 
 // notifyNext notifies the next waiters of a name that nobody holds or, with shared, only
-// readers: the first in the queue, or all readers before the first waiter of another
-// mode. It reports whether a waiter is in the queue.
+// readers. It reports whether a waiter is in the queue.
 func (s *Server) notifyNext(now Time, n *names, shared bool, h handover) (awaited bool) {
 	queue, err := s.queue(now, n)
 	if err != nil {

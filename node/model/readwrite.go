@@ -10,7 +10,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// The modes of a hash of readers and writers.
 const (
 	reading = "read"
 	writing = "write"

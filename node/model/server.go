@@ -157,9 +157,8 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 	panic(fmt.Sprintf("model: a command of kind %d", cmd.Kind))
 }
 
-// applyRefusing does what Apply does, up to the first write that is refused, which is the
-// first of the command. A server grants only with a write, and it ends a lock without a
-// check before.
+// applyRefusing is Apply up to the command's first write, which is refused. A server
+// grants only with a write, and it ends a lock without a check before.
 func (s *Server) applyRefusing(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
 	scarce := s.refusal == node.ErrOutOfMemory
 	switch {

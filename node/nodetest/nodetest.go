@@ -36,8 +36,7 @@ type System struct {
 	// alone.
 	Stall func(stalled bool) error
 
-	// Cut breaks all connections of the node. The server keeps its data. For Run
-	// alone.
+	// Cut breaks all connections of the node. The server keeps its data. For Run alone.
 	Cut func() error
 }
 

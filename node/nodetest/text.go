@@ -35,7 +35,6 @@ var (
 	suffixes = [...]string{node.Exclusive: "", node.Read: node.ReadSuffix, node.Write: node.WriteSuffix}
 )
 
-// rival is a mode that excludes another one.
 func rival(mode node.Mode) node.Mode {
 	if mode == node.Read {
 		return node.Write
@@ -237,7 +236,6 @@ func (a *answer) add(pairs ...any) {
 	}
 }
 
-// replyText is a reply without its State.
 func replyText(r node.Reply) (a answer) {
 	if r.Status == node.Unknown {
 		a = answer{"error", reasonText(r.Err)}
