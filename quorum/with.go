@@ -1,5 +1,3 @@
-// Options of an acquisition; a method of Locker and type settings, which take them.
-
 package quorum
 
 import (
@@ -38,10 +36,10 @@ func WithMaxHold(d time.Duration) Option {
 	}
 }
 
-// WithWait bounds how long Lock and Do wait for the name. After it they return ErrHeld
-// or ErrNoQuorum, depending on the last attempt. An attempt under way at that time may
-// take up to Options.Timeout more. TryLock never waits,
-// and nor does a wait of 0. A negative one is refused.
+// WithWait bounds how long Lock and Do wait for the name. After it they return ErrHeld or
+// ErrNoQuorum, depending on the last attempt. An attempt under way at that time may take
+// up to Options.Timeout more. TryLock never waits, and nor does a wait of 0. A negative
+// one is refused.
 func WithWait(d time.Duration) Option {
 	return func(w *claim.Want) {
 		w.Wait = d
@@ -67,12 +65,12 @@ func WithWait(d time.Duration) Option {
 func WithFair() Option { return func(w *claim.Want) { w.Fair = true } }
 
 // WithReentry lets the acquisition share the lease that the context belongs to, if that
-// is one of the name: it is granted at once and counted, and the name is released by the
-// Unlock of the last of them, also if the outermost one is that of Do. Nested leases
-// share token, length and bounds of the outermost one. A lease of several names can nest
-// some or all of them, and a writer's lease can nest readers.
+// is one of the name: it is granted at once and counted, and the Unlock of the last of
+// them releases the name, also if the outermost one is that of Do. Nested leases share
+// token, length and bounds of the outermost one. A lease of several names can nest some
+// or all of them, and a writer's lease can nest readers.
 //
-// The context is the one of a lease, or what Do gives its function, or made from either.
+// The context is that of a lease, or what Do gives its function, or made from either.
 // Without the option an acquisition with such a context fails at once, with ErrDeadlock:
 // it would wait for its own lease. A goroutine that has to wait for that lease needs
 // another context. With the option, goroutines that share the context do not exclude each
@@ -225,9 +223,9 @@ func (s *settings) setNames(first string, check func(string) error) error {
 	return nil
 }
 
-// These bound the names of one lock: a server executes no other command meanwhile.
-// Redis 7.0 takes 60 ms for 5,000 names that are free, and 80 to 100 ms if there are
-// waiters; for twice as many about three times as long.
+// These bound the names of one lock: a server executes no other command meanwhile. Redis
+// 7.0 takes 60 ms for 5,000 names that are free, and 80 to 100 ms if there are waiters;
+// for twice as many about three times as long.
 const (
 	maxNames      = 5000
 	maxNamesBytes = 1 << 20
@@ -250,7 +248,6 @@ func (s *settings) setKeep(o *Options) error {
 	return nil
 }
 
-// settings returns those of a call, or what is wrong with them.
 func (l *Locker) settings(name string, options []Option) (settings, error) {
 	s := settings{l: l, Want: claim.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
 	claim.Change(&s.Want, options)
