@@ -95,7 +95,6 @@ func parseSentinel(u string) (Server, error) {
 	return server, nil
 }
 
-// takeCredentials takes the settings that are for the Sentinels.
 func (s *sentinels) takeCredentials(settings url.Values) error {
 	take := func(setting string) string {
 		defer settings.Del(setting)
@@ -179,7 +178,6 @@ func (s *sentinels) find(ctx context.Context) (addr string, err error) {
 	return addr, nil
 }
 
-// ask asks one Sentinel.
 func (s *sentinels) ask(ctx context.Context, at string, limit time.Duration) (addr string, err error) {
 	said, err := courier.Ask(ctx, courier.Target{
 		Dial:        func(ctx context.Context) (net.Conn, error) { return s.dial(ctx, at) },
