@@ -48,7 +48,7 @@ type Node interface {
 // A Replicated node is one primary with replicas, and may lead to another of these after
 // a failover. It needs the restart guard, for locks that the promoted server lacks. It is
 // the only optional interface of a Node. A type that wraps a Node has to implement it,
-// too.
+// too: a Locker cannot see the Node within.
 type Replicated interface {
 	Node
 	Replicas() int

@@ -7,10 +7,10 @@
 // (a script takes some 0.1 ms, and more with thousands of keys), and differ from it in
 // this:
 //
-//   - a key that is given p milliseconds is gone after exactly p, measured in nanoseconds;
-//     in Redis it is still there in the p-th millisecond;
-//   - a key's life goes by the process's monotonic clock, so it knows no jumps of the time
-//     of day, and stands still while the machine sleeps;
+//   - a key that is given p milliseconds is gone after exactly p, measured in
+//     nanoseconds; in Redis it is still there in the p-th millisecond;
+//   - a key's life goes by the process's monotonic clock, so it knows no jumps of the
+//     time of day, and stands still while the machine sleeps;
 //   - INFO has only the sections server (with what the restart guard needs), clients and
 //     stats;
 //   - there is no persistence, no replication, no eviction and no ACL.

@@ -29,7 +29,6 @@ type offer struct {
 	detached bool          // it became a lease with its token, and that may go on elsewhere
 }
 
-// A handover is what one node has handed over.
 type handover struct {
 	by int
 	node.Turn
@@ -166,7 +165,6 @@ func (f *handovers) listen(w *standby) {
 	})
 }
 
-// revokeAll revokes all offers of w, which waits no longer.
 func (f *handovers) revokeAll(w *standby) {
 	f.revoke(w, len(w.offers))
 	if w.listed {

@@ -222,7 +222,6 @@ func (h *Hold) isOver() bool {
 	return true
 }
 
-// whyLost is the error of a hold whose end no votes have decided.
 func (h *Hold) whyLost(op string, cause error) error {
 	return h.e.Words.Explain(Failure{Op: op, Name: h.Claim.Title(), Err: ErrLost, Cause: cause})
 }

@@ -248,7 +248,6 @@ func (h *Hold) unlock(mode node.Mode) Unlocking {
 	return u
 }
 
-// unlockLost releases what the nodes may have of a lease that was lost.
 func (h *Hold) unlockLost() Unlocking {
 	h.state = stateOver
 	h.e.Drop(&h.timer)
@@ -327,7 +326,6 @@ func (h *Hold) release() *Round {
 	return r
 }
 
-// keptUntil is the instant before which the name must not be released.
 func (h *Hold) keptUntil() clock.Instant { return h.since.Add(h.keep) }
 
 // letGo releases the name of an ended hold, or keeps it until its minimum hold is over.

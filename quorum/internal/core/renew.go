@@ -57,7 +57,6 @@ type renewed struct {
 	tally   vote.Tally
 }
 
-// takes reports whether h may share the command.
 func (r *renewal) takes(h *Hold) bool {
 	return !h.renewedAlone && !r.apart && r.lease == h.Lease && r.mode == h.tenant.Mode &&
 		len(r.claims)+h.Claim.Size() <= maxRenewal

@@ -34,7 +34,6 @@ type Round struct {
 	eager   bool
 }
 
-// rounds makes rounds, and keeps those that can be used again.
 type rounds struct {
 	*base
 	voters *voters
@@ -73,7 +72,6 @@ func (e *rounds) newRound() *Round {
 // more operations under way at a time.
 const maxSpare = 1024
 
-// take returns one of those that were put back, or nil.
 func take[T any](spare *[]*T) (x *T) {
 	if n := len(*spare); n > 0 {
 		x = (*spare)[n-1]
@@ -229,7 +227,6 @@ func (r *Round) patience() clock.Instant {
 	return r.e.Now.Add(min(took, r.Deadline.Sub(r.Start)/lingerOfTimeout))
 }
 
-// Open is how many of the nodes asked have not answered.
 func (r *Round) Open() int {
 	answered := 0
 	for _, n := range r.Tally.Votes {
@@ -272,7 +269,6 @@ func (r *Round) reached() vote.NodeSet {
 	return r.asked &^ r.Those(func(b *vote.Ballot) bool { return b.Unsent })
 }
 
-// Fail builds the error of a round that was not won.
 func (r *Round) Fail(op string, sentinel, cause error) error {
 	return r.e.Words.Explain(r.Failure(op, sentinel, cause))
 }

@@ -57,7 +57,6 @@ func (in Step) Heard(i int, format string, of *claim.Lock) {
 	in.e.NoteNews(i, format, of.Title())
 }
 
-// Subscribe has a subscription made on each node.
 func (in Step) Subscribe(to *machine.Subscriptions, begin func(int, node.Node) (stop func())) {
 	in.e.Subscribe(to, begin)
 }
@@ -66,7 +65,6 @@ func (in Step) AskAll(kind node.Kind, c claim.Claim, ttl, timeout time.Duration)
 	return in.e.askAll(kind, c, ttl, timeout)
 }
 
-// Done ends the caller's use of a round.
 func (in Step) Done(r *Round) { r.done() }
 
 // Token makes a fencing token above the given one. It fails if none is left.
@@ -86,20 +84,16 @@ func (in Step) HoldsOf(name string) []*Hold { return holdsOfAll(in.e.queues.Hold
 
 func (in Step) IsOver(h *Hold) bool { return h.isOver() }
 
-// NotHeld is the error of an operation on a hold that is over.
 func (in Step) NotHeld(h *Hold, op string) error { return h.notHeld(op) }
 
-// AtRisk is why a hold has ended, or its last renewal failed; nil if neither has.
 func (in Step) AtRisk(h *Hold) error { return h.atRisk() }
 
 func (in Step) Remaining(h *Hold) time.Duration { return h.remaining() }
 
 func (in Step) Lose(h *Hold, why error) { h.lose(why) }
 
-// Part ends a hold, and leaves its lease on the nodes for another process.
 func (in Step) Part(h *Hold) { h.part() }
 
-// Sent notes that a command lengthens the keys of a hold.
 func (in Step) Sent(h *Hold, start clock.Instant, lease time.Duration) { h.sent(start, lease) }
 
 func (in Step) Follower(h *Hold) Follower { return h.follower }
@@ -118,7 +112,6 @@ func (in Step) Bounds(h *Hold) Bounds {
 	return b
 }
 
-// Bounds are what is left of a hold.
 type Bounds struct {
 	Mode  node.Mode
 	High  node.Token    // the highest that was used for it

@@ -36,7 +36,6 @@ func newVoters(c *Config, m *machine.Machine) *voters {
 	return v
 }
 
-// A voter is what is known of one node's server.
 type voter struct {
 	born    clock.Instant // of the latest life that was reported as too young
 	heard   hearing
@@ -51,7 +50,6 @@ type voter struct {
 // of times a second.
 const calm = 10 * time.Second
 
-// A hearing is what was heard of a node last.
 type hearing uint8
 
 const (
@@ -199,7 +197,6 @@ func (v *voters) hear(i int, what hearing) {
 	}
 }
 
-// downFor returns for how long too few nodes have answered for any lock.
 func (v *voters) downFor() time.Duration {
 	if v.downSince == 0 {
 		return 0

@@ -209,7 +209,6 @@ func (w *waiter) connect() {
 	w.Member.Waiter, w.Entry.Waiter, w.standby.Wakeable = w, w, &w.Wakeable
 }
 
-// putBack keeps w for another call.
 func (w *waiter) putBack() {
 	w.signal.Clear()
 	*w = waiter{e: w.e, signal: w.signal, phase: phaseOver, Member: w.Member.Fresh(),
@@ -481,7 +480,6 @@ func (w *waiter) note(r *Round) {
 	}
 }
 
-// goOn decides what follows a failed attempt.
 func (w *waiter) goOn() phase {
 	switch {
 	case w.Found.AsksAtOnce() && w.stopped == nil && w.timeout() > 0:
@@ -493,7 +491,6 @@ func (w *waiter) goOn() phase {
 	return phasePausing
 }
 
-// pausing waits until another attempt is worth while.
 func (w *waiter) pausing() phase {
 	p := &w.pause
 	n := retry.News{Now: w.e.Now, Ended: w.stopped != nil || w.e.Closed, Left: w.HolderLeft,
@@ -589,7 +586,6 @@ func (w *waiter) observeWait() {
 	}
 }
 
-// failed builds the error with which a wait ends that has asked the nodes.
 func (w *waiter) failed() error {
 	f := &w.Found
 	if w.stopped != nil && w.last.Owner == "" { // it has not asked
