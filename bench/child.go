@@ -61,7 +61,6 @@ type child struct {
 	from  *json.Decoder
 }
 
-// start starts a child.
 func start(self []string) (*child, error) {
 	cmd := exec.Command(self[0], self[1:]...)
 	cmd.Stderr = os.Stderr
@@ -211,8 +210,8 @@ func (h *helper) close() {
 	}
 }
 
-// A turn is one time that a caller held the lock. The instants are those of the
-// system's clock, which all processes share.
+// A turn is one time that a caller held the lock. The instants are those of the system's
+// clock, which all processes share.
 type turn struct {
 	Asked    clock.Instant `json:"a"`
 	Got      clock.Instant `json:"g"`
@@ -220,7 +219,6 @@ type turn struct {
 	Over     clock.Instant `json:"o"` // when it had returned
 }
 
-// A record is what one caller did.
 type record struct {
 	Turns []turn `json:"turns,omitempty"`
 	// Unserved is how long it had waited for the next turn when the time was up.
@@ -229,8 +227,8 @@ type record struct {
 	Owner    int           `json:"-"`               // whose turns they are: of a caller, or of a process
 }
 
-// turns is what a caller does that competes for a lock: it takes it, holds it,
-// gives it back and thinks, from an instant until another.
+// turns is what a caller does that competes for a lock: it takes it, holds it, gives it
+// back and thinks, from an instant until another.
 type turns struct {
 	Name        string        `json:"name"`
 	Kind        string        `json:"kind,omitempty"` // plain, reading or writing
@@ -240,7 +238,6 @@ type turns struct {
 	Until       clock.Instant `json:"until"`
 }
 
-// lock takes the lock once.
 func (t *turns) lock(ctx context.Context, client Client) (Held, error) {
 	if t.Kind == plain {
 		return client.Lock(ctx, t.Name, t.Lease)
@@ -286,8 +283,8 @@ func (t *turns) take(ctx context.Context, client Client) (all record, err error)
 	}
 }
 
-// A counter counts the commands that a client sends over one connection: arrays
-// of bulk strings, one after the other.
+// A counter counts the commands that a client sends over one connection: arrays of bulk
+// strings, one after the other.
 type counter struct {
 	total *atomic.Int64
 	state counterState
@@ -306,7 +303,6 @@ const (
 	inString
 )
 
-// Write implements io.Writer.
 func (c *counter) Write(b []byte) (int, error) {
 	for i := 0; i < len(b); i++ {
 		switch ch := b[i]; {

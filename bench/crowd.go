@@ -36,8 +36,7 @@ var kindsOfCallers = []struct {
 	{kind: "two names"}, // see crowd
 }
 
-// mostServed is how many callers get an exclusive lock one after the other: more of them
-// take minutes.
+// mostServed callers get an exclusive lock one after the other: more take minutes.
 const mostServed = 10_000
 
 func crowdCases(c *Config, _ int) (all []string) {
@@ -59,7 +58,6 @@ const (
 	neighbors    = 10
 	neighborStep = 20 * time.Millisecond
 	renewedLease = 1500 * time.Millisecond
-	// servedWithin bounds the waits of callers that are to be served.
 	servedWithin = 40 * time.Second
 )
 

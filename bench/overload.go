@@ -13,7 +13,6 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// An onslaught is one case of the overload workload.
 type onslaught struct {
 	name    string
 	callers int           // of each process, while there are many
@@ -135,7 +134,6 @@ type pressed struct {
 	Latest  time.Duration `json:"latest,omitempty"`  // how long after its time the last returned
 }
 
-// hold takes the leases that are held.
 func (p *pressure) hold(ctx context.Context, client Client) ([]Held, error) {
 	held := make([]Held, p.Held)
 	return held, atOnce(ctx, p.Held, func(_ context.Context, i int) (err error) {
@@ -229,7 +227,6 @@ const (
 	slowRuns  = 3 * time.Millisecond
 )
 
-// slow slows the first n servers until stop is called.
 func (f *field) slow(n int) (stop func(), err error) {
 	if len(f.spawned) < n {
 		return nil, fmt.Errorf("slow servers, except with --spawn: %w", errors.ErrUnsupported)

@@ -39,16 +39,17 @@
 //
 // # What it is not
 //
-//   - k is not stored on the servers: all programs must use the same one. While they differ, such as
-//     during an upgrade, the largest k holds.
-//   - A permit is for one. A caller that takes several, one after the other, may wait forever for
-//     others that do the same.
-//   - Fencing tokens rise from each holder of a slot to the next. Tokens of different slots have no
-//     order, so a resource has to remember the highest token of each slot ([quorum.Lease.Names]).
-//   - Events and metrics count slots: one Acquire may have an event of each that is taken, and a
-//     caller that waits is a waiter of each.
-//   - It does not limit the rate. [quorum.WithMinHold] is not for permits: one that was given back
-//     at once would stay taken.
+//   - k is not stored on the servers: all programs must use the same one. While they
+//     differ, such as during an upgrade, the largest k holds.
+//   - A permit is for one. A caller that takes several, one after the other, may wait
+//     forever for others that do the same.
+//   - Fencing tokens rise from each holder of a slot to the next. Tokens of different
+//     slots have no order, so a resource has to remember the highest token of each slot
+//     ([quorum.Lease.Names]).
+//   - Events and metrics count slots: one Acquire may have an event of each that is
+//     taken, and a caller that waits is a waiter of each.
+//   - It does not limit the rate. [quorum.WithMinHold] is not for permits: one that was
+//     given back at once would stay taken.
 package semaphore
 
 import (

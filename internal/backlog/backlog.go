@@ -49,7 +49,6 @@ func (b *Backlog[T]) Add(x T) {
 	}
 }
 
-// work is the goroutine.
 func (b *Backlog[T]) work() {
 	for all, missed := b.take(nil); all != nil; all, missed = b.take(all) {
 		for _, x := range all {
