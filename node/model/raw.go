@@ -159,7 +159,6 @@ func (s *Server) Keeps(now Time, name, owner string, mode node.Mode) (until Time
 	return 0, false
 }
 
-// Len counts the keys that are there at now.
 func (s *Server) Len(now Time) int {
 	n := 0
 	for _, k := range s.keys {

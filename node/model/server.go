@@ -27,7 +27,6 @@ import (
 // server that looks once a millisecond never takes a key away early.
 type Time int64
 
-// Never is when a key without an expiry expires.
 const Never Time = math.MaxInt64
 
 // A Server is one server's memory. The zero Server is empty and ready. It is not safe for
@@ -275,7 +274,6 @@ func (s *Server) surveyRename(now Time, cmd *node.Command, wants []want) (r node
 	return r, there, nil
 }
 
-// renameOne gives one lock the new owner. It lives until it expires or longer.
 func (s *Server) renameOne(k *names, cmd *node.Command, expires Time) {
 	owner, former := cmd.Claims[0].Owner, cmd.From
 	switch cmd.Mode {
@@ -313,7 +311,6 @@ func (s *Server) State(now Time, name string, state *node.State) error {
 	return s.look(now, &node.Claim{Name: name}, state)
 }
 
-// look is State, for a claim.
 func (s *Server) look(now Time, c *node.Claim, state *node.State) error {
 	*state = node.State{Fields: state.Fields[:0], Queue: state.Queue[:0]}
 	k := s.lookUp(now, c.Name)

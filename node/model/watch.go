@@ -153,8 +153,6 @@ func (n *Node) listeners(channel string) (all []call) {
 	return all
 }
 
-// connected returns calls for all subscriptions, which begin again, or none if they
-// cannot.
 func (n *Node) connected() []call {
 	if !n.listening() {
 		return nil

@@ -236,7 +236,6 @@ func (p *player) watch(verb string, args []string) error {
 	return nil
 }
 
-// ring waits for a call of wake, for a moment only if none is wanted.
 func (b bell) ring(limit time.Duration, wanted bool) bool {
 	if !wanted {
 		limit = brevity / 10

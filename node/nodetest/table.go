@@ -147,7 +147,6 @@ func (p *player) reserved(name string) (bool, error) {
 	return r.Status == node.Refused && !r.Line.Free, errors.Join(err, bad)
 }
 
-// nameText adds the words of one name, and returns the turns that are not in them.
 func nameText(a answer, name string, s node.State, turns []heard) (answer, []heard) {
 	take := func(is func(heard) bool) bool {
 		i := slices.IndexFunc(turns, func(turn heard) bool { return turn.Name == name && is(turn) })

@@ -212,7 +212,6 @@ func commandText(cmd node.Command) string {
 
 type answer []string
 
-// add adds words for what is not zero.
 func (a *answer) add(pairs ...any) {
 	for i := 0; i < len(pairs); i += 2 {
 		value := fmt.Sprint(pairs[i+1])

@@ -116,7 +116,6 @@ func (r *shared) Close() {
 	}
 }
 
-// masters is a ClusterClient, or a client that is built around one.
 type masters interface {
 	ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
 }

@@ -134,7 +134,6 @@ func (c *call) size() int { return max(1, c.together) }
 // sentBefore reports whether the server has received the call and not executed it.
 func (c *call) sentBefore() bool { return c.asText || c.apart || c.moved }
 
-// yields reports whether a renewal of those names goes before c.
 func (c *call) yields(names map[string]struct{}) bool {
 	return c.kind == node.Acquire && !c.sentBefore() && !slices.ContainsFunc(c.claims, func(one node.Claim) bool {
 		_, same := names[one.Name]
@@ -161,8 +160,6 @@ func (c *call) goesAgain(err error, apart, moved bool) bool {
 	return true
 }
 
-// lacksScript reports whether the server does not know the script. Then it has not
-// executed anything.
 func lacksScript(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// introduction is what each server is asked first.
 var introduction = [][]string{
 	{"info", "server"},
 	{"info", "replication"},
@@ -121,7 +120,6 @@ func (l *lifespan) trusted(r node.Reply) node.Reply {
 	return r
 }
 
-// distrust notes that a server has answered as a replica.
 func (l *lifespan) distrust() {
 	l.lives.Invalidate()
 	l.life.Store(nil)
@@ -134,7 +132,6 @@ func (l *lifespan) answered(now clock.Instant) { l.lives.Answered(now) }
 // counts.
 func (l *lifespan) current() *node.Life { return l.life.Load() }
 
-// noteReplicas logs once that a server has replicas although none are counted.
 func (l *lifespan) noteReplicas(text string) {
 	if !l.uncounted && replicas.Read(text, 0).Listed > 0 {
 		l.uncounted = true
@@ -166,7 +163,7 @@ func ofReplica(info string) bool {
 	return false
 }
 
-// isRunID reports whether id is fit for commands and messages: Redis's have 40 digits.
+// isRunID: Redis's have 40 digits.
 func isRunID(id string) bool {
 	return len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
@@ -204,7 +201,6 @@ func parseInfo(text string) lives.Uptime {
 	return u
 }
 
-// connectedFor returns the age of a connection, from its line in CLIENT LIST.
 func connectedFor(line string) time.Duration {
 	for _, field := range strings.Fields(line) {
 		if text, ok := strings.CutPrefix(field, "age="); ok {

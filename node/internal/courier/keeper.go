@@ -14,7 +14,6 @@ const (
 	// When nobody has asked for a while they go on doubling: see quietAfter.
 	maxQuiet = 15 * time.Second
 
-	// lasting is how long a link has to last for the next to follow at once.
 	lasting = time.Second
 )
 
@@ -91,7 +90,6 @@ func (k *keeper) fail(err error) (quiet bool) {
 	return quiet
 }
 
-// restore has the queue accept commands again, for l.
 func (k *keeper) restore(l link, h holder) {
 	failed := k.queue.accept(l.abort, h)
 	poke(k.watch.kick)

@@ -20,7 +20,6 @@ type route interface {
 	// any of its keys.
 	oneServer() bool
 
-	// renews reports whether the next link may come with other credentials.
 	renews() bool
 
 	// close ends all that waits for the network, now and later.

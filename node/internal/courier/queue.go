@@ -398,14 +398,12 @@ func (q *queue) giveBack(n int) {
 	}))
 }
 
-// inFlight is how many calls are sent and not yet settled.
 func (q *queue) inFlight() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.flight.len()
 }
 
-// heardSince reports whether the link has received anything since then.
 func (q *queue) heardSince(at clock.Instant) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -600,7 +598,6 @@ func (f *fifo) pop() *call {
 	return c
 }
 
-// cut takes the last n.
 func (f *fifo) cut(n int) []*call {
 	at := len(f.list) - n
 	tail := slices.Clone(f.list[at:])
@@ -609,7 +606,6 @@ func (f *fifo) cut(n int) []*call {
 	return tail
 }
 
-// insert puts calls behind the first n.
 func (f *fifo) insert(n int, calls []*call) {
 	f.list = slices.Insert(f.list, f.head+n, calls...)
 }

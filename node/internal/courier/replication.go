@@ -164,7 +164,6 @@ func (r *replication) expire(list []unanswered, now, next clock.Instant) ([]unan
 	return list, next
 }
 
-// run makes rounds until ended. It returns why it gave up.
 func (r *replication) run(ended <-chan struct{}) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -217,7 +216,6 @@ func (r *replication) plan() (want int, wait time.Duration, last int, holds bool
 	return r.need, wait, r.holds, true
 }
 
-// patient reports whether a round should wait for all replicas.
 func (r *replication) patient(now clock.Instant) bool { return r.young && now >= r.retry }
 
 // conclude answers held replies by what a round has found that waited for so many
@@ -480,7 +478,6 @@ func (r *replication) judge(found *round) error {
 	return nil
 }
 
-// connectionsIn reads those of replicas in CLIENT LIST.
 func connectionsIn(text string) map[string]connection {
 	all := make(map[string]connection)
 	for line := range strings.Lines(text) {

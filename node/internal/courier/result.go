@@ -43,7 +43,6 @@ func understandAll(p *resp.Parser, b []byte, results []result) (_ []result, used
 	return results, used, nil
 }
 
-// part is the result of the i-th of n calls in a group.
 func (r result) part(i, n int) result {
 	if r.err != nil {
 		return r

@@ -99,7 +99,6 @@ var rows = [...]row{
 		keys: []word{lockKey, fenceKey, readersKey, holdKey, formerHoldKey}, args: renameArgs},
 }
 
-// rowOf returns the row of a command, nil if there is none.
 func rowOf(cmd *node.Command) *row {
 	queued := cmd.Waiting().Queued()
 	for i := range rows {
@@ -291,10 +290,8 @@ var sources embed.FS
 // of readers' holds and of others' places. It has to be the first line.
 const undeclared = "--!df flags=allow-undeclared-keys\n"
 
-// constants is what scripts share with Go code.
 var constants = node.LuaConstants()
 
-// newScript makes a script of the files of these names, the functions that it uses first.
 func newScript(head string, files ...string) *script {
 	text := undeclared + head
 	for _, name := range files {

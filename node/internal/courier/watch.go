@@ -310,7 +310,6 @@ func (w *watcher) changes() (add, drop []string) {
 	return add, drop
 }
 
-// read passes on what the server says, until the connection breaks.
 func (w *watcher) read(sub Subscription) error {
 	for {
 		channel, message, err := sub.Receive()

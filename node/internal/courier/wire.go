@@ -27,7 +27,6 @@ type wire struct {
 	err  error    // what follows them
 }
 
-// readAtOnce is how much is read at once, unless a reply is longer.
 const readAtOnce = 16 << 10
 
 func newWire(conn net.Conn, left func(*wire)) *wire {

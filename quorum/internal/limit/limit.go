@@ -77,7 +77,6 @@ type Limiter struct {
 	since    clock.Instant
 }
 
-// An Entry is what the limiter knows of a waiter that is to make an attempt.
 type Entry struct {
 	Waiter  interface{ Stir() }
 	Leaves  clock.Instant // when the caller's context ends at the latest, or Never
@@ -114,7 +113,6 @@ func (m *Limiter) learn(start, now clock.Instant, answered bool) {
 	}
 }
 
-// rise raises the bound after an attempt that was not slow.
 func (m *Limiter) rise(took time.Duration) {
 	switch slow := took - m.quickest; {
 	case m.probing > 0 || slow > standing/2:
@@ -182,7 +180,7 @@ func (m *Limiter) Enter(w *Entry, now clock.Instant) bool {
 	return false
 }
 
-// Forget is called when w waits outside no longer, as its caller has no more time.
+// Forget: w waits outside no longer, as its caller has no more time.
 func (m *Limiter) Forget(w *Entry, now clock.Instant) {
 	m.outside.Remove(&w.outside)
 	m.gaveUp = now

@@ -53,7 +53,6 @@ type Machine struct {
 	written int    // how many effects there were before it came in, for Options.Steps alone
 }
 
-// A Moment is when a step takes place.
 type Moment struct {
 	Now       clock.Instant
 	zero      time.Time     // the time of day at instant 0, by the last reading
@@ -95,7 +94,6 @@ type Looker interface{ Look() }
 
 func (m *Machine) Wakeable(l Looker) Wakeable { return Wakeable{machine: m, looks: l} }
 
-// Stir has it look.
 func (w *Wakeable) Stir() {
 	if !w.ready {
 		w.ready = true
@@ -171,7 +169,6 @@ func (m *Machine) mayCarryOut() bool {
 	return len(m.effects) > 0 && !m.busy && len(m.ends) == 0 && m.ending == 0
 }
 
-// Settle does all that follows from the step so far.
 func (m *Machine) Settle() {
 	defer m.Crash()
 	for m.goOn() {
@@ -192,7 +189,7 @@ func (m *Machine) Crash() {
 	m.world.Clock.NewSignal().Wait(context.Background(), clock.Never)
 }
 
-// goOn does what follows from the step so far, and reports whether there was anything.
+// goOn does the first thing that follows from the step so far, if there is any.
 func (m *Machine) goOn() bool {
 	switch {
 	case len(m.ends) > 0:
@@ -323,7 +320,6 @@ func (m *Machine) Read(f func()) {
 	f()
 }
 
-// EndWith has contexts end with the step.
 func (m *Machine) EndWith(why error, all ...*Dependent) {
 	for _, d := range all {
 		d.why = why

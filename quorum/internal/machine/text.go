@@ -11,7 +11,6 @@ import (
 // This file writes the steps of an engine as text, for Options.Steps. It costs nothing
 // when that is nil.
 
-// byTime is the input of a step in which something is due.
 const byTime = "time"
 
 // A titled thing has a name for people.

@@ -23,7 +23,6 @@ type Timed interface {
 	Fire()
 }
 
-// An Expiring thing may come to its end at that instant.
 type Expiring interface {
 	// Expire is called before anything fires.
 	Expire()
@@ -32,7 +31,6 @@ type Expiring interface {
 // timers is a heap, the earliest first.
 type timers []*Timer
 
-// put enters a timer, or moves it.
 func (ts *timers) put(t *Timer, early, at clock.Instant) {
 	if t.index > 0 && t.at == at && t.early == early {
 		return
@@ -60,7 +58,6 @@ func (ts timers) next() clock.Instant {
 	return ts[0].at
 }
 
-// due takes out the first timer if it may fire.
 func (ts *timers) due(now clock.Instant) *Timer {
 	if len(*ts) == 0 || (*ts)[0].early > now {
 		return nil
@@ -98,7 +95,6 @@ func (m *Machine) At(t *Timer, early, at clock.Instant) {
 
 func (m *Machine) Drop(t *Timer) { m.timers.drop(t) }
 
-// Timed returns all that have set a timer.
 func (m *Machine) Timed() (all []Timed) {
 	for _, t := range m.timers {
 		all = append(all, t.Of)
@@ -124,7 +120,6 @@ func (m *Machine) Hasten(are func(Timed) bool) {
 	m.wake(m.background.next())
 }
 
-// wake has the task of Serve wake at an instant at the latest.
 func (m *Machine) wake(at clock.Instant) {
 	if at < m.wakeAt {
 		m.wakeAt = at

@@ -56,7 +56,6 @@ type Tenant struct {
 }
 
 type Holder interface {
-	// Remaining is for how long it can be relied on.
 	Remaining() time.Duration
 }
 
@@ -144,7 +143,6 @@ func (q *Queues) askPartly(w *Member) {
 	}
 }
 
-// Leave takes w out of its queues, and lets the next ones compete.
 func (q *Queues) Leave(w *Member) {
 	first := q.byName[w.Request.Name]
 	wasFirst := first.several.First == &w.spots[0]
@@ -164,7 +162,6 @@ func (q *Queues) Leave(w *Member) {
 	}
 }
 
-// at returns the queue of name, and makes it if need be.
 func (q *Queues) at(name string) *queue {
 	at := q.byName[name]
 	if at == nil {
@@ -176,7 +173,6 @@ func (q *Queues) at(name string) *queue {
 
 func (q *Queues) inOrder() []string { return slices.Sorted(maps.Keys(q.byName)) }
 
-// Waiters calls f for each waiter, in the order of the names.
 func (q *Queues) Waiters(f func(*Member)) {
 	for _, name := range q.inOrder() {
 		at := q.byName[name]
@@ -318,7 +314,6 @@ func (q *Queues) Listened(of *claim.Lock) (until clock.Instant) {
 	return until
 }
 
-// NoteDowngrade notes that h, a writer, is a reader from now on.
 func (q *Queues) NoteDowngrade(h *Tenant) {
 	if at := q.byName[h.Claim.Name]; at != nil && at.leave(h) {
 		h.reader = len(at.readers)
@@ -428,7 +423,6 @@ func (q *Queues) Before(w *Member) (held bool, known *retry.Findings) {
 	return false, known
 }
 
-// lineOf returns the line in which w waits in the queue of its first name.
 func (at *queue) lineOf(w *Member) *line.Line[*Member] {
 	switch {
 	case w.Request.Names != nil:
@@ -484,7 +478,6 @@ func (at *queue) enter(h *Tenant) {
 	}
 }
 
-// leave reports whether h held the name here.
 func (at *queue) leave(h *Tenant) bool {
 	switch {
 	case at.holder == h:
@@ -501,7 +494,6 @@ func (at *queue) leave(h *Tenant) bool {
 	return true
 }
 
-// isBefore reports whether the first of the line came before w.
 func isBefore(l *line.Line[*Member], w *Member) bool {
 	return l.First != nil && l.First.Of.number < w.number
 }

@@ -91,8 +91,7 @@ func (f *Findings) followFences(t *vote.Tokens, at vote.BothClocks, need int) {
 	}
 }
 
-// Hopeless reports whether so many nodes failed for good that no attempt can be granted
-// until somebody changes something.
+// Hopeless reports whether no attempt can be granted until somebody changes something.
 func (f *Findings) Hopeless(need int) bool {
 	broken := 0
 	for _, b := range f.Ballots {
@@ -103,7 +102,6 @@ func (f *Findings) Hopeless(need int) bool {
 	return f.Spent || broken > len(f.Ballots)-need
 }
 
-// AsksAtOnce reports whether the next attempt, with a higher token, follows at once.
 func (f *Findings) AsksAtOnce() bool { return f.Stale > 0 && f.Stale <= maxStale }
 
 // wasFree returns three sets of nodes: those on which the name was free at the last
@@ -146,7 +144,6 @@ func onMost[T cmp.Ordered](all []T, need int) T {
 	return all[need-1]
 }
 
-// before is how many waiters were before this one on need nodes at its last attempt.
 func (f *Findings) before(need int) int {
 	all := make([]int, len(f.Ballots))
 	for i, b := range f.Ballots {

@@ -73,7 +73,6 @@ type News struct {
 	Handed   vote.NodeSet // nodes that handed the lock over to it
 }
 
-// WakeAt is when the pause ends if nothing happens.
 func (p *Pause) WakeAt() clock.Instant { return min(p.until, p.deadline) }
 
 func (p *Pause) By(t clock.Instant) { p.until = min(p.until, t) }
@@ -117,8 +116,6 @@ func (p *Pause) timeIsUp(now clock.Instant) Choice {
 	return AskAgain
 }
 
-// afterRelease decides when some nodes have said that the waiter is first, and some,
-// these among them, may be free.
 func (p *Pause) afterRelease(now clock.Instant, first, free vote.NodeSet) Choice {
 	enough := free.Len() >= p.need
 	switch {

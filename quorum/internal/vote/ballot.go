@@ -11,7 +11,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A Ballot is one node's answer.
 type Ballot struct {
 	Vote    Vote
 	Wait    time.Duration // how long the node will refuse (negative: forever) or abstain
@@ -39,7 +38,6 @@ func KeptAll(kept []bool) bool { return !slices.Contains(kept, false) }
 // A NodeSet is a set of nodes, by their place in the Locker.
 type NodeSet uint64
 
-// MaxNodes is what a nodeSet can hold.
 const MaxNodes = 64
 
 func (s NodeSet) Has(i int) bool { return s>>i&1 == 1 }

@@ -108,8 +108,8 @@ func (v *Servers) Abstains(kind node.Kind, start clock.Instant, life *node.Life)
 
 // guard is for how long a server that may have forgotten everything does not count. An
 // attempt could get a name whose lease was forgotten, until every such lease is over. The
-// holder of a lease knows that no other lease was forgotten, but an attempt may have been
-// granted and forgotten, and is not over before its AttemptWindow.
+// holder of a lease knows that no other lease was forgotten: for renewals see
+// AttemptWindow.
 func (v *Servers) guard(kind node.Kind) time.Duration {
 	if kind == node.Extend {
 		return AttemptWindow(v.MaxLease)
@@ -131,7 +131,7 @@ func (v *Servers) MayVote(i int, life *node.Life) error {
 	return errNoLife
 }
 
-// Learn notes the life of the server that answered for node i. It returns the one before.
+// Learn notes the life of node i's server, and returns the one before.
 func (v *Servers) Learn(i int, life *node.Life) (was *node.Life) {
 	was = v.Lives[i]
 	v.Lives[i] = life
@@ -172,7 +172,6 @@ func (v *Servers) Another(i int, server string) bool {
 	return false
 }
 
-// shareServer reports whether two lives, by their IDs, have a server in common.
 func shareServer(a, b string) bool {
 	if a == b || !strings.Contains(a+b, node.LivesTogether) {
 		return a == b

@@ -25,7 +25,6 @@ var voteNames = [...]string{"pending", "granted", "refused", "unknown", "abstain
 
 func (v Vote) String() string { return voteNames[v] }
 
-// A Verdict is what the votes so far decide.
 type Verdict uint8
 
 const (
@@ -34,7 +33,6 @@ const (
 	Lost
 )
 
-// A Tally counts the votes of one round.
 type Tally struct {
 	Nodes, Need int
 	Votes       [len(voteNames)]int
