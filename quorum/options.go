@@ -40,11 +40,11 @@ type Options struct {
 	Lease time.Duration
 
 	// MaxLease is the longest lease in use anywhere in the deployment, by any program
-	// that shares locks over these nodes: a longer one is refused. A node that restarted
-	// is ignored for MaxLease and Grace, because it may have forgotten a lock. So is a
-	// new node, because it looks the same. For renewals it is ignored for a third of
-	// MaxLease. An attempt must be decided within a third of its lease, and waiters are
-	// handed a lock directly only if that is no less than RetryEvery. 0 means 30 s.
+	// that shares locks over these nodes: a longer one is refused. A node that restarted,
+	// or is new, is ignored for MaxLease and Grace, because it may have forgotten a lock;
+	// for renewals for a third of MaxLease. An attempt must be decided within a third of
+	// its lease, and waiters are handed a lock directly only if that is no less than
+	// RetryEvery. 0 means 30 s.
 	MaxLease time.Duration
 
 	// MaxHold bounds how long one acquisition is renewed, counted from the acquisition;
@@ -75,24 +75,20 @@ type Options struct {
 	RetryEvery time.Duration
 
 	// MaxDown bounds how long a call waits for a lock while so many nodes do not answer
-	// that none can be granted. After MaxDown calls that wait return ErrNoQuorum, and so
-	// do later calls at once, but for one each RetryEvery, which asks the nodes. A
-	// waiting call learns of it after RetryEvery and Timeout more at most; one that waits
-	// for a holder in this process learns of it when that lease is renewed in vain. 0
-	// means no bound: calls wait as long as they would for a holder. Renewal goes on in
-	// any case.
+	// that none can be granted. Then calls that wait return ErrNoQuorum, and so do later
+	// calls at once, but for one each RetryEvery, which asks the nodes. A waiting call
+	// learns of it after RetryEvery and Timeout more at most; one that waits for a holder
+	// in this process, when that lease is renewed in vain. 0 means no bound: calls wait
+	// as long as they would for a holder. Renewal goes on in any case.
 	MaxDown time.Duration
 
 	// FenceRetention is how long nodes remember the highest fencing token of a name,
 	// counted from the acquisition: renewal and Unlock bring no higher token. After a
 	// fence has expired, tokens still rise if the wall clocks of all clients agree to
-	// within this time. After nodes have restarted without the fence, they rise if the
-	// clocks agree to within MaxLease less Timeout, because a token may be Timeout behind
-	// its clock. 0 means 24 h, or MaxLease if that is more.
-	//
-	// Each node needs about 150 bytes for each name, for that time. Ten new names a
-	// second are 130 MB in 24 hours, and 5 MB in one. Names of a fixed set cost no more
-	// than the set.
+	// within this time; after nodes have restarted without it, if they agree to within
+	// MaxLease less Timeout, because a token may be Timeout behind its clock. 0 means 24
+	// h, or MaxLease if that is more. Each node needs about 150 bytes for each name, for
+	// that time: see docs/operations.md.
 	FenceRetention time.Duration
 
 	// Quorum is how many nodes must grant a lease, and keep it at each renewal, and
@@ -101,11 +97,10 @@ type Options struct {
 	//
 	// More than a majority guards against nodes that forget a lock unnoticed. If every
 	// program needs k of N nodes, up to 2k-N-1 may forget a lock, and still nobody else
-	// gets it: none with 3 of 5, two with 4 of 5, four with 5 of 5. It costs
-	// availability: if more than N-k nodes are down, slow or have just restarted, nobody
-	// gets or keeps a lease. If a few nodes have lost a lease and a majority still has
-	// it, renewal puts it back on them; the lease ends if that has not worked by the end
-	// of its time. A node that restarted counts for renewals after a third of MaxLease.
+	// gets it. If more than N-k nodes are down, slow or have just restarted, nobody gets
+	// or keeps a lease. If a few nodes have lost a lease and a majority still has it,
+	// renewal puts it back on them; the lease ends if that has not worked by the end of
+	// its time.
 	//
 	// Programs with different Quorums exclude each other, too; between them k is the mean
 	// of the two. Programs with different lists of nodes do if the sum of their Quorums

@@ -168,12 +168,10 @@ func isRunID(id string) bool {
 	return len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
-// parseInfo reads the answers to an introduction.
-//
-// A master that was a replica has, as replid2, the replid of the master that it followed,
-// and at its promotion it has drawn a replid and closed the connections to its own
-// replicas. So it has been a master for at least as long as the oldest of these has been
-// open. (Since Redis 7 a master that has restarted from a file has a replid2, too.)
+// parseInfo reads the answers to an introduction. At its promotion a replica draws a
+// replid, keeps its master's as replid2, and closes the connections to its own replicas.
+// So it has been a master for at least as long as the oldest of these has been open.
+// (Since Redis 7 a master that has restarted from a file has a replid2, too.)
 func parseInfo(text string) lives.Uptime {
 	u := lives.Uptime{Up: -1}
 	replid, replid2 := "", ""

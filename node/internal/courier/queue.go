@@ -18,15 +18,12 @@ const (
 	batchLimit = 256
 
 	// A connection with open commands is closed when nothing has come for as long as the
-	// oldest of them allows, but within these bounds. TCP sends lost packets again after
-	// 0.2 s, 0.6 s and 1.4 s. A new connection needs three round trips over the same
-	// network, and is as likely to stall.
+	// oldest of them allows, but within these bounds: docs/connection.md says why.
 	minSilence, maxSilence = 1500 * time.Millisecond, 5 * time.Second
 
 	// A connection with open commands that has been silent for stallAfter takes no
-	// further acquire. A server that hangs executes later what was written to it, also
-	// after the connection was closed. So the releases of all acquires that were written
-	// follow them before that.
+	// further acquire. A server that hangs executes later what was written to it, so the
+	// releases of all acquires that were written follow them before that.
 	stallAfter = 500 * time.Millisecond
 
 	// While a node is down, and nobody has asked for quietAfter, the next command gets an

@@ -48,13 +48,10 @@ type followers struct {
 
 // A replication holds back each yes of a primary until enough of its replicas have it,
 // and answers it otherwise with an error. It belongs to one link, and has a connection of
-// its own to the same server, as WAIT blocks a connection.
-//
-// In a round the server is asked, in this order, for its offset, to wait until replicas
-// have acknowledged that, and which replicas have. All that was answered before the round
-// was sent is below that offset. Only INFO is evidence: WAIT counts a replica twice that
-// has two connections. If the replid is still that of the link's handshake, the server
-// has been a master from then to the round, without a promotion.
+// its own to the same server, as WAIT blocks a connection. docs/connection.md describes
+// its rounds. All that was answered before a round was sent is below the offset that the
+// round begins with. If the replid is still that of the link's handshake, the server has
+// been a master from then to the round, without a promotion.
 //
 // Of primary and replicas a majority is needed. A replica follows one server at a time,
 // so two servers cannot both have a majority. But one may have moved here a moment ago,

@@ -12,13 +12,11 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// This file is about locks that are handed over from a holder to a waiter.
-//
-// A waiter leaves an offer with its place on the nodes. Another holder's release makes
-// the owner of the offer the owner there, with a token that the releasing holder has
-// drawn: as if the network had kept an acquire of the waiter until then. Its lease counts
-// from before the place was asked for. So a lock changes hands within one round trip
-// instead of two, and nobody can come in between.
+// This file is about locks that are handed over from a holder to a waiter:
+// docs/waiting.md says how. A waiter leaves an offer with its place on the nodes, and
+// another holder's release makes the owner of the offer the owner there, as if the
+// network had kept an acquire of the waiter until then. So its lease counts from before
+// the place was asked for, and nobody can come in between.
 
 // An offer is what an attempt has left on the nodes, to be given the lock. Its owner is
 // not the attempt's, so that no late release of the attempt removes it.

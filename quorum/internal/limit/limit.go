@@ -54,11 +54,10 @@ const (
 // The bound follows how much longer than the quickest attempts take, as in TCP Vegas and
 // LEDBAT. If it is used it rises: with no queue it doubles in each round trip, with a
 // short one it grows slowly. It is halved when a queue stands, and where few attempts are
-// left it doubles when none does. As in CoDel the quickest attempt of a while says that,
-// since networks and schedulers delay single ones. As in BBR the bound is the least for a
-// moment where no attempt has been quick for long, to see how long one takes without a
-// queue. The programs that make the queue do so at about the same time, as it began for
-// all of them.
+// left it doubles when none does. The quickest attempt of a while says that, as in CoDel,
+// since networks and schedulers delay single ones. If no attempt has been quick for long,
+// the bound is the least for a moment, as in BBR, to see how long one takes without a
+// queue: the programs that make the queue do so at about the same time.
 type Limiter struct {
 	underWay int
 	outside  line.Line[*Entry] // those that wait to make one
