@@ -140,7 +140,6 @@ func timeoutFor(took float64) time.Duration {
 	}
 }
 
-// percent writes a share without more digits than it has.
 func percent(share float64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.6f", 100*share), "0"), ".") + " %"
 }
@@ -180,7 +179,6 @@ func (a *Advice) table() table {
 	return t
 }
 
-// known writes a time; 0 is one that was not measured.
 func known(ns float64) string {
 	if ns == 0 {
 		return "-"
@@ -188,7 +186,6 @@ func known(ns float64) string {
 	return short(ns)
 }
 
-// tooNoisy is the spread from which a figure says little.
 const tooNoisy = 0.3
 
 func mainMetric(name string) string {

@@ -22,7 +22,6 @@ import (
 // Parent and child exchange JSON over the child's standard input and output, one answer
 // to each request; at the end of its input the child ends.
 
-// A request is what the parent asks of a child.
 type request struct {
 	Do string `json:"do"`
 
@@ -43,7 +42,6 @@ type request struct {
 	Pressure   pressure      `json:"pressure"`             // hold and press
 }
 
-// An answer is what the child says.
 type answer struct {
 	Error    string        `json:"error,omitempty"`
 	Addrs    []string      `json:"addrs,omitempty"`
@@ -91,7 +89,6 @@ func (c *child) ask(r request) (a answer, err error) {
 	return a, nil
 }
 
-// close ends the child, which ends whatever it has started.
 func (c *child) close() {
 	c.stdin.Close()
 	late := time.AfterFunc(10*time.Second, func() { _ = c.cmd.Process.Kill() })
@@ -109,7 +106,6 @@ type helper struct {
 	held        []Held
 }
 
-// help is the main of a child.
 func help(ctx context.Context, contestants []Contestant, in io.Reader, out io.Writer) error {
 	signal.Ignore(endings...) // the parent decides, who may get the same of a terminal
 	h := &helper{contestants: contestants}

@@ -184,7 +184,6 @@ func (s *setting) lockers(ctx context.Context) (mine, other *redquorum, err erro
 	return both[0], both[1], nil
 }
 
-// near are the leases of other names next to a crowd.
 type near struct {
 	renewed     []*quorum.Lease
 	until       time.Time // when each of these has had to be renewed after the crowd was done

@@ -351,7 +351,6 @@ func (r *Report) throughputChart(rtt time.Duration) *chart {
 	return curves("Throughput by number of callers"+r.behind(rtt), note, "callers", labels, all, digits)
 }
 
-// badChart compares bad nodes with healthy ones.
 func (r *Report) badChart(rtt time.Duration) *chart {
 	nodes := r.numbersOf("bad", rtt)
 	if len(nodes) == 0 {

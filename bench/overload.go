@@ -50,7 +50,6 @@ const (
 	overloadTime = 16 * time.Second
 )
 
-// overload lets processes ask slow servers for many more locks than these can grant.
 func (s *setting) overload(ctx context.Context) (Metrics, error) {
 	stop, err := s.field.slow(s.nodes)
 	if err != nil {
@@ -126,7 +125,6 @@ type pressure struct {
 
 func (p *pressure) seconds() int { return int((2*p.Calm + p.Load) / time.Second) }
 
-// A pressed is what came of it.
 type pressed struct {
 	Locks   []int         `json:"locks,omitempty"`   // in each second
 	Lost    int           `json:"lost,omitempty"`    // of the held leases

@@ -86,7 +86,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// A paper takes a text for people, and has so many columns for it.
+// A paper takes a text for people, in so many columns.
 type paper struct {
 	*strings.Builder
 	prose, tables int
@@ -112,7 +112,6 @@ func (p paper) writeTable(t *table) {
 	}
 }
 
-// A word is one that tables use.
 type word struct{ Word, Means string }
 
 var words = []word{

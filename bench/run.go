@@ -121,7 +121,6 @@ func (c *Cell) ratio(to *Cell, metric string) (_ float64, rounds int) {
 	return median(ratios), len(ratios)
 }
 
-// of says of how many rounds a ratio is, unless it is of all.
 func (c *Cell) of(rounds int) string {
 	if rounds == len(c.Rounds) {
 		return ""

@@ -242,7 +242,6 @@ func (l *links) set(i int, c faults.Conduct) error {
 	return err
 }
 
-// all makes every link last for a round trip of rtt.
 func (l *links) all(rtt time.Duration) error {
 	for i := range l.addrs {
 		if err := l.set(i, faults.Conduct{Delay: faults.Range{Min: rtt / 2, Max: rtt / 2}}); err != nil {
@@ -252,7 +251,6 @@ func (l *links) all(rtt time.Duration) error {
 	return nil
 }
 
-// count returns how many commands have gone through the links so far.
 func (l *links) count() int64 {
 	a, err := l.process.ask(request{Do: "count"})
 	if err != nil {

@@ -37,7 +37,6 @@ func (m Metrics) quantiles(name string, s samples) {
 	}
 }
 
-// tail returns the highest quantile that there is of a time.
 func (m Metrics) tail(name string) float64 {
 	for _, q := range []string{"p999", "p99", "max"} {
 		if took, ok := m[name+"-"+q+"-ns"]; ok {

@@ -157,7 +157,6 @@ func warmUp(ctx context.Context, client Client, name string, lease time.Duration
 	return nil
 }
 
-// A meter measures what a stretch of work costs.
 type meter struct {
 	s        *setting
 	client   time.Duration
@@ -372,7 +371,6 @@ func (s *setting) turns(window time.Duration) turns {
 		Until: clock.System().Now().Add(window)}
 }
 
-// inOneProcess lets goroutines compete that share a client.
 func (s *setting) inOneProcess(ctx context.Context, m Metrics, addrs []string,
 	window time.Duration) (_ []record, err error) {
 	client, err := s.open(ctx, addrs, competitors)

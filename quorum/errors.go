@@ -91,7 +91,6 @@ type NodeVote struct {
 	Err error
 }
 
-// A Vote is what one node's answer counts as.
 type Vote string
 
 // The votes.

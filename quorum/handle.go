@@ -113,10 +113,8 @@ func (from Handle) parse() (t terms, err error) {
 	return t, t.check()
 }
 
-// title is how errors call it.
 func (t *terms) title() string { return strings.Join(t.Names, ",") }
 
-// check returns an error for terms that no lease can have.
 func (t *terms) check() error {
 	switch {
 	case len(t.Names) == 0:

@@ -193,7 +193,6 @@ func (s *search) look(in core.Step, of string, learn func(*node.State)) {
 		})
 }
 
-// learn remembers a label, which never changes.
 func (x *labels) learn(process, label string) {
 	if len(x.known) >= 1000 {
 		clear(x.known)
@@ -297,7 +296,6 @@ func (l *Locker) logNextHolder(in core.Step, h *core.Hold) {
 	})
 }
 
-// maxNote is the length of the longest note, in bytes.
 const maxNote = 256
 
 func checkNote(text string) error {

@@ -129,7 +129,6 @@ func (le *Lease) beginUnlock() (u core.Unlocking) {
 	return le.h.BeginUnlock(le.mode)
 }
 
-// notHeld is the error of an operation on a lease that is over.
 func (le *Lease) notHeld(op string) error {
 	in := le.l.core.Step()
 	defer in.Leave()

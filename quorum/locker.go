@@ -108,7 +108,6 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 	return l.lease(ctx, &s)
 }
 
-// refused reports a call with a bad option or name.
 func (l *Locker) refused(name string, err error) error {
 	in := l.core.Step()
 	defer in.Leave()
@@ -132,7 +131,7 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 	return l.lease(ctx, &s)
 }
 
-// lease makes the lease of a call. It is called outside a step.
+// lease is called outside a step.
 func (l *Locker) lease(ctx context.Context, s *settings) (*Lease, error) {
 	h, err := l.core.Acquire(ctx, &s.Want, s)
 	if err != nil {

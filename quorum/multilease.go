@@ -184,7 +184,6 @@ type assembly struct {
 	brief bool          // some member's lease is not renewed forever
 }
 
-// assemble says what is wrong with the members, or is ready to take them.
 func assemble(members []Member, opts []Option) (*assembly, error) {
 	a := &assembly{until: clock.Never}
 	if len(members) == 0 {

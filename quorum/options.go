@@ -249,7 +249,6 @@ func kernelRandom() uint64 {
 // those of others.
 const NoLabel = "-"
 
-// maxLabel is the length of the longest label, in bytes.
 const maxLabel = 100
 
 func defaultLabel() string {

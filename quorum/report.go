@@ -82,7 +82,6 @@ type NodeReport struct {
 	Err      error
 }
 
-// A NodeState is what one node says of a name.
 type NodeState string
 
 const (
@@ -155,7 +154,6 @@ func (r *Report) has(owner, op string) (known bool, err *Error) {
 	return false, err
 }
 
-// pending reports whether some nodes had not answered yet.
 func (r *Report) pending() bool {
 	return slices.ContainsFunc(r.Nodes, func(n NodeReport) bool { return n.vote("").Vote == VotePending })
 }

@@ -15,7 +15,6 @@ type want struct {
 	ahead int  // how many waiters are before this one
 }
 
-// acquire creates locks in any mode, with or without a ticket, or keeps places for them.
 func (s *Server) acquire(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
 	wait := cmd.Wait
 	wants, err := s.wanted(now, cmd)
@@ -160,7 +159,6 @@ func (w *want) describe(l *node.Line) {
 		}))
 }
 
-// release ends locks in any mode, with or without a ticket.
 func (s *Server) release(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
 	s.admitRelease(now, cmd)
 	for i := range cmd.Claims {
@@ -465,7 +463,6 @@ func (c *content) before(wait *node.Wait) int {
 	return n
 }
 
-// places appends the living ones of the first places of a queue.
 func (s *Server) places(all []node.Place, now Time, n *names) []node.Place {
 	for i := range n.queue.line[:min(len(n.queue.line), node.ManyFields)] {
 		if p := &n.queue.line[i]; s.isKept(now, n, p) {

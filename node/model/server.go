@@ -404,7 +404,6 @@ func (s *Server) latest(now Time, k *names) (node.Token, error) {
 	return k.fence.token()
 }
 
-// publish reports whether somebody listens on the name's channel.
 func (s *Server) publish(name string, mode node.Mode) (watched bool) {
 	if mode == node.Read {
 		mode = node.Write // they have one channel
@@ -452,7 +451,6 @@ func (s *Server) of(name string) *names {
 	return n
 }
 
-// search is of without a look at recent.
 func (s *Server) search(name string) *names {
 	n := s.names[name]
 	if n == nil {
@@ -484,7 +482,6 @@ func (s *Server) key(name string) *key {
 	return k
 }
 
-// blank returns a key without content, in memory and on the disk.
 func (s *Server) blank() *key {
 	if last := len(s.spare) - 1; last >= 0 {
 		k := s.spare[last]

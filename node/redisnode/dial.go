@@ -106,7 +106,7 @@ func DialOptions(options ...*redis.Options) ([]node.Node, error) {
 	return DialServers(servers...)
 }
 
-// DialServers returns a node for each server, as [Dial] does.
+// DialServers is [Dial] for parsed URLs.
 func DialServers(servers ...Server) ([]node.Node, error) {
 	nodes := make([]node.Node, len(servers))
 	for i, s := range servers {
@@ -159,7 +159,6 @@ func noDB(db int) error { return fmt.Errorf("DB is %d; it must not be below 0", 
 
 var errOnConnect = errors.New("OnConnect needs a connection of go-redis, and a node's are its own: leave it out, or do the same in the Dialer")
 
-// directly takes from a client's options how to begin a connection.
 func directly(o *redis.Options) courier.Target {
 	return courier.Target{
 		Dial:        func(ctx context.Context) (net.Conn, error) { return o.Dialer(ctx, o.Network, o.Addr) },

@@ -205,7 +205,6 @@ func (s *sentinels) ask(ctx context.Context, at string, limit time.Duration) (ad
 
 var errNotWatched = errors.New("does not watch it")
 
-// refusals do not go away by waiting.
 var refusals = []error{node.ErrAuth, node.ErrCertificate, node.ErrUnsupported}
 
 // nobody is the error where no Sentinel has named the primary, with what each has said,

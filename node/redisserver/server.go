@@ -258,7 +258,6 @@ func (s *Server) args() []string {
 
 var errAddrInUse = errors.New("redisserver: address in use")
 
-// launch starts a process whose output goes to a file.
 func (s *Server) launch(out string) (*process.Process, error) {
 	output, err := os.Create(out)
 	if err != nil {

@@ -40,7 +40,6 @@ func (b *background) note(level slog.Level, text string, args ...any) {
 	}
 }
 
-// sleep waits for about d, or until Close.
 func (b *background) sleep(d time.Duration) {
 	t := time.NewTimer(d/2 + rand.N(d/2+1))
 	defer t.Stop()

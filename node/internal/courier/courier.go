@@ -59,7 +59,6 @@ func start(r route, o Options) *server {
 	return s
 }
 
-// assemble returns a server without a link, and without anybody who makes one.
 func assemble(r route, b *background, o Options) *server {
 	s := &server{background: b, name: o.Name, route: r,
 		lifespan: &lifespan{background: b}, follow: &followers{count: replicas.Count(o.Replicas)}}

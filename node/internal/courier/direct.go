@@ -23,7 +23,6 @@ type Target struct {
 	Timeout     time.Duration // for a connection to be made and greeted
 }
 
-// direct is the route to one server through connections of the node's own.
 type direct struct {
 	Target
 	dials chan struct{} // has an element for each call of Dial and Credentials that has not returned

@@ -36,7 +36,6 @@ var codes = []struct {
 	{"NOPERM", node.ErrAuth},
 }
 
-// phrases are for errors that have no word of their own.
 var phrases = []struct {
 	text string
 	err  error

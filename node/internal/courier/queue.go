@@ -224,7 +224,6 @@ func (q *queue) hold(id string, h held) bool {
 	return true
 }
 
-// close answers all calls, and refuses others from now on.
 func (q *queue) close() {
 	q.mu.Lock()
 	var open []unanswered
@@ -272,7 +271,6 @@ func (q *queue) refuse(err error) (quiet, first bool) {
 	return false, first
 }
 
-// accept accepts commands again, for a new link. It reports whether the node was down.
 func (q *queue) accept(abort func(), h holder) (failed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

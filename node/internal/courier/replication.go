@@ -93,7 +93,6 @@ const awaitsReplicas node.Kind = 255
 var errMoved = fmt.Errorf("%w: its address leads to another server now, "+
 	"or the server was promoted or demoted", node.ErrUnreachable)
 
-// replicate begins the replication of a link to a server that has said text.
 func replicate(ctx context.Context, q *queue, of *followers, t *stream, life *node.Life,
 	text string) (*replication, error) {
 	r := &replication{queue: q, node: of, link: t, kick: make(chan struct{}, 1), met: life, yes: life,
@@ -215,8 +214,6 @@ func (r *replication) plan() (want int, wait time.Duration, last int, holds bool
 
 func (r *replication) patient(now clock.Instant) bool { return r.young && now >= r.retry }
 
-// conclude answers held replies by what a round has found that waited for so many
-// replicas.
 func (r *replication) conclude(found round, want int, took time.Duration, of func(*held) bool) {
 	q := r.queue
 	q.mu.Lock()
@@ -360,7 +357,6 @@ func (r *replication) settle(got result, to *settlement) {
 	}
 }
 
-// during makes rounds while carry carries the link. It returns why this ended.
 func (r *replication) during(carry func() error) error {
 	ended, done := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -403,7 +399,6 @@ func (r *replication) appendRound(w *words, want int, wait time.Duration) {
 
 func (r *replication) appendLone(w *words) { r.appendRound(w, r.need, loneWait) }
 
-// A round is the replies that have come to it, and what it has found of the replicas.
 type round struct {
 	replies       int
 	before, after string // the first and the last
@@ -436,7 +431,6 @@ func (p *round) add(got result) error {
 	return got.err
 }
 
-// ask makes one round over the replication's own connection.
 func (r *replication) ask(want int, wait time.Duration) (found round, err error) {
 	r.appendRound(&r.conn.out, want, wait)
 	r.conn.SetDeadline(time.Now().Add(wait + r.link.route.Timeout))

@@ -115,7 +115,6 @@ func (r *row) takes(arg word) bool {
 	return slices.Contains(r.args, arg) || slices.Contains(r.each, arg)
 }
 
-// A word is one key or argument of a script.
 type word uint8
 
 const (
@@ -251,7 +250,6 @@ func (c *call) writeEach(w *words, what []word) {
 // the new holder could not tell whether the server has a vote.
 func (c *call) handsOver(life string) bool { return c.handover != 0 && life != "" }
 
-// run begins a command that runs a script, whose keys and arguments follow.
 func (w *words) run(s *script, asText bool, keys, args int) {
 	w.begin(3 + keys + args)
 	if asText {
@@ -264,7 +262,6 @@ func (w *words) run(s *script, asText bool, keys, args int) {
 	w.number(int64(keys))
 }
 
-// A script is what a server executes, in the two forms in which it takes it.
 type script struct{ text, sha string }
 
 var (

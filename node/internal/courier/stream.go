@@ -60,7 +60,6 @@ func (t *stream) carry(q *queue, unused func() bool, life *node.Life) (err error
 	return err
 }
 
-// write sends what is queued until the stream ends.
 func (t *stream) write(q *queue, unused func() bool, life *node.Life, ended <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -174,7 +173,6 @@ func (t *stream) unsent(n int) (calls int) {
 	return calls
 }
 
-// readAll settles what comes back until the stream ends, and says why it does.
 func (t *stream) readAll(q *queue, life *node.Life) error {
 	for {
 		results, err := t.read()

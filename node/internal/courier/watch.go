@@ -156,7 +156,6 @@ func (w *watcher) close() {
 	}
 }
 
-// steward keeps a session going while there are watches.
 func (w *watcher) steward() {
 	defer w.tasks.Done()
 	pause := minPause
@@ -200,7 +199,6 @@ func (w *watcher) lost() {
 	}
 }
 
-// session serves one subscription connection until it breaks, or the node is closed.
 func (w *watcher) session() error {
 	channels, _ := w.changes()
 	if len(channels) == 0 {

@@ -57,7 +57,6 @@ func (w *wire) read() ([]result, error) {
 	return w.results, err
 }
 
-// makeRoom makes room for more of a reply that is not whole, unless it is too long.
 func (w *wire) makeRoom() error {
 	w.have = copy(w.buf, w.buf[w.used:w.have])
 	if w.have >= resp.MaxReply {

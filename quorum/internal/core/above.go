@@ -26,7 +26,6 @@ type Above interface {
 
 // Words are what those above say: errors, events and lines of the log.
 type Words interface {
-	// Explain makes the error of a failure.
 	Explain(Failure) error
 	// Stopped is why ctx, a caller's, has ended. It is called outside a step.
 	Stopped(ctx context.Context) error
@@ -36,9 +35,8 @@ type Words interface {
 
 // A Follower hears, within steps, of what happens to a hold.
 type Follower interface {
-	// Extending: a command that extends the lease is sent.
 	Extending(in Step)
-	// Renewing: that command renews the lease, by itself.
+	// Renewing: that command renews the lease.
 	Renewing(in Step)
 	Released(in Step)
 	Ended(in Step)

@@ -1,5 +1,3 @@
-// Methods of engine: Close. They are outside a step.
-
 package core
 
 import (
@@ -11,7 +9,6 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/queue"
 )
 
-// shut is Core.Shut.
 func (e *engine) shut() (unconfirmed []error, first bool) {
 	e.Enter()
 	first = !e.Closed

@@ -43,7 +43,6 @@ type Config struct {
 	Words Words // set by New
 }
 
-// Timeout bounds a round about a lease of length d.
 func (c *Config) Timeout(d time.Duration) time.Duration { return min(c.Opts.Timeout, d/3) }
 
 // Expiry is when a key has expired, even by the slowest clock, if its command was sent
@@ -61,7 +60,6 @@ func (c *Config) waiterName(mode node.Mode) string {
 	return node.NewWaiter(c.UUID, c.Opts.Random()>>1, mode)
 }
 
-// Chance is at least 0 and below 1.
 func (c *Config) Chance() float64 { return float64(c.Opts.Random()>>11) / (1 << 53) }
 
 // Fail builds the error of an operation that too few nodes granted. Without ballots no
@@ -102,7 +100,6 @@ type Core struct {
 
 func New(c *Config, above Above) *Core { return &Core{c, newEngine(c, above)} }
 
-// Serve takes the steps that time brings, until Shut ends it.
 func (c *Core) Serve() { c.e.Serve() }
 
 // Acquire is Lock and, with a wait of 0, TryLock. by may be nil.
@@ -123,7 +120,6 @@ func (c *Core) Begin(ctx context.Context, op, title string) error { return c.e.b
 
 func (c *Core) End() { c.e.End() }
 
-// Unsubscribe ends subscriptions. Their own functions may call it, but not within a step.
 func (c *Core) Unsubscribe(to *machine.Subscriptions) { c.e.Unsubscribe(to) }
 
 // Shut unlocks every lease, and ends all waiting and Serve. It returns the errors of
@@ -131,7 +127,6 @@ func (c *Core) Unsubscribe(to *machine.Subscriptions) { c.e.Unsubscribe(to) }
 // it did nothing.
 func (c *Core) Shut() (unconfirmed []error, first bool) { return c.e.shut() }
 
-// LeaveNodes ends what the nodes would go on to tell.
 func (c *Core) LeaveNodes() { c.e.Unsubscribe(&c.e.handovers.turns) }
 
 // An engine is the state of a Locker. Each part knows only those before it: base, rounds,
@@ -142,7 +137,6 @@ type engine struct {
 	waiters  []*waiter // to be used again
 }
 
-// base is what all parts share.
 type base struct {
 	*Config
 	machine.Machine
@@ -175,7 +169,6 @@ func (b *base) tellOf(c *claim.Claim, x machine.Event) {
 	}
 }
 
-// begin is Core.Begin.
 func (e *engine) begin(ctx context.Context, op, title string) (err error) {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s %q: %w", op, title, e.Words.Stopped(ctx))

@@ -234,7 +234,6 @@ func (f *handovers) take(i int, t node.Turn) (revoked *offer) {
 	return nil
 }
 
-// proves reports whether t comes from a node that has o and handed the lock over to it.
 func (o *offer) proves(t *node.Turn) bool {
 	secret := o.Wait.Secret
 	return secret != "" && t.Name == o.Name && t.Proof == node.ProofOf(secret, t.Token, t.Server)
@@ -247,7 +246,6 @@ func (w *standby) handedBy() (s vote.NodeSet) {
 	return s
 }
 
-// accept removes a granted offer: it is a lease from now on.
 func (f *handovers) accept(w *standby, o *offer) {
 	w.offers = slices.DeleteFunc(w.offers, func(p *offer) bool { return p == o })
 	delete(f.byOwner, o.Owner)
@@ -285,8 +283,6 @@ func latest(all []handover, owner string) (token node.Token) {
 	return token
 }
 
-// handedWith counts the nodes that handed the lock over to an offer with a token, and
-// have a vote.
 func (w *waiter) handedWith(o *offer, token node.Token) int {
 	by := vote.NodeSet(0)
 	v := w.e.voters

@@ -107,7 +107,6 @@ func (h *inStep) Vacate() { (*Hold)(h).vacate() }
 
 func (h *inStep) Remaining() time.Duration { return (*Hold)(h).remaining() }
 
-// answered: a node has granted a command that made, extended or downgraded the lease.
 func (h *Hold) answered(r *Round, i int) bool {
 	switch kind := r.command.Kind; {
 	case !r.Ballots[i].Granted():
@@ -143,7 +142,6 @@ func (e *holds) newHold(ctx context.Context, g Grant, s *claim.Want) *Hold {
 	return h
 }
 
-// extended: a quorum extended the lease, by commands sent after start.
 func (h *Hold) extended(start clock.Instant, lease time.Duration) {
 	e := h.e
 	h.until = min(max(h.until, vote.ValidUntil(start, lease, e.Opts.Drift)), h.limit)
@@ -184,7 +182,6 @@ func (h *Hold) early() clock.Instant {
 	return h.renewAt.Add(-min(h.Lease/togetherOfLease, h.until.Sub(h.renewAt)/togetherOfRest))
 }
 
-// fire renews the lease, or releases a name that need not be kept any more.
 func (h *Hold) fire() {
 	now := h.e.Now
 	switch {
@@ -348,7 +345,6 @@ func (h *Hold) EndWith(d *machine.Dependent) {
 	h.e.Leave()
 }
 
-// bind is EndWith within a step.
 func (h *Hold) bind(d *machine.Dependent) {
 	if h.state != stateHeld {
 		h.e.EndWith(h.why, d)
@@ -451,7 +447,6 @@ func (h *Hold) confirm(start clock.Instant, lease time.Duration) error {
 	return nil
 }
 
-// admit makes the hold of a grant, and tells this process.
 func (e *holds) admit(ctx context.Context, g Grant, s *claim.Want) *Hold {
 	e.Above.Active(Step{e})
 	h := e.newHold(ctx, g, s)

@@ -7,8 +7,6 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// Methods of Hold that are about readers and writers.
-
 // settle notes that node i has answered the command that could create the claim.
 func (h *Hold) settle(i int) {
 	if !h.healed.Has(i) {

@@ -30,7 +30,7 @@ func newReleases(rs *rounds) *releases {
 	return &releases{rounds: rs, reached: make([]clock.Instant, n), again: make([]int, n), later: make([][]*sweep, n)}
 }
 
-// A removal is what is known of a release. It is the asker of its rounds.
+// A removal is the asker of a release's rounds.
 type removal struct {
 	rs      *releases
 	mayHold vote.NodeSet  // nodes on which the claim may be
@@ -65,7 +65,6 @@ func (rs *releases) send(c claim.Claim, mayHold vote.NodeSet, expiry clock.Insta
 
 func (m *removal) answered(*Round, int) bool { return false }
 
-// over looks at a release to which every node has answered, or had its time.
 func (m *removal) over(r *Round) {
 	rs := m.rs
 	pending := m.mayHold &^ r.Those(func(b *vote.Ballot) bool { // one that refuses has met what is no claim
@@ -111,7 +110,6 @@ func (rs *releases) repeated(nodes vote.NodeSet) {
 	}
 }
 
-// ended notes that a release is confirmed, or given up.
 func (rs *releases) ended() {
 	if rs.open--; rs.open == 0 && rs.leaving {
 		rs.CheckAgain()
@@ -207,7 +205,6 @@ type Unlocking struct {
 	wasHeld bool   // when Unlock was called
 }
 
-// BeginUnlock is unlock, outside a step.
 func (h *Hold) BeginUnlock(mode node.Mode) Unlocking {
 	h.e.Enter()
 	defer h.e.Leave()
@@ -279,8 +276,6 @@ func (u Unlocking) Wait(ctx context.Context) error {
 	return u.released()
 }
 
-// released reports the event of a decided release of a lease that was held until then,
-// and returns the result.
 func (u Unlocking) released() (err error) {
 	h, r, e := u.h, u.round, u.h.e
 	switch {
@@ -328,7 +323,6 @@ func (h *Hold) release() *Round {
 
 func (h *Hold) keptUntil() clock.Instant { return h.since.Add(h.keep) }
 
-// letGo releases the name of an ended hold, or keeps it until its minimum hold is over.
 func (h *Hold) letGo() *Round {
 	e, until := h.e, h.keptUntil()
 	if h.keep == 0 || e.Now >= until {

@@ -15,7 +15,6 @@ import (
 // others.
 const maxRenewal = 128
 
-// renew has a lease renewed in this step, by a command that renews others as well.
 func (e *holds) renew(h *Hold) {
 	for i := len(e.renewals) - 1; i >= 0; i-- {
 		if r := e.renewals[i]; r.takes(h) {
@@ -85,8 +84,6 @@ func (r *renewal) send() {
 		TTL: r.lease + e.Opts.Grace, Deadline: r.start.Add(e.Timeout(r.lease))}, r.receive)
 }
 
-// receive counts one node's answer for every lease, and acts on each verdict when it
-// falls.
 func (r *renewal) receive(i int, reply node.Reply) {
 	kept := reply.Kept
 	reply.Kept = nil
@@ -130,7 +127,6 @@ func refusedTogether(reply node.Reply) bool {
 	return !reply.Unsent && (node.Permanent(reply.Err) || errors.Is(reply.Err, node.ErrServer))
 }
 
-// keptOn is the vote b of node i on one of the leases, or that it lacks the lease.
 func (r *renewal) keptOn(i int, h *renewed, b vote.Ballot, kept []bool) vote.Ballot {
 	if vote.KeptAll(kept) {
 		h.mayHold.Add(i) // it may have refused before, and granted a copy of the command later
@@ -172,7 +168,6 @@ func (h *Hold) reports() bool {
 	return true
 }
 
-// retry plans the next renewal after one that too few nodes answered.
 func (h *Hold) retry(err *Failure) {
 	if h.state != stateHeld {
 		return

@@ -125,7 +125,6 @@ func (e *rounds) round(kind node.Kind, c claim.Claim, ttl, timeout time.Duration
 	return r
 }
 
-// ask sends the command to those of nodes that have not been asked before.
 func (r *Round) ask(nodes vote.NodeSet) {
 	nodes &^= r.asked
 	r.asked |= nodes

@@ -32,16 +32,13 @@ func (in Step) Log(level slog.Level, text string, args ...any) { in.e.Log(level,
 
 func (in Step) Set(s clock.Signal) { in.e.Set(s) }
 
-// Then has something done after the step. It does not block.
 func (in Step) Then(what string, do func()) { in.e.Then(what, do) }
 
-// Task has something done in a task that Close waits for.
 func (in Step) Task(what string, do func()) { in.e.Task(what, do) }
 
 // InTask is Task, unless the Locker is closed.
 func (in Step) InTask(do func()) { in.e.TaskIfOpen(do) }
 
-// Send has a command sent to some of the nodes. Each answer is a step.
 func (in Step) Send(nodes vote.NodeSet, command node.Command, answer func(Step, int, node.Reply)) {
 	in.e.Send(nodes, command, func(i int, r node.Reply) {
 		if answer != nil {
@@ -52,7 +49,6 @@ func (in Step) Send(nodes vote.NodeSet, command node.Command, answer func(Step, 
 
 func (in Step) All() vote.NodeSet { return vote.AllNodes(len(in.e.Nodes)) }
 
-// Heard notes for Options.Steps what came in: something from node i about a lock.
 func (in Step) Heard(i int, format string, of *claim.Lock) {
 	in.e.NoteNews(i, format, of.Title())
 }
@@ -67,7 +63,6 @@ func (in Step) AskAll(kind node.Kind, c claim.Claim, ttl, timeout time.Duration)
 
 func (in Step) Done(r *Round) { r.done() }
 
-// Token makes a fencing token above the given one. It fails if none is left.
 func (in Step) Token(above node.Token) (node.Token, bool) { return in.e.token(above) }
 
 func (in Step) SawToken(fence node.Token) { in.e.sawToken(fence) }

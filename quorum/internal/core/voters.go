@@ -177,8 +177,6 @@ func (v *voters) answered(i int, kind node.Kind, did bool) {
 	}
 }
 
-// hear notes what was heard of node i, and whether so many do not answer that no lock can
-// be granted.
 func (v *voters) hear(i int, what hearing) {
 	if v.known[i].heard == what {
 		return

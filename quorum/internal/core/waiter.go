@@ -69,8 +69,6 @@ const (
 	phaseOver                    // the call has its lease or its error
 )
 
-// step looks at the news in the phase that w is in, and returns the next phase, or the
-// same.
 func (w *waiter) step() phase {
 	switch w.phase {
 	case phaseQueueing:
@@ -91,7 +89,6 @@ func (w *waiter) step() phase {
 	return phaseOver
 }
 
-// acquire is Core.Acquire.
 func (e *engine) acquire(ctx context.Context, s *claim.Want, by Caller) (*Hold, error) {
 	ended, outer := ctx.Err() != nil, e.outer(ctx, &s.Lock)
 	e.Enter()
@@ -158,7 +155,6 @@ func (e *engine) abandon(w *waiter) {
 	e.End()
 }
 
-// await waits until the call is over, and begins a step then. ctx may end it.
 func (w *waiter) await(ctx context.Context) {
 	for {
 		var why error
@@ -238,7 +234,6 @@ func (w *waiter) run() {
 	}
 }
 
-// queueing waits until it is for w to ask the nodes, or gets a nested lease.
 func (w *waiter) queueing() phase {
 	e, s := w.e, w.Request
 	if w.inLine && (w.stopped != nil || e.Now >= w.deadline) { // also if its turn has come by then
@@ -286,8 +281,6 @@ func (w *waiter) nest(own *queue.Tenant) (*Hold, error) {
 	return h, nil
 }
 
-// yielding leaves the names for a moment to listeners. Then it takes a lock that was
-// handed over, or asks for it.
 func (w *waiter) yielding() phase {
 	e := w.e
 	if w.Request.Wait != 0 {
@@ -310,7 +303,6 @@ func (w *waiter) yielding() phase {
 	return w.ask()
 }
 
-// waitOutside waits until fewer attempts are under way.
 func (w *waiter) waitOutside() phase {
 	e := w.e
 	w.until = w.deadline
@@ -465,7 +457,6 @@ func (w *waiter) decided(r *Round) {
 	w.e.attempts.End(r.Start, w.e.Now, r.Tally.Answered())
 }
 
-// note keeps what the failed attempt has found, and tells of it.
 func (w *waiter) note(r *Round) {
 	f := &w.Found
 	f.Took = w.e.Now.Sub(r.Start)
@@ -579,7 +570,6 @@ func (w *waiter) end(got *Hold, err error) phase {
 // everWaited: for others of its process, or after an attempt.
 func (w *waiter) everWaited() bool { return w.hasWaited || w.Found.Waited }
 
-// observeWait reports that w has to wait, before it does so for the first time.
 func (w *waiter) observeWait() {
 	if !w.everWaited() {
 		w.e.Tell(machine.Event{Kind: machine.EventWaiting, Name: w.Request.Title()})
@@ -676,7 +666,6 @@ func (w *waiter) drawTicket() {
 	}
 }
 
-// lineUp gives w a ticket, and subscribes it to its turns.
 func (w *waiter) lineUp() {
 	w.drawTicket()
 	w.e.handovers.listen(&w.standby)

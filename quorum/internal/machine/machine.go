@@ -64,7 +64,6 @@ func (m *Moment) Wall() time.Time { return m.zero.Add(time.Duration(m.Now)) }
 
 func (m *Moment) BothClocks() vote.BothClocks { return vote.BothClocks{Now: m.Now, Wall: m.Wall()} }
 
-// A World is what a Machine acts on.
 type World struct {
 	Nodes   []node.Node
 	Clock   clock.Clock
@@ -72,7 +71,6 @@ type World struct {
 	Reports Reports
 }
 
-// Reports are what a Machine tells.
 type Reports interface {
 	Observes() bool
 	// Observe is called with each event, when the step is over.
@@ -336,7 +334,6 @@ func (m *Machine) End() {
 	m.Leave()
 }
 
-// EndCall is End within a step.
 func (m *Machine) EndCall() {
 	if m.Calls--; m.Calls == 0 && m.Closed {
 		m.CheckAgain()

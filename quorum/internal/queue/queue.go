@@ -74,7 +74,6 @@ type Member struct {
 	admitted bool                 // it may ask the nodes
 }
 
-// Fresh returns what w keeps for another call.
 func (w *Member) Fresh() Member {
 	clear(w.Found.Ballots)
 	clear(w.spots)
@@ -282,7 +281,6 @@ func (q *Queues) Vacate(h *Tenant, now clock.Instant) {
 	}
 }
 
-// noteListeners notes that a release met listeners, and how long its answer took.
 func (q *Queues) noteListeners(of *claim.Lock, took time.Duration) {
 	for name := range of.Each() {
 		if len(q.listeners) >= maxContended {
@@ -322,8 +320,6 @@ func (q *Queues) NoteDowngrade(h *Tenant) {
 	}
 }
 
-// Hear keeps what a node has said about the queues of a claim, in an answer that took the
-// given time.
 func (q *Queues) Hear(c *claim.Claim, line node.Line, took time.Duration) {
 	if line.Awaited && !c.Wait.Stays() { // or this waiter is the one in the queue
 		q.NoteContention(&c.Lock, true)

@@ -13,7 +13,6 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// Findings are what a waiter knows from its attempts.
 type Findings struct {
 	Ballots   []vote.Ballot // the latest answer of each node
 	Last      []vote.Ballot // those of the attempt before; the next attempt overwrites them
@@ -34,7 +33,6 @@ type Findings struct {
 // fences that refused the one before.
 const maxStale = 3
 
-// Record draws conclusions from the answers to a failed attempt.
 func (f *Findings) Record(t *vote.Tokens, at vote.BothClocks, need int) {
 	f.followFences(t, at, need)
 	t.Saw(at, f.Token)

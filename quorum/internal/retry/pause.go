@@ -62,7 +62,6 @@ func (f *Findings) Pause(now, deadline clock.Instant, need int, poll time.Durati
 	return p
 }
 
-// News is what has reached a waiter during its pause.
 type News struct {
 	Now      clock.Instant
 	Ended    bool         // the caller's context has ended, or the Locker was closed
