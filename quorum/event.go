@@ -15,8 +15,8 @@ import (
 //
 // Each lease that the Locker comes to hold has one EventAcquired, and exactly one of
 // EventReleased, EventLost and EventDetached: the difference is the number of leases
-// held. Nested leases have no events of their own. If a lease ends while it is being
-// granted, the two events can arrive in either order.
+// held. Nested leases have none. If a lease ends while it is being granted, the two
+// events can arrive in either order.
 //
 // Each call of Lock, TryLock or Do has one EventAcquired or EventNotAcquired, unless it
 // is nested or is refused at once: by a closed Locker or an ended context. LockAll makes

@@ -3,10 +3,8 @@
 //
 // [Server] is the server's memory. It gets the time with every command, so that replies
 // are reproducible. [Node] puts a Server behind the engine's interface, and can simulate
-// simple failures.
-//
-// The suite in node/nodetest compares a Server with a real Redis server. This package is
-// for tests and simulators: its API may change in any release.
+// simple failures. The suite in node/nodetest compares a Server with a real Redis server.
+// This package is for tests and simulators: its API may change in any release.
 package model
 
 import (

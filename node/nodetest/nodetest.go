@@ -1,8 +1,7 @@
 // Package nodetest holds every implementation of [node.Node] to the meaning that package
-// node gives to its commands.
-//
-// [Run] plays the rules in testdata, which are text. [Differential] gives several nodes
-// the same random commands and disturbances and requires the same replies.
+// node gives to its commands. [Run] plays the rules in testdata, which are text.
+// [Differential] gives several nodes the same random commands and disturbances and
+// requires the same replies.
 package nodetest
 
 import (

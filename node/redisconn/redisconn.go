@@ -55,19 +55,15 @@ type Options struct {
 	// same as that of the node's user.
 	Clock clock.Clock
 
-	// Queue is how many commands may be open, waiting for a connection or for their
-	// reply; 4096 by default. One more is answered with node.ErrOverloaded, unless it
-	// extends or releases what was acquired.
+	// Queue is how many commands may be open; 4096 by default: see redisnode.Options.
 	Queue int
 
 	// Logger gets a line when a node goes down, comes up, or begins a new life; by
-	// default nothing is logged. If its handler blocks, the node works on: 4096 lines
-	// wait for it, and Close waits for a tenth of a second.
+	// default nothing is logged. It may block: see redisnode.Options.
 	Logger *slog.Logger
 
-	// Replicas is how many replicas the server has, all of them counted. With it the node
-	// is one primary with replicas, and dial may lead to another of these after a
-	// failover: see package redisnode. All programs must have the same.
+	// Replicas is how many replicas the server has. With it dial may lead to another of
+	// these after a failover: see redisnode.Options.
 	Replicas int
 }
 

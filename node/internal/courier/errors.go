@@ -236,9 +236,7 @@ func handshakeError(err error, renews bool) error {
 // passes are refusals of a handshake that pass although no code says so: a cluster's.
 var passes = regexp.MustCompile(`^(CLUSTERDOWN|TRYAGAIN|MOVED|ASK) `)
 
-// aboutClient are the alerts of TLS about the client's certificate. ofTLS reports whether
-// err says that the two ends do not agree on TLS: an alert of the server's, or what
-// package tls has against its first messages.
+// aboutClient are the alerts of TLS about the client's certificate.
 var aboutClient = regexp.MustCompile(`remote error: tls: .*(certificate|access denied)`)
 
 // ofTLS reports whether err says that the two ends do not agree on TLS: an alert of the

@@ -69,7 +69,8 @@ type queue struct {
 	settling settlement          // scratch of settle: used only by the goroutine that settles
 }
 
-// A holder holds answers back that do not count yet. The queue's mu is held.
+// A holder, which is a replication, holds answers back that do not count yet. The queue's
+// mu is held.
 type holder interface {
 	open() int         // how many it holds
 	of(id string) bool // its link leads to the server with this run_id

@@ -134,8 +134,6 @@ func (r *replication) hold(h held) {
 	}
 }
 
-// answer appends those held replies to list that go, as they are or with err. The queue's
-// mu is held.
 func (r *replication) answer(list []unanswered, err error, goes func(*held) bool) []unanswered {
 	r.held = slices.DeleteFunc(r.held, func(h held) bool {
 		if !goes(&h) {
@@ -150,8 +148,6 @@ func (r *replication) answer(list []unanswered, err error, goes func(*held) bool
 	return list
 }
 
-// expire answers what is held for too long, and returns when it has to be called next.
-// The queue's mu is held.
 func (r *replication) expire(list []unanswered, now, next clock.Instant) ([]unanswered, clock.Instant) {
 	list = r.answer(list, cmp.Or(r.short, node.ErrTimeout), func(h *held) bool { return h.deadline <= now })
 	for i := range r.held {
@@ -321,7 +317,6 @@ func (r *replication) tellApart(found round) {
 	r.whose = whose
 }
 
-// join appends a round to the batch of a lone caller. The queue's mu is held.
 func (r *replication) join(batch []*call) []*call {
 	q, n, now := r.queue, len(batch), r.queue.clock.Now()
 	if n == 2 && batch[0].kind == asksRole {
@@ -340,8 +335,7 @@ func (r *replication) join(batch []*call) []*call {
 	return batch
 }
 
-// settle takes one reply to a round over the link, and decides when it was the last. The
-// queue's mu is held.
+// settle decides when it has taken the last reply to a round over the link.
 func (r *replication) settle(got result, to *settlement) {
 	err := r.found.add(got)
 	if r.found.replies < r.size {

@@ -122,7 +122,7 @@ func (r *renewal) receive(i int, reply node.Reply) {
 // refusedTogether reports whether a refusal of a command for several leases may be about
 // one of them, such as one that the user may no longer use, or about their being
 // together, as in a cluster. Then each is renewed by a command of its own. Other errors
-// pass, or say that the node refuses everything.
+// pass, and say that the node refuses everything, or does not answer.
 func refusedTogether(reply node.Reply) bool {
 	return !reply.Unsent && (node.Permanent(reply.Err) || errors.Is(reply.Err, node.ErrServer))
 }
