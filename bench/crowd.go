@@ -36,8 +36,7 @@ var kindsOfCallers = []struct {
 	{kind: "two names"}, // see crowd
 }
 
-// mostServed is how many callers get an exclusive lock one after the other: more of them
-// take minutes.
+// mostServed callers get an exclusive lock one after the other: more take minutes.
 const mostServed = 10_000
 
 func crowdCases(c *Config, _ int) (all []string) {
@@ -59,7 +58,6 @@ const (
 	neighbors    = 10
 	neighborStep = 20 * time.Millisecond
 	renewedLease = 1500 * time.Millisecond
-	// servedWithin bounds the waits of callers that are to be served.
 	servedWithin = 40 * time.Second
 )
 
@@ -186,7 +184,6 @@ func (s *setting) lockers(ctx context.Context) (mine, other *redquorum, err erro
 	return both[0], both[1], nil
 }
 
-// near are the leases of other names next to a crowd.
 type near struct {
 	renewed     []*quorum.Lease
 	until       time.Time // when each of these has had to be renewed after the crowd was done

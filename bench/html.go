@@ -19,7 +19,6 @@ var pageCSS string
 
 var page = template.Must(template.New("page").Parse(pageHTML))
 
-// A picture is what the page shows.
 type picture struct {
 	CSS         template.CSS
 	When        string
@@ -37,7 +36,6 @@ type picture struct {
 // A cell is one of a table. Its class is "noisy", "chosen" or "".
 type cell struct{ Text, Class string }
 
-// Cells are those of a row.
 func (t table) Cells(row int) (cells []cell) {
 	for i, text := range t.Rows[row] {
 		c := cell{Text: unbroken(text)}
@@ -52,8 +50,8 @@ func (t table) Cells(row int) (cells []cell) {
 	return cells
 }
 
-// WriteHTML writes the report as one page with charts, which needs nothing else:
-// no network, no script.
+// WriteHTML writes the report as one page with charts, which needs no network and no
+// script.
 func (r *Report) WriteHTML(w io.Writer) error {
 	p := picture{CSS: template.CSS(pageCSS), When: r.Begin.Format("2 January 2006"), System: r.System, Words: words}
 	if len(r.Cells) > 0 {
@@ -129,12 +127,11 @@ type series struct {
 	values [][]float64
 }
 
-// colours is how many there are.
 const colours = 6
 
-// curves draws series over labels that stand at equal distances. Values are
-// written by text. The scale is from 0, or logarithmic where it would squeeze
-// half of them into a tenth of it.
+// curves draws series over labels that stand at equal distances. Values are written by
+// text. The scale is from 0, or logarithmic where it would squeeze half of them into a
+// tenth of it.
 func curves(title, note, xName string, labels []string, all []series, text func(float64) string) *chart {
 	c := &chart{Title: title, Note: note, XName: xName, W: 420, H: 270, Left: 66, Right: 414}
 	top, bottom := 12.0, 226.0
@@ -225,7 +222,6 @@ func niceStep(v float64) float64 {
 	return 10 * unit
 }
 
-// A row is what a bar is drawn from.
 type row struct {
 	name, text, tip string
 	colour          int
@@ -233,11 +229,10 @@ type row struct {
 	noise           bool
 }
 
-// longestBar is the ratio beyond which a bar does not grow: a hung node can make a
-// ratio of thousands, and all other bars would vanish next to it.
+// longestBar is the ratio beyond which a bar does not grow: a hung node can make a ratio
+// of thousands, and all other bars would vanish next to it.
 const longestBar = 20
 
-// bars draws ratios.
 func bars(title, note string, rows []row) *chart {
 	if len(rows) == 0 {
 		return nil
@@ -269,7 +264,6 @@ func (r *Report) behind(rtt time.Duration) string {
 	return fmt.Sprintf(", links of %v", rtt)
 }
 
-// numbersOf returns the numbers of nodes for which a workload has cells.
 func (r *Report) numbersOf(workload string, rtt time.Duration) (nodes []int) {
 	for _, c := range r.Cells {
 		if c.Workload == workload && c.RTT == rtt && len(c.Median) > 0 && !slices.Contains(nodes, c.Nodes) {
@@ -357,7 +351,6 @@ func (r *Report) throughputChart(rtt time.Duration) *chart {
 	return curves("Throughput by number of callers"+r.behind(rtt), note, "callers", labels, all, digits)
 }
 
-// badChart compares bad nodes with healthy ones.
 func (r *Report) badChart(rtt time.Duration) *chart {
 	nodes := r.numbersOf("bad", rtt)
 	if len(nodes) == 0 {

@@ -9,20 +9,17 @@ var (
 	ErrTimeout = errors.New("no answer in time")
 	// ErrUnreachable: there is no connection to the server.
 	ErrUnreachable = errors.New("unreachable")
-	// ErrOverloaded: the node's queue is full, because the server takes
-	// commands more slowly than they come.
+	// ErrOverloaded: the node's queue is full, because the server takes commands more
+	// slowly than they come.
 	ErrOverloaded = errors.New("too many commands are waiting for this node")
-	// ErrClosed: the node was closed.
-	ErrClosed = errors.New("node is closed")
+	ErrClosed     = errors.New("node is closed")
 
 	// ErrLoading: the server is loading its data after a start.
 	ErrLoading = errors.New("server is still loading its data")
-	// ErrBusy: the server is running a long script.
-	ErrBusy = errors.New("server is busy running a script")
+	ErrBusy    = errors.New("server is busy running a script")
 	// ErrReadOnly: the server is a replica. A lock needs independent masters.
 	ErrReadOnly = errors.New("server is a replica, not a master")
-	// ErrUnreplicated: the server is a primary, and not enough of its replicas are known
-	// to have it.
+	// ErrUnreplicated: not enough of the primary's replicas are known to have it.
 	ErrUnreplicated = errors.New("not replicated")
 	// ErrMisconf: the server refuses writes because it cannot persist.
 	ErrMisconf = errors.New("server refuses writes because it cannot save to disk")

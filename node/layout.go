@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Names and literals of the layout on a server that more than one place knows are here.
-// Lua scripts begin with LuaConstants.
+// Names and literals of the layout that more than one place knows are here. Lua scripts
+// begin with LuaConstants.
 
 // Prefixes and an infix of keys and channels, which a lock's name must not have.
 const (
@@ -25,9 +25,9 @@ const (
 // notices.
 const MaxName = 512 << 10
 
-// CheckName returns why no lock can have this name, or nil. A lock at a key that belongs
-// to another lock, such as its fence, would break that lock, so whole namespaces are
-// refused. Names are UTF-8, as handles and JSON have no other text.
+// CheckName returns why no lock can have this name, or nil. A lock at a key of another
+// lock, such as its fence, would break that lock, so whole namespaces are refused. Names
+// are UTF-8, as handles and JSON have no other text.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -47,8 +47,7 @@ func CheckName(name string) error {
 // number. A process of redquorum is a UUID of version 8 (RFC 9562, section 5.8), one of
 // Redisson a UUID of version 4. An offer has the name of its owner with a suffix.
 const (
-	OfferSuffix = ":offer"
-	// uuidVersion is the version of a process's UUID, and uuidVersionAt where it is.
+	OfferSuffix   = ":offer"
 	uuidVersion   = '8'
 	uuidVersionAt = 14
 )
@@ -60,7 +59,6 @@ func NewProcess(hi, lo uint64) string {
 	return fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", hi>>32, hi>>16&0xffff, hi&0xffff, lo>>48, lo&(1<<48-1))
 }
 
-// NewOwner makes the name of an owner or a waiter of a process.
 func NewOwner(process string, number uint64) string {
 	b := make([]byte, 0, 64)
 	b = append(b, process...)
@@ -113,7 +111,6 @@ const (
 	ReadSuffix  = ":read"  // ends the name of a waiter that wants to read
 )
 
-// NewWaiter makes the name of a waiter of a process in this mode.
 func NewWaiter(process string, number uint64, mode Mode) string {
 	return NewOwner(process, number) + [...]string{Exclusive: "", Read: ReadSuffix, Write: WriteSuffix}[mode]
 }
@@ -154,7 +151,6 @@ const (
 	MaxGroup = 250
 )
 
-// Prefixes of keys and channels.
 const (
 	fencePrefix   = ourPrefix + "fence"
 	readersPrefix = ourPrefix + "readers"
@@ -189,13 +185,13 @@ local VERSION, VERSION_AT = %q, %d
 // FenceKey returns the key of name's fence.
 func FenceKey(name string) string { return string(AppendFenceKey(nil, name)) }
 
-// AppendFenceKey appends FenceKey(name) to b.
+// AppendFenceKey appends it to b.
 func AppendFenceKey(b []byte, name string) []byte { return own(b, fencePrefix, name) }
 
 // ReadersKey returns the key of the highest token of a reader of name.
 func ReadersKey(name string) string { return string(AppendReadersKey(nil, name)) }
 
-// AppendReadersKey appends ReadersKey(name) to b.
+// AppendReadersKey appends it to b.
 func AppendReadersKey(b []byte, name string) []byte { return own(b, readersPrefix, name) }
 
 // NextKey returns the key of the token with which the last of several readers hands the
@@ -205,7 +201,7 @@ func NextKey(name string) string { return string(own(nil, nextPrefix, name)) }
 // QueueKey returns the key of name's queue, a sorted set of waiters by their tickets.
 func QueueKey(name string) string { return string(AppendQueueKey(nil, name)) }
 
-// AppendQueueKey appends QueueKey(name) to b.
+// AppendQueueKey appends it to b.
 func AppendQueueKey(b []byte, name string) []byte { return own(b, queuePrefix, name) }
 
 // PlaceKey returns the key that exists while a waiter's place in name's queue is kept.
@@ -222,7 +218,7 @@ func AppendPlacePrefix(b []byte, name string) []byte {
 // first hold. A reader of redquorum has no others.
 func HoldKey(name, owner string) string { return string(AppendHoldKey(nil, name, owner)) }
 
-// AppendHoldKey appends HoldKey(name, owner) to b.
+// AppendHoldKey appends it to b.
 func AppendHoldKey(b []byte, name, owner string) []byte {
 	b = AppendHoldPrefix(b, name)
 	b = append(b, ':')
@@ -240,17 +236,16 @@ func AppendHoldPrefix(b []byte, name string) []byte {
 	return append(b, '}')
 }
 
-// Channel returns the channel on which releases of name are published:
-// Redisson's.
+// Channel returns the channel on which releases of name are published: Redisson's.
 func Channel(name string) string { return string(AppendChannel(nil, name)) }
 
-// AppendChannel appends Channel(name) to b.
+// AppendChannel appends it to b.
 func AppendChannel(b []byte, name string) []byte { return redissons(b, channelPrefix, name) }
 
 // ReadWriteChannel is Channel for modes Read and Write: Redisson's.
 func ReadWriteChannel(name string) string { return string(AppendReadWriteChannel(nil, name)) }
 
-// AppendReadWriteChannel appends ReadWriteChannel(name) to b.
+// AppendReadWriteChannel appends it to b.
 func AppendReadWriteChannel(b []byte, name string) []byte {
 	return redissons(b, readWriteChannelPrefix, name)
 }

@@ -1,5 +1,3 @@
-// Methods of Locker: requests to holders.
-
 package quorum
 
 import (
@@ -13,11 +11,10 @@ import (
 )
 
 // Ask asks the holders of name to finish: it closes the channels of their [Lease.Asked].
-// The lock stays theirs, and nothing happens to a holder that does not look. Use
-// [Locker.Break] to take a lock away. All readers are asked, but of more than 60 only
-// some.
+// The lock stays theirs; [Locker.Break] takes it away. All readers are asked, but of more
+// than 60 only some.
 //
-// It returns nil if enough nodes took the request for each holder, not when a holder has
+// It returns nil if enough nodes took the request for each holder, which need not have
 // heard of it. Errors match ErrNotHeld if nobody has name, or only other libraries, which
 // cannot be asked; and ErrNoQuorum if too few nodes answered. It takes at most twice
 // Options.Timeout.
@@ -52,7 +49,6 @@ func (l *Locker) Ask(ctx context.Context, name string) error {
 
 var errForeign = errors.New("its holder is not a program with redquorum")
 
-// askOwners asks owners of name.
 func (l *Locker) askOwners(ctx context.Context, name string, owners []string) (err error) {
 	var rounds []*core.Round
 	in := l.core.Step()

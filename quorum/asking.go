@@ -1,6 +1,3 @@
-// Methods of Lease and Locker: what a holder hears of requests, and announces. And type
-// companion.
-
 package quorum
 
 import (
@@ -13,12 +10,12 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A companion is what belongs to a hold, and no lock needs: its note, and what its
-// holder knows of requests to finish.
+// A companion is what belongs to a hold, and no lock needs: its note, and what its holder
+// knows of requests to finish.
 //
-// A request takes and releases a lock of a name that is made from the owner. So the
-// nodes need no command for it: the release is published, and the fence says later that
-// there was one. Nothing depends on it.
+// A request takes and releases a lock of a name that is made from the owner. So nodes
+// need no command for it: the release is published, and the fence says later that there
+// was one. Nothing depends on it.
 type companion struct {
 	labels *labels
 	h      *core.Hold
@@ -43,13 +40,11 @@ func (l *Locker) companionOf(in core.Step, h *core.Hold) *companion {
 	return c
 }
 
-// extending keeps the note on the nodes.
 func (c *companion) Extending(in core.Step) { c.labels.keepRecord(in, &c.note) }
 
-// renewing looks whether a notice of a request was lost.
+// Renewing looks whether a notice of a request was lost.
 func (c *companion) Renewing(in core.Step) { c.look(in, in.All()) }
 
-// released removes the note.
 func (c *companion) Released(in core.Step) {
 	if c.note.text != "" {
 		c.note.text = ""
@@ -57,19 +52,17 @@ func (c *companion) Released(in core.Step) {
 	}
 }
 
-// ended ends the subscription to requests.
 func (c *companion) Ended(in core.Step) { c.stop(in) }
 
 // Asked returns a channel that is closed when somebody has asked the holder to finish,
 // with [Locker.Ask] or "redquorum ask". It is a hint: the lease goes on, and the holder
-// decides. A request that was made before the first call of Asked counts, for
-// Options.FenceRetention.
+// decides. A request made before the first call counts, for Options.FenceRetention.
 //
-// The first call subscribes to requests on each node, until the lease ends. Usually a
-// request arrives within a round trip. If its notice is lost, it is seen at the next
-// renewal; one to a fixed lease may be missed. If the lease ends first, the channel
-// stays open: wait for its Context as well. Nested leases share it. After
-// [Locker.Resume] the new lease has a channel of its own, for requests to it alone.
+// The first call subscribes to requests on each node, until the lease ends. A request
+// usually arrives within a round trip. If its notice is lost, the next renewal finds it;
+// a fixed lease may miss it. If the lease ends first, the channel stays open: wait for
+// its Context as well. Nested leases share it. After [Locker.Resume] the new lease has a
+// channel of its own, for requests to it alone.
 func (le *Lease) Asked() <-chan struct{} {
 	h, e := le.h, le.l.core
 	in := e.Step()
@@ -107,7 +100,6 @@ func (c *companion) look(in core.Step, nodes vote.NodeSet) {
 	})
 }
 
-// stop ends the subscription to requests, once.
 func (c *companion) stop(in core.Step) bool {
 	if c.asked == nil || c.closed {
 		return false
@@ -118,9 +110,9 @@ func (c *companion) stop(in core.Step) bool {
 	return true
 }
 
-// Announce notifies all programs that [Locker.Watch] the first name of the lease. The
-// lease may have ended. Announce returns when the notice is on its way to the nodes,
-// and reports no error: a notice may be lost. It costs two commands on each node.
+// Announce notifies all programs that [Locker.Watch] the first name of the lease, which
+// may have ended. It returns when the notice is on its way to the nodes, and reports no
+// error: a notice may be lost. It costs two commands on each node.
 func (le *Lease) Announce() {
 	in := le.l.core.Step()
 	defer in.Leave()

@@ -15,15 +15,14 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/retry"
 )
 
-// A Member is one of several locks that are taken as one: a name on the nodes of
-// one Locker.
+// A Member is one of several locks that are taken as one: a name on the nodes of one
+// Locker.
 type Member struct {
 	Locker  *Locker
 	Name    string
 	Options []Option // for this member alone; they come after those for all
 }
 
-// A part is one member of a call of LockAll.
 type part struct {
 	Member
 	title string // how errors call it
@@ -31,7 +30,6 @@ type part struct {
 	lease *Lease // the last one that was acquired; nil if that failed
 }
 
-// blame names the member that err is about.
 func (p *part) blame(err error) error {
 	if err == nil || err == ErrNotHeld { // it was unlocked, as all of them were
 		return err
@@ -49,20 +47,19 @@ type MultiLease struct {
 	unlocked atomic.Bool
 }
 
-// LockAll acquires all members, or none of them, and waits for that as
-// [Locker.Lock] does. opts are for every member; the shortest wait is the bound for
-// all of them together. All Lockers must have the same Clock.
+// LockAll acquires all members, or none of them, and waits for that as [Locker.Lock]
+// does. opts are for every member; the shortest wait bounds all of them together. All
+// Lockers must have the same Clock.
 //
-// Members are waited for in one order, which is the same in all programs: by the nodes'
-// names, then by the lock's first name. So two programs that use the same names cannot
-// deadlock. If they call the nodes by different names, or have members of several names
-// that overlap, a deadlock ends after one to two leases: a caller that holds members
-// waits for another for at most the length of a member's lease and a random part of it
-// once more, plus the attempt under way. It then releases all and begins with the one
-// that was missing. While it holds a member that is not renewed forever (WithFixedLease
-// or MaxHold), it does not wait at all. Two members that are the same lock, under
-// different names of its nodes, are never held together: the wait for the second ends at
-// its bound.
+// Members are waited for in one order, the same in all programs: by the nodes' names,
+// then by the lock's first name. So two programs that use the same names cannot deadlock.
+// If they call the nodes by different names, or have members of several names that
+// overlap, a deadlock ends after one to two leases: a caller that holds members waits for
+// another for at most the length of a member's lease and a random part of it once more,
+// plus the attempt under way. It then releases all and begins with the one that was
+// missing. While it holds a member that is not renewed forever (WithFixedLease or
+// MaxHold), it does not wait at all. Two members that are the same lock, under different
+// names of its nodes, are never held together: the wait for the second ends at its bound.
 //
 // When the wait is over and a member is missing, no further one is asked for. The attempt
 // under way, and giving back, may each take the longest Options.Timeout more. With a wait
@@ -78,8 +75,8 @@ func LockAll(ctx context.Context, members []Member, opts ...Option) (*MultiLease
 	return a.lock(ctx)
 }
 
-// DoAll acquires all members as LockAll does, calls fn, and unlocks, as [Locker.Do]
-// does for one.
+// DoAll acquires all members as LockAll does, calls fn, and unlocks, as [Locker.Do] does
+// for one.
 func DoAll(ctx context.Context, members []Member, fn func(context.Context, *MultiLease) error, opts ...Option) (err error) {
 	j, err := LockAll(ctx, members, opts...)
 	if err != nil {
@@ -95,9 +92,8 @@ func DoAll(ctx context.Context, members []Member, fn func(context.Context, *Mult
 	return fn(inner, j)
 }
 
-// Leases returns the leases, in the order of the members. Each has its own fencing
-// token, for the resource that its name protects. Whatever ends one of them ends the
-// MultiLease.
+// Leases returns the leases, in the order of the members. Each has its own fencing token,
+// for the resource that its name protects. Whatever ends one of them ends the MultiLease.
 func (j *MultiLease) Leases() []*Lease {
 	var all []*Lease
 	for _, p := range j.parts {
@@ -106,13 +102,13 @@ func (j *MultiLease) Leases() []*Lease {
 	return all
 }
 
-// Context returns a context that ends with the first of the leases, with its cause
-// (see [Lease.Context]) and the name of the member. It belongs to every member: acquiring
-// some or all of them again with it nests by [WithReentry].
+// Context returns a context that ends with the first of the leases, with its cause (see
+// [Lease.Context]) and the name of the member. It belongs to every member: acquiring some
+// or all of them again with it nests by [WithReentry].
 func (j *MultiLease) Context() context.Context { return j.ctx }
 
-// Remaining returns for how long all of the leases can still be relied on without
-// another renewal: 0 when one has ended.
+// Remaining returns for how long all of the leases can still be relied on without another
+// renewal: 0 when one has ended.
 func (j *MultiLease) Remaining() time.Duration {
 	least := j.parts[0].lease.Remaining()
 	for _, p := range j.parts[1:] {
@@ -121,8 +117,8 @@ func (j *MultiLease) Remaining() time.Duration {
 	return least
 }
 
-// Extend makes every lease last d from now, as [Lease.Extend] does. It returns the
-// error of the first that fails; others may have been extended then.
+// Extend makes every lease last d from now, as [Lease.Extend] does. It returns the error
+// of the first that fails; others may have been extended then.
 func (j *MultiLease) Extend(ctx context.Context, d time.Duration) error {
 	for _, p := range j.parts {
 		if err := p.lease.Extend(ctx, d); err != nil {
@@ -132,9 +128,9 @@ func (j *MultiLease) Extend(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// Unlock ends all leases, and releases all names at once, as [Lease.Unlock] does. It
-// lasts at most the longest Options.Timeout of the members. The error joins those of the
-// members. Unlocking the same MultiLease again, or nil, does nothing and returns nil.
+// Unlock ends all leases, and releases all names at once, as [Lease.Unlock] does, in at
+// most the members' longest Options.Timeout. The error joins those of the members.
+// Unlocking the same MultiLease again, or nil, does nothing and returns nil.
 func (j *MultiLease) Unlock(ctx context.Context) error {
 	if j == nil || j.unlocked.Swap(true) {
 		return nil
@@ -157,8 +153,8 @@ func unlockAll(ctx context.Context, parts []*part) error {
 	return errors.Join(errs...)
 }
 
-// attach makes a child of parent that ends with the first of the leases, and
-// carries them. end ends it before they end.
+// attach makes a child of parent that ends with the first of the leases, and carries
+// them. end ends it before they end.
 func (j *MultiLease) attach(parent context.Context) (ctx context.Context, end context.CancelCauseFunc) {
 	for _, p := range j.parts {
 		parent = p.lease.h.Carried(parent)
@@ -178,10 +174,8 @@ func (j *MultiLease) attach(parent context.Context) (ctx context.Context, end co
 	}
 }
 
-// errWaitOver: the members before took all the time that there was.
 var errWaitOver = errors.New("the wait was over before it was asked for")
 
-// An assembly is one call of LockAll.
 type assembly struct {
 	parts []*part       // by member
 	order []*part       // no member is waited for while a later one is held
@@ -190,7 +184,6 @@ type assembly struct {
 	brief bool          // some member's lease is not renewed forever
 }
 
-// assemble says what is wrong with the members, or is ready to take them.
 func assemble(members []Member, opts []Option) (*assembly, error) {
 	a := &assembly{until: clock.Never}
 	if len(members) == 0 {
@@ -227,7 +220,6 @@ func assemble(members []Member, opts []Option) (*assembly, error) {
 	return a, nil
 }
 
-// distinct returns an error if two members are one lock.
 func (a *assembly) distinct() error {
 	taken := make(map[string]int) // by which member
 	for i, p := range a.parts {

@@ -1,5 +1,3 @@
-// Type people; methods of Locker: events and the log.
-
 package quorum
 
 import (
@@ -17,7 +15,6 @@ import (
 // labels and notes.
 type people struct{ l *Locker }
 
-// explain makes the error of a failure.
 func (p people) Explain(f core.Failure) error {
 	e := &Error{Op: f.Op, Name: f.Name, Quorum: f.Need, Err: f.Err, Cause: f.Cause, guarded: p.l.guarded}
 	for i, b := range f.Ballots {
@@ -52,7 +49,6 @@ func (p people) Line(at time.Time, level slog.Level, text string, args ...any) (
 	return func() { p.l.lines.Add(line) }
 }
 
-// active keeps the label.
 func (p people) Active(in core.Step) { p.l.labels.keep(in) }
 
 func (p people) Admitted(in core.Step, h *core.Hold, note string) core.Follower {
@@ -70,7 +66,6 @@ func (p people) Broken(in core.Step, h *core.Hold) { p.l.logNextHolder(in, h) }
 // maxUnobserved is how many events wait at most for Options.Observe.
 const maxUnobserved = 1 << 16
 
-// beginReports begins to report what happens.
 func (l *Locker) beginReports() {
 	if logger := l.opts.Logger; logger != nil {
 		l.lines = backlog.Lines(l.core.Clock, logger)
@@ -83,7 +78,6 @@ func (l *Locker) beginReports() {
 	}
 }
 
-// reported waits until everything was reported, or until an instant.
 func (l *Locker) reported(until clock.Instant) {
 	if l.events != nil {
 		l.events.Finish(until)
@@ -93,7 +87,6 @@ func (l *Locker) reported(until clock.Instant) {
 	}
 }
 
-// warn adds a warning to the log.
 func (l *Locker) warn(text string, args ...any) {
 	if l.lines != nil {
 		l.lines.Add(backlog.Line(l.core.Clock.Wall(), slog.LevelWarn, text, args...))

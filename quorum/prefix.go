@@ -14,8 +14,7 @@ type prefixed struct {
 	prefix string
 }
 
-// withPrefix returns the nodes in a list of its own, as the caller may go on to change
-// the other.
+// withPrefix returns the nodes in a list of its own: the caller may change the other.
 func withPrefix(nodes []node.Node, prefix string) []node.Node {
 	nodes = slices.Clone(nodes)
 	if prefix != "" {

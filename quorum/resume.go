@@ -1,5 +1,3 @@
-// Methods of Locker and Lease: leases that move to another process.
-
 package quorum
 
 import (
@@ -32,7 +30,7 @@ import (
 //
 // The lease keeps its bounds: see [Handle]. Options can only tighten them:
 // WithFixedLease, a shorter one for a fixed lease, or WithMaxHold, counted from this
-// call. Looser ones have no effect.
+// call.
 //
 // Errors match ErrNotHeld if the nodes no longer have the lease, or if nothing is left of
 // a bound (then also ErrMaxHold, if that was the bound). They match ErrNoQuorum if too

@@ -1,5 +1,3 @@
-// A method of Locker, and type watching.
-
 package quorum
 
 import (
@@ -11,7 +9,6 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/machine"
 )
 
-// A watching is one call of Watch.
 type watching struct {
 	machine.Subscriptions
 	calls *backlog.Backlog[struct{}] // of the function, which is foreign

@@ -38,10 +38,10 @@ func WithMaxHold(d time.Duration) Option {
 	}
 }
 
-// WithWait bounds how long Lock and Do wait for the name. After it they return ErrHeld
-// or ErrNoQuorum, depending on the last attempt. An attempt under way at that time may
-// take up to Options.Timeout more. TryLock never waits,
-// and nor does a wait of 0. A negative one is refused.
+// WithWait bounds how long Lock and Do wait for the name. After it they return ErrHeld or
+// ErrNoQuorum, depending on the last attempt. An attempt under way at that time may take
+// up to Options.Timeout more. TryLock never waits, and nor does a wait of 0. A negative
+// one is refused.
 func WithWait(d time.Duration) Option {
 	return func(w *claim.Want) {
 		w.Wait = d
@@ -58,21 +58,19 @@ func WithWait(d time.Duration) Option {
 // Acquisitions without WithFair wait in the same queue, but take the name whenever they
 // find it free. Redisson's fair locks have queues of their own: do not mix the two.
 //
-// Each waiter draws a ticket once, and every node serves waiters in the order of their
-// tickets. A waiter that gets too few nodes returns them at once and keeps its place. A
-// place expires if its waiter has not asked for Options.RetryEvery and three times
-// Options.Timeout, so a dead waiter blocks the others for that long at most. Only the
-// first waiter of a Locker asks for a place. So if the name is held for less than a round
-// trip, waiters of other Lockers may pass the others.
+// A dead waiter blocks the others for Options.RetryEvery and three times Options.Timeout
+// at most. Only the first waiter of a Locker has a place on the nodes. So if the name is
+// held for less than a round trip, waiters of other Lockers may pass the others.
+// docs/waiting.md describes the queue.
 func WithFair() Option { return func(w *claim.Want) { w.Fair = true } }
 
 // WithReentry lets the acquisition share the lease that the context belongs to, if that
-// is one of the name: it is granted at once and counted, and the name is released by the
-// Unlock of the last of them, also if the outermost one is that of Do. Nested leases
-// share token, length and bounds of the outermost one. A lease of several names can nest
-// some or all of them, and a writer's lease can nest readers.
+// is one of the name: it is granted at once and counted, and the Unlock of the last of
+// them releases the name, also if the outermost one is that of Do. Nested leases share
+// token, length and bounds of the outermost one. A lease of several names can nest some
+// or all of them, and a writer's lease can nest readers.
 //
-// The context is the one of a lease, or what Do gives its function, or made from either.
+// The context is that of a lease, or what Do gives its function, or made from either.
 // Without the option an acquisition with such a context fails at once, with ErrDeadlock:
 // it would wait for its own lease. A goroutine that has to wait for that lease needs
 // another context. With the option, goroutines that share the context do not exclude each
@@ -88,14 +86,12 @@ func WithReentry() Option { return func(w *claim.Want) { w.Reentry = true } }
 // names, of 1 MiB together. While a server locks so many, up to a tenth of a second, it
 // executes no other command.
 //
-// A waiter is queued on each of its names, and is served when it is first for each and
-// all are free. While one name stays locked, callers behind it may take the others. If
-// the names come and go but are never free together, it reserves them in sorted order. A
-// reservation lasts as long as the waiter has waited, times the number of names less one,
-// and at most twice the longer of Options.RetryEvery and Options.Timeout; if the waiter
-// dies meanwhile, three Options.Timeout more. Under contention it gets about as many
-// turns as a waiter for one name. Of the waiters of one Locker that have the same first
-// name, one at a time asks the nodes.
+// Under contention a waiter gets about as many turns as one for one name: see
+// docs/waiting.md. If the names are never free together it reserves them in sorted order,
+// for as long as it has waited, times the number of names less one, and at most twice the
+// longer of Options.RetryEvery and Options.Timeout; if it dies meanwhile, three
+// Options.Timeout more. Of the waiters of one Locker that have the same first name, one
+// at a time asks the nodes.
 //
 // Acquire locks in sorted order if you take them one after the other. Otherwise two
 // callers may wait for each other until one of them gives up: one holds a name and waits
@@ -106,23 +102,20 @@ func WithNames(more ...string) Option {
 
 // WithMinHold keeps the name taken for at least d from the start of the attempt that
 // acquired it, even if the work is done earlier. So a job that ten hosts start at about
-// the same time, each by its own clock, runs once.
+// the same time, each by its own clock, runs once: see docs/locks.md.
 //
 // If Unlock comes before d is over, the lease ends as usual, but the name stays taken:
 // Unlock confirms that on a quorum, and returns the errors that it always returns. The
-// name is released when d is over and Options.Drift of it more, and a waiter then gets it
-// as after any release. Close, a crash and a lost lease do not release it earlier either;
-// [Locker.Break] does.
+// name is released when d is over and Options.Drift of it more; waiters that ask for a
+// minimum hold themselves are notified, which takes one more round trip than a hand-over.
+// Close, a crash and a lost lease do not release it earlier; [Locker.Break] does. If the
+// process ends, it expires: when d is over, or a lease after the last renewal if that is
+// later.
 //
-// The nodes have the name for d from the start, so d and its drift must be at most
-// Options.MaxLease. If the process ends while the name is kept, it expires on the nodes:
-// when d is over, or a lease after the last renewal if that is later.
-//
-// It is for plain locks, of one or several names, and cannot be combined with WithRead,
-// WithWrite or LockAll. A nested lease shares the time of the outermost one, and must not
-// ask for more. A [Handle] carries the time that is left; do not resume one after Unlock.
-// Waiters that ask for it are notified of a release, but the lock is not handed over to
-// them, which takes one more round trip.
+// d and its drift must be at most Options.MaxLease. It is for plain locks, of one or
+// several names, and cannot be combined with WithRead, WithWrite or LockAll. A nested
+// lease shares the time of the outermost one, and must not ask for more. A [Handle]
+// carries the time that is left; do not resume one after Unlock.
 func WithMinHold(d time.Duration) Option {
 	return func(w *claim.Want) {
 		w.MinHold = max(w.MinHold, d)
@@ -158,18 +151,16 @@ func WithNote(text string) Option {
 // reader whose lease ended before that writer came. Tokens of different readers have no
 // order.
 //
-// Readers and writers wait in one queue. A release hands the lock to its first waiter or,
-// if that reads, to all readers up to the next writer, with one token. So a reader that
-// comes while a writer waits is served after that writer, even with TryLock; re-entry
-// does not wait.
+// A release hands the lock to the first waiter or, if that reads, to all readers up to
+// the next writer, with one token. A reader that comes while a writer waits is served
+// after it, even with TryLock; re-entry does not wait.
 func WithRead() Option { return withMode(node.Read) }
 
 // WithWrite makes the acquisition a writer's: it excludes readers, writers and plain
 // acquisitions. Use a name in one way only, as readers and writers or as a plain lock:
-// tokens do not always rise from a reader to a plain acquisition.
-//
-// Readers that renew their leases for long block writers, and every waiter behind these.
-// Options.MaxHold bounds that.
+// tokens do not always rise from a reader to a plain acquisition. Readers that renew
+// their leases for long block writers, and every waiter behind these: Options.MaxHold
+// bounds that.
 //
 // The holder of a write lease can also read, by an acquisition with the lease's context,
 // WithRead and WithReentry. If the write leases are unlocked first, the read leases go on
@@ -225,9 +216,9 @@ func (s *call) setNames(first string, check func(string) error) error {
 	return nil
 }
 
-// These bound the names of one lock: a server executes no other command meanwhile.
-// Redis 7.0 takes 60 ms for 5,000 names that are free, and 80 to 100 ms if there are
-// waiters; for twice as many about three times as long.
+// These bound the names of one lock: a server executes no other command meanwhile. Redis
+// 7.0 takes 60 ms for 5,000 names that are free, and 80 to 100 ms if there are waiters;
+// for twice as many about three times as long.
 const (
 	maxNames      = 5000
 	maxNamesBytes = 1 << 20

@@ -19,36 +19,36 @@
 //
 // A caller that finds no free slot waits for all of them at the same time, first come,
 // first served for each, and keeps the first that it gets. So about the caller that came
-// first gets the next permit, whichever slot that is. The order is as exact as that of
-// [quorum.WithFair]. There is none between callers that come within the time of a few
-// round trips.
+// first gets the next permit. The order is as exact as that of [quorum.WithFair]. There
+// is none between callers that come within the time of a few round trips.
 //
 // Twelve programs with a round trip of 2 ms shared three permits and held each for 2 s,
 // without a pause. Half of the waits took up to 6.0 s, the longest 7.9 s, and a permit
 // took 86 commands to three nodes. A wait for one slot, with a look at the others every
-// second, took up to 41 s and 131 commands.
+// second, took up to 41 s.
 //
 // Each caller that waits has a goroutine and a place in the queue of every slot. It may
 // be granted two slots at once, and gives one back: for a round trip, TryAcquire then
 // finds it taken.
 //
-// So use it for few permits: as soon as callers wait, a turn costs more the more permits
-// there are. With half as many callers more than permits, and work of 0.1 s, three
-// programs on a machine with two processors did 93 % of the possible turns with 3
-// permits, 67 % with 10, and 28 % with 25.
+// So use it for few permits: once callers wait, a turn costs more the more permits there
+// are. With half as many callers more than permits, and work of 0.1 s, three programs on
+// a machine with two processors did 93 % of the possible turns with 3 permits, 67 % with
+// 10, and 28 % with 25.
 //
 // # What it is not
 //
-//   - k is not stored on the servers: all programs must use the same one. While they differ, such as
-//     during an upgrade, the largest k holds.
-//   - A permit is for one. A caller that takes several, one after the other, may wait forever for
-//     others that do the same.
-//   - Fencing tokens rise from each holder of a slot to the next. Tokens of different slots have no
-//     order, so a resource has to remember the highest token of each slot ([quorum.Lease.Names]).
-//   - Events and metrics count slots: one Acquire may have an event of each that is taken, and a
-//     caller that waits is a waiter of each.
-//   - It does not limit the rate. [quorum.WithMinHold] is not for permits: one that was given back
-//     at once would stay taken.
+//   - k is not stored on the servers: all programs must use the same one. While they
+//     differ, such as during an upgrade, the largest k holds.
+//   - A permit is for one. A caller that takes several, one after the other, may wait
+//     forever for others that do the same.
+//   - Fencing tokens rise from each holder of a slot to the next. Tokens of different
+//     slots have no order, so a resource has to remember the highest token of each slot
+//     ([quorum.Lease.Names]).
+//   - Events and metrics count slots: one Acquire may have an event of each that is
+//     taken, and a caller that waits is a waiter of each.
+//   - It does not limit the rate. [quorum.WithMinHold] is not for permits: one that was
+//     given back at once would stay taken.
 package semaphore
 
 import (
@@ -73,7 +73,7 @@ type Semaphore struct {
 // maxPermits is far above what is useful: a waiter has a place in the queue of each slot.
 const maxPermits = 1000
 
-// New returns the semaphore of that name, which has k permits: at least 1, and at most 1000. It asks no
+// New returns the semaphore of that name, which has k permits, 1 to 1000. It asks no
 // node. An invalid name is refused by Acquire.
 func New(locker *quorum.Locker, name string, k int) (*Semaphore, error) {
 	if k < 1 {

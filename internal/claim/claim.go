@@ -18,7 +18,6 @@ type Lock struct {
 	Mode  node.Mode
 }
 
-// Each yields every name.
 func (l *Lock) Each() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if l.Names == nil {
@@ -33,7 +32,6 @@ func (l *Lock) Each() iter.Seq[string] {
 	}
 }
 
-// Size is how many names there are.
 func (l *Lock) Size() int { return max(1, len(l.Names)) }
 
 // Covers reports whether all names of other are among those of l.
@@ -46,7 +44,6 @@ func (l *Lock) Covers(other *Lock) bool {
 	return true
 }
 
-// Has reports whether a name is one of those of l.
 func (l *Lock) Has(name string) bool {
 	_, found := slices.BinarySearch(l.Names, name)
 	return found || name == l.Name

@@ -31,7 +31,6 @@ func open(l net.Listener, serve func(net.Conn), arrival func()) *door {
 	return d
 }
 
-// close refuses further connections.
 func (d *door) close() {
 	d.listener.Close()
 	<-d.accepted

@@ -9,10 +9,10 @@
 //
 //   - a key that is given p milliseconds is gone after exactly p, measured in
 //     nanoseconds; in Redis it is still there in the p-th millisecond;
-//   - a key's life goes by the monotonic clock of the process, so it knows no
-//     jumps of the time of day, and stands still while the machine sleeps;
-//   - of INFO there are the sections server (with what the restart guard needs),
-//     clients and stats;
+//   - a key's life goes by the process's monotonic clock, so it knows no jumps of the
+//     time of day, and stands still while the machine sleeps;
+//   - INFO has only the sections server (with what the restart guard needs), clients and
+//     stats;
 //   - there is no persistence, no replication, no eviction and no ACL.
 package embedded
 
@@ -63,8 +63,8 @@ func Start(n int) (*Set, error) {
 	return s, nil
 }
 
-// ForTest starts n servers as Start does. They end with the test, after its own cleanups.
-// It takes a [testing.TB].
+// ForTest is Start for a test, with its [testing.TB]: the servers end after the test's
+// own cleanups.
 func ForTest(t interface {
 	Helper()
 	Fatal(...any)
@@ -124,8 +124,8 @@ type Server struct {
 // forgotten a lock.
 const old = 365 * 24 * time.Hour
 
-// StartServer starts an empty server on a free port of the loopback interface.
-// It claims to have been up for a year, unlike one that restarts.
+// StartServer starts an empty server on a free port of the loopback interface. It claims
+// to have been up for a year, unlike one that restarts.
 func StartServer() (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -156,8 +156,8 @@ func (s *Server) live(l net.Listener, born time.Time) error {
 }
 
 // tick moves the server's clock once for what comes together, as miniredis then looks at
-// every key. The clock moves after a command was sent and before it is executed, so no
-// key expires early, seen from the client.
+// every key. That is between a command's sending and its execution, so no key expires
+// early, seen from the client.
 func (s *Server) tick() {
 	s.ticking.Lock()
 	defer s.ticking.Unlock()
@@ -185,7 +185,7 @@ func isServerSection(section string) bool {
 	return slices.Contains([]string{"server", "default", "all", "everything"}, strings.ToLower(section))
 }
 
-// Addr returns host and port. They stay the same after a restart.
+// Addr returns host and port, the same after a restart.
 func (s *Server) Addr() string { return s.addr }
 
 // Kill breaks all connections and refuses new ones until Restart. It may be called twice.
@@ -209,7 +209,7 @@ func (s *Server) kill() {
 }
 
 // Restart kills the server if it is alive, and begins a new life at the same address,
-// without data if empty. It has a new run_id and an uptime of 0.
+// with a new run_id and an uptime of 0; without data if empty.
 func (s *Server) Restart(empty bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -120,7 +120,6 @@ func (n *Node) refusal(now, deadline clock.Instant) error {
 	return nil
 }
 
-// execute returns the calls of wake to be made.
 func (n *Node) execute(now clock.Instant, cmd node.Command) (result node.Reply, woken []call) {
 	if n.life == nil {
 		cmd.HandOver = 0
@@ -152,7 +151,6 @@ func (n *Node) enqueue(now clock.Instant, cmd node.Command, reply func(node.Repl
 	n.open = append(n.open, r)
 }
 
-// run ends the open requests, and then itself.
 func (n *Node) run() {
 	for {
 		n.mu.Lock()
@@ -180,7 +178,6 @@ func (n *Node) run() {
 	}
 }
 
-// work does what is due, and returns the calls to make without n.mu.
 func (n *Node) work(now clock.Instant) (calls []func()) {
 	for _, r := range n.open {
 		if r.execute <= now {

@@ -15,7 +15,6 @@ type want struct {
 	ahead int  // how many waiters are before this one
 }
 
-// acquire creates locks in any mode, with or without a ticket, or keeps places for them.
 func (s *Server) acquire(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
 	wait := cmd.Wait
 	wants, err := s.wanted(now, cmd)
@@ -160,7 +159,6 @@ func (w *want) describe(l *node.Line) {
 		}))
 }
 
-// release ends locks in any mode, with or without a ticket.
 func (s *Server) release(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
 	s.admitRelease(now, cmd)
 	for i := range cmd.Claims {
@@ -216,7 +214,6 @@ func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string,
 	return released
 }
 
-// endAndLeave ends an owner's claim, and gives its waiter's place up or renews it.
 func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string,
 	queues bool) (released, wrote, left bool) {
 	wait := cmd.Wait
@@ -349,8 +346,7 @@ type serving struct {
 }
 
 // notifyNext notifies the next waiters of a name that nobody holds or, with shared, only
-// readers: the first in the queue, or all readers before the first waiter of another
-// mode. It reports whether a waiter is in the queue.
+// readers. It reports whether a waiter is in the queue.
 func (s *Server) notifyNext(now Time, n *names, shared bool, h handover) (awaited bool) {
 	queue, err := s.queue(now, n)
 	if err != nil {
@@ -467,7 +463,6 @@ func (c *content) before(wait *node.Wait) int {
 	return n
 }
 
-// places appends the living ones of the first places of a queue.
 func (s *Server) places(all []node.Place, now Time, n *names) []node.Place {
 	for i := range n.queue.line[:min(len(n.queue.line), node.ManyFields)] {
 		if p := &n.queue.line[i]; s.isKept(now, n, p) {

@@ -3,10 +3,8 @@
 //
 // [Server] is the server's memory. It gets the time with every command, so that replies
 // are reproducible. [Node] puts a Server behind the engine's interface, and can simulate
-// simple failures.
-//
-// The suite in node/nodetest compares a Server with a real Redis server. This package is
-// for tests and simulators: its API may change in any release.
+// simple failures. The suite in node/nodetest compares a Server with a real Redis server.
+// This package is for tests and simulators: its API may change in any release.
 package model
 
 import (
@@ -27,7 +25,6 @@ import (
 // server that looks once a millisecond never takes a key away early.
 type Time int64
 
-// Never is when a key without an expiry expires.
 const Never Time = math.MaxInt64
 
 // A Server is one server's memory. The zero Server is empty and ready. It is not safe for
@@ -157,9 +154,8 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 	panic(fmt.Sprintf("model: a command of kind %d", cmd.Kind))
 }
 
-// applyRefusing does what Apply does, up to the first write that is refused, which is the
-// first of the command. A server grants only with a write, and it ends a lock without a
-// check before.
+// applyRefusing is Apply up to the command's first write, which is refused. A server
+// grants only with a write, and it ends a lock without a check before.
 func (s *Server) applyRefusing(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
 	scarce := s.refusal == node.ErrOutOfMemory
 	switch {
@@ -276,7 +272,6 @@ func (s *Server) surveyRename(now Time, cmd *node.Command, wants []want) (r node
 	return r, there, nil
 }
 
-// renameOne gives one lock the new owner. It lives until it expires or longer.
 func (s *Server) renameOne(k *names, cmd *node.Command, expires Time) {
 	owner, former := cmd.Claims[0].Owner, cmd.From
 	switch cmd.Mode {
@@ -314,7 +309,6 @@ func (s *Server) State(now Time, name string, state *node.State) error {
 	return s.look(now, &node.Claim{Name: name}, state)
 }
 
-// look is State, for a claim.
 func (s *Server) look(now Time, c *node.Claim, state *node.State) error {
 	*state = node.State{Fields: state.Fields[:0], Queue: state.Queue[:0]}
 	k := s.lookUp(now, c.Name)
@@ -408,7 +402,6 @@ func (s *Server) latest(now Time, k *names) (node.Token, error) {
 	return k.fence.token()
 }
 
-// publish reports whether somebody listens on the name's channel.
 func (s *Server) publish(name string, mode node.Mode) (watched bool) {
 	if mode == node.Read {
 		mode = node.Write // they have one channel
@@ -456,7 +449,6 @@ func (s *Server) of(name string) *names {
 	return n
 }
 
-// search is of without a look at recent.
 func (s *Server) search(name string) *names {
 	n := s.names[name]
 	if n == nil {
@@ -488,7 +480,6 @@ func (s *Server) key(name string) *key {
 	return k
 }
 
-// blank returns a key without content, in memory and on the disk.
 func (s *Server) blank() *key {
 	if last := len(s.spare) - 1; last >= 0 {
 		k := s.spare[last]

@@ -40,8 +40,8 @@ func find(binary string) (path string, err error) {
 // A Config says how to start a server. The zero Config is a server in memory on a free
 // port of the loopback interface.
 type Config struct {
-	// Binary is the program: a path, or a name to look up on the PATH. By
-	// default redis-server.
+	// Binary is the program, redis-server by default: a path, or a name to look up on the
+	// PATH.
 	Binary string
 	// Unix makes the server listen on a Unix socket instead of a TCP port.
 	Unix bool
@@ -258,7 +258,6 @@ func (s *Server) args() []string {
 
 var errAddrInUse = errors.New("redisserver: address in use")
 
-// launch starts a process whose output goes to a file.
 func (s *Server) launch(out string) (*process.Process, error) {
 	output, err := os.Create(out)
 	if err != nil {

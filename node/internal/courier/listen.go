@@ -15,7 +15,7 @@ type Subscription interface {
 
 	// Receive waits for what comes next, for QuietLimit at most: a message, "" when the
 	// subscription to the channel has begun, or an error of the server's, after which the
-	// subscription goes on. Without a channel it is of no interest: so is an empty
+	// subscription goes on. What has no channel is of no interest; nor is an empty
 	// message.
 	Receive() (channel, message string, err error)
 
@@ -24,7 +24,6 @@ type Subscription interface {
 
 var errNoNotice = fmt.Errorf("%w: it is no message", resp.ErrProtocol)
 
-// notice reads what comes over a subscription.
 func notice(val any) (channel, message string, err error) {
 	list, _ := val.([]any)
 	switch {

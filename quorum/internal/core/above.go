@@ -15,20 +15,17 @@ import (
 type Above interface {
 	Words
 
-	// Active is called within a step in which a lease is granted, renewed or extended,
-	// or a waiter goes on.
+	// Active: in this step a lease is granted, renewed or extended, or a waiter goes on.
 	Active(in Step)
-	// Admitted is called within the step that makes a hold. It returns who hears
-	// of the hold's life, or nil.
+	// Admitted is called within the step that makes a hold. It returns the hold's
+	// follower, or nil.
 	Admitted(in Step, h *Hold, note string) Follower
-	// Broken is called within a step in which the nodes turn out to have a lease no
-	// longer.
+	// Broken: the nodes turn out to have a lease no longer.
 	Broken(in Step, h *Hold)
 }
 
 // Words are what those above say: errors, events and lines of the log.
 type Words interface {
-	// Explain makes the error for callers, contexts and events of a failure.
 	Explain(Failure) error
 	// Stopped is why ctx, a caller's, has ended. It is called outside a step.
 	Stopped(ctx context.Context) error
@@ -38,20 +35,17 @@ type Words interface {
 
 // A Follower hears, within steps, of what happens to a hold.
 type Follower interface {
-	// Extending: a command that extends the lease is sent.
 	Extending(in Step)
-	// Renewing: that command renews the lease, by itself.
+	// Renewing: that command renews the lease.
 	Renewing(in Step)
-	// Released: its release is sent.
 	Released(in Step)
-	// Ended: the hold is over.
 	Ended(in Step)
 }
 
 // A Caller is the call that an acquisition is made for, in the package above.
 type Caller interface {
-	// Pauses is called within a step, when an attempt has failed and the wait that
-	// began then goes on.
+	// Pauses is called within a step: an attempt has failed, and the wait that began then
+	// goes on.
 	Pauses(in Step, began clock.Instant)
 	// Failed is called outside a step. It may add to the error of a call.
 	Failed(ctx context.Context, err error, waited time.Duration, deadline clock.Instant)
@@ -67,7 +61,7 @@ type Failure struct {
 	Cause   error         // what else there is to say, or nil
 }
 
-// These are errors of package quorum, which has their meaning.
+// Package quorum has their meaning.
 var (
 	ErrHeld     = errors.New("lock is held by another owner")
 	ErrNoQuorum = errors.New("no quorum of nodes")
@@ -102,10 +96,9 @@ var (
 	ErrNotRenewed = errors.New("it was not renewed in time")
 )
 
-// errDetached is why a detached lease is over; it must not be released.
+// errDetached ends a detached lease, which must not be released.
 var errDetached = fmt.Errorf("%w: it was detached", ErrNotHeld)
 
 var ErrForced = fmt.Errorf("this program broke it")
 
-// errUpgrade: a reader cannot become the writer.
 var errUpgrade = errors.New("that reads, and nobody can write before it has ended")

@@ -1,5 +1,3 @@
-// Methods of engine: Close. They are outside a step.
-
 package core
 
 import (
@@ -11,9 +9,6 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/queue"
 )
 
-// shut unlocks every lease, and ends all waiting and the task of serve. It returns the
-// errors of leases that too few nodes confirmed, and whether it is the first to do so:
-// otherwise it did nothing.
 func (e *engine) shut() (unconfirmed []error, first bool) {
 	e.Enter()
 	first = !e.Closed
@@ -30,8 +25,6 @@ func (e *engine) shut() (unconfirmed []error, first bool) {
 	return unconfirmed, true
 }
 
-// unlockAll unlocks every lease, and returns the errors of those that too few nodes
-// confirmed.
 func (e *engine) unlockAll() (unconfirmed []error) {
 	var open []Unlocking
 	e.Enter()
@@ -56,8 +49,8 @@ func (e *engine) unlockAll() (unconfirmed []error) {
 	return unconfirmed
 }
 
-// stop ends the task of serve. What is left of the leases are those of a handle that
-// was resumed here more than once: the name has only the latest.
+// stop ends the task of serve. The leases left are those of a handle that was resumed
+// here more than once: the name has only the latest.
 func (e *engine) stop() {
 	e.Enter()
 	for _, t := range e.Timed() {

@@ -1,8 +1,8 @@
 // Package core is the engine of package quorum: attempts, waiting, holds, renewals,
-// releases and hand-over. It is one state machine under one mutex. Its inputs are
-// calls, answers and turns of nodes, and time. Its outputs are effects: commands,
-// wake-ups, ends of contexts, events and lines of the log. Those above it see a [Core]
-// and a [Step] of it, and implement [Above].
+// releases and hand-over. It is one state machine under one mutex. Its inputs are calls,
+// answers and turns of nodes, and time. Its outputs are effects: commands, wake-ups, ends
+// of contexts, events and lines of the log. Those above it see a [Core] and its [Step],
+// and implement [Above].
 package core
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// Rules are those of quorum.Options that the engine follows. They are complete.
+// Rules are what the engine follows of quorum.Options, with defaults filled in.
 type Rules struct {
 	MaxLease, Grace     time.Duration
 	Drift               float64
@@ -32,8 +32,7 @@ type Rules struct {
 	Random              func() uint64
 }
 
-// A Config is what a Locker was made with. It never changes, and all parts of the
-// Locker share it.
+// A Config is what a Locker was made with. It never changes.
 type Config struct {
 	Nodes []node.Node
 	Need  int // how many of them must grant
@@ -44,31 +43,27 @@ type Config struct {
 	Words Words // set by New
 }
 
-// Timeout bounds a round about a lease of length d.
 func (c *Config) Timeout(d time.Duration) time.Duration { return min(c.Opts.Timeout, d/3) }
 
-// Expiry is the instant at which a key has expired, even by the slowest clock, if its
-// command was sent between start and the deadline of its round.
+// Expiry is when a key has expired, even by the slowest clock, if its command was sent
+// between start and the deadline of its round.
 func (c *Config) Expiry(start clock.Instant, lease time.Duration) clock.Instant {
 	ttl := lease + c.Opts.Grace
 	return start.Add(c.Opts.Timeout + ttl + vote.Drift(ttl, c.Opts.Drift))
 }
 
-// OwnerName makes the owner of one attempt, in the form that Redisson gives its
-// owners. The number is drawn from the random source each time, so that
-// not even two copies of one process can make the same.
+// OwnerName makes the owner of one attempt, in Redisson's form. The number is random each
+// time, so not even two copies of one process make the same.
 func (c *Config) OwnerName() string { return node.NewOwner(c.UUID, c.Opts.Random()>>1) }
 
-// waiterName makes the name of a waiter for a lock in this mode.
 func (c *Config) waiterName(mode node.Mode) string {
 	return node.NewWaiter(c.UUID, c.Opts.Random()>>1, mode)
 }
 
-// Chance draws a number from 0 up to 1.
 func (c *Config) Chance() float64 { return float64(c.Opts.Random()>>11) / (1 << 53) }
 
-// Fail builds the error of an operation that too few nodes have granted; without
-// ballots no node has decided that.
+// Fail builds the error of an operation that too few nodes granted. Without ballots no
+// node has decided that.
 func (c *Config) Fail(op, name string, ballots []vote.Ballot, sentinel, cause error) error {
 	return c.Words.Explain(c.failure(op, name, ballots, sentinel, cause))
 }
@@ -77,24 +72,22 @@ func (c *Config) failure(op, name string, ballots []vote.Ballot, sentinel, cause
 	return Failure{Op: op, Name: name, Need: c.Need, Ballots: ballots, Err: sentinel, Cause: cause}
 }
 
-// placeTTL is how long a node keeps a place: longer than two attempts with
-// Options.RetryEvery between them. It is also how long a node keeps a lock for a waiter
-// that it was handed over to and that hangs.
+// placeTTL is how long a node keeps a place, or a lock that was handed over to a waiter
+// that hangs: longer than two attempts with Options.RetryEvery between them.
 func (c *Config) placeTTL() time.Duration { return c.Opts.RetryEvery + 3*c.Opts.Timeout }
 
 // offerToken is the token of an offer whose attempt has the given one: a Timeout ahead,
-// since others lock and unlock before the offer arrives, and an offer below their
-// fences could never be used.
+// since others lock and unlock before the offer arrives, and below their fences it would
+// be of no use.
 func (c *Config) offerToken(token node.Token) node.Token {
 	return min(token+node.Token(c.Opts.Timeout.Microseconds()), node.MaxToken)
 }
 
-// outdated reports whether a hand-over has a token from long before the attempt that
-// left the offer: the release that brings it has come late, or its holder's clock is
-// behind. A node that has forgotten its fence votes for attempts that begin MaxLease
-// later. Their tokens are above all of before, if clocks agree to within that; those of
-// hand-overs, if these are at most a Timeout older and clocks agree to within a Timeout
-// less.
+// outdated reports whether a hand-over has a token from long before the attempt that left
+// the offer: the release came late, or its holder's clock is behind. A node that has
+// forgotten its fence votes for attempts that begin MaxLease later. Their tokens are
+// above all of before if clocks agree to within that. Those of hand-overs are if they are
+// at most a Timeout older, and clocks agree to within a Timeout less.
 func (c *Config) outdated(handedOver, attempt node.Token) bool {
 	return c.offerToken(handedOver) < attempt
 }
@@ -105,34 +98,28 @@ type Core struct {
 	e *engine
 }
 
-// New returns the core of a Locker. Serve is its task.
 func New(c *Config, above Above) *Core { return &Core{c, newEngine(c, above)} }
 
-// Serve takes the steps that time brings, until Shut ends it.
 func (c *Core) Serve() { c.e.Serve() }
 
-// Acquire is Lock and, with a wait of 0, TryLock. The caller may be nil.
+// Acquire is Lock and, with a wait of 0, TryLock. by may be nil.
 func (c *Core) Acquire(ctx context.Context, w *claim.Want, by Caller) (*Hold, error) {
 	return c.e.acquire(ctx, w, by)
 }
 
-// Step begins a step.
 func (c *Core) Step() Step {
 	c.e.Enter()
 	return Step{c.e.holds}
 }
 
-// Read has f read what belongs to the engine. It is no step.
+// Read has f read the engine's state. It is no step.
 func (c *Core) Read(f func()) { c.e.Read(f) }
 
-// Begin notes that a call begins. It returns an error if ctx has ended, or the Locker
-// is closed.
+// Begin notes that a call begins. It fails if ctx has ended, or the Locker is closed.
 func (c *Core) Begin(ctx context.Context, op, title string) error { return c.e.begin(ctx, op, title) }
 
-// End notes that a call is over.
 func (c *Core) End() { c.e.End() }
 
-// Unsubscribe ends subscriptions. Their own functions may call it, but not within a step.
 func (c *Core) Unsubscribe(to *machine.Subscriptions) { c.e.Unsubscribe(to) }
 
 // Shut unlocks every lease, and ends all waiting and Serve. It returns the errors of
@@ -140,19 +127,16 @@ func (c *Core) Unsubscribe(to *machine.Subscriptions) { c.e.Unsubscribe(to) }
 // it did nothing.
 func (c *Core) Shut() (unconfirmed []error, first bool) { return c.e.shut() }
 
-// LeaveNodes ends what the nodes would go on to tell.
 func (c *Core) LeaveNodes() { c.e.Unsubscribe(&c.e.handovers.turns) }
 
-// An engine is the state of a Locker. Each of its parts knows those before it, and none
-// of those that come after: base, rounds, releases, handovers, holds, and the
-// waiters. queues know none of them.
+// An engine is the state of a Locker. Each part knows only those before it: base, rounds,
+// releases, handovers, holds, and the waiters. queues know none of them.
 type engine struct {
 	*holds
 	attempts limit.Limiter
 	waiters  []*waiter // to be used again
 }
 
-// base is what all parts share.
 type base struct {
 	*Config
 	machine.Machine
@@ -176,10 +160,8 @@ func (b *base) token(above node.Token) (node.Token, bool) {
 	return b.tokens.Next(b.BothClocks(), above)
 }
 
-// sawToken learns from a token of others.
 func (b *base) sawToken(fence node.Token) { b.tokens.Saw(b.BothClocks(), fence) }
 
-// tellOf reports an event of a claim.
 func (b *base) tellOf(c *claim.Claim, x machine.Event) {
 	if b.Observed() {
 		x.Name, x.Owner, x.Token = c.Title(), c.Owner, c.Token
@@ -187,8 +169,6 @@ func (b *base) tellOf(c *claim.Claim, x machine.Event) {
 	}
 }
 
-// begin notes that a call begins. It returns an error if ctx has ended, or the Locker
-// is closed.
 func (e *engine) begin(ctx context.Context, op, title string) (err error) {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s %q: %w", op, title, e.Words.Stopped(ctx))

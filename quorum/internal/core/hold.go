@@ -16,8 +16,7 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A state is where a hold is in its life; docs/waiting.md has them in order, and
-// phases.md what each input makes of it.
+// A state is where a hold is in its life: see docs/waiting.md and phases.md.
 type state uint8
 
 const (
@@ -62,7 +61,6 @@ type Hold struct {
 	ending       []*machine.Dependent // contexts that end with it
 }
 
-// holds makes the holds of an engine, and renews them.
 type holds struct {
 	*rounds
 	releases  *releases
@@ -71,10 +69,8 @@ type holds struct {
 	renewals  []*renewal // of leases that are due in this step
 }
 
-// holdOf is the hold that is this tenant.
 func holdOf(t *queue.Tenant) *Hold { return (*Hold)(t.Holder.(*inStep)) }
 
-// holdsOfAll are the holds that are these tenants.
 func holdsOfAll(tenants []*queue.Tenant) (all []*Hold) {
 	for _, t := range tenants {
 		all = append(all, holdOf(t))
@@ -99,24 +95,18 @@ func GrantOf(r *Round, c claim.Claim, lease time.Duration, high node.Token) Gran
 	return Grant{Claim: c, start: r.Start, lease: lease, mayHold: r.MayHoldNow(), high: high, round: r}
 }
 
-// An inStep is a Hold as the machine and the queues know it. Those above cannot call its
-// methods, which belong into a step.
+// An inStep is a Hold as the machine and the queues know it: its methods belong into a
+// step, and those above cannot call them.
 type inStep Hold
 
-// Fire does what is due.
 func (h *inStep) Fire() { (*Hold)(h).fire() }
 
-// Expire ends the hold if its time is over.
 func (h *inStep) Expire() { (*Hold)(h).isOver() }
 
-// Vacate makes room for local waiters after the end of the hold.
 func (h *inStep) Vacate() { (*Hold)(h).vacate() }
 
-// Remaining is for how long the hold can be relied on.
 func (h *inStep) Remaining() time.Duration { return (*Hold)(h).remaining() }
 
-// answered notes that a node has granted a command that made, extended or downgraded
-// the lease.
 func (h *Hold) answered(r *Round, i int) bool {
 	switch kind := r.command.Kind; {
 	case !r.Ballots[i].Granted():
@@ -132,7 +122,6 @@ func (h *Hold) answered(r *Round, i int) bool {
 
 func (h *Hold) over(*Round) {}
 
-// newHold makes the lease of a grant.
 func (e *holds) newHold(ctx context.Context, g Grant, s *claim.Want) *Hold {
 	h := &Hold{
 		Claim: g.Claim, e: e,
@@ -153,8 +142,6 @@ func (e *holds) newHold(ctx context.Context, g Grant, s *claim.Want) *Hold {
 	return h
 }
 
-// extended notes that a quorum extended the lease with commands sent after
-// start.
 func (h *Hold) extended(start clock.Instant, lease time.Duration) {
 	e := h.e
 	h.until = min(max(h.until, vote.ValidUntil(start, lease, e.Opts.Drift)), h.limit)
@@ -173,8 +160,8 @@ func (h *Hold) extended(start clock.Instant, lease time.Duration) {
 	}
 }
 
-// sent notes that an extension is on its way: it lengthens keys on each node that it
-// reaches, even if it fails as a whole.
+// sent: an extension is on its way. It lengthens keys on each node that it reaches, even
+// if it fails as a whole.
 func (h *Hold) sent(start clock.Instant, lease time.Duration) {
 	if h.follower != nil {
 		h.follower.Extending(Step{h.e})
@@ -182,7 +169,6 @@ func (h *Hold) sent(start clock.Instant, lease time.Duration) {
 	h.expiry = max(h.expiry, h.e.Expiry(start, lease))
 }
 
-// schedule says when the hold has to do something next.
 func (h *Hold) schedule() {
 	if h.renewAt < h.until {
 		h.e.At(&h.timer, h.early(), h.renewAt)
@@ -196,7 +182,6 @@ func (h *Hold) early() clock.Instant {
 	return h.renewAt.Add(-min(h.Lease/togetherOfLease, h.until.Sub(h.renewAt)/togetherOfRest))
 }
 
-// fire renews the lease, or releases a name that need not be kept any more.
 func (h *Hold) fire() {
 	now := h.e.Now
 	switch {
@@ -213,8 +198,8 @@ func (h *Hold) fire() {
 	h.schedule()
 }
 
-// isOver reports whether the hold has ended. It ends now if its time is up, and its
-// timer has not fired yet.
+// isOver reports whether the hold has ended. It ends now if its time is up, and its timer
+// has not fired yet.
 func (h *Hold) isOver() bool {
 	switch {
 	case h.state != stateHeld:
@@ -234,13 +219,11 @@ func (h *Hold) isOver() bool {
 	return true
 }
 
-// whyLost is the error of a hold whose end no votes have decided.
 func (h *Hold) whyLost(op string, cause error) error {
 	return h.e.Words.Explain(Failure{Op: op, Name: h.Claim.Title(), Err: ErrLost, Cause: cause})
 }
 
-// lose ends the hold before it was unlocked. Its contexts end before anything else
-// happens.
+// lose ends the hold before it was unlocked. Its contexts end before all else.
 func (h *Hold) lose(why error) {
 	if !h.end(stateLost, why) {
 		return
@@ -263,7 +246,6 @@ func (h *Hold) lose(why error) {
 	}
 }
 
-// vacate makes room for local waiters after the end of the hold.
 func (h *Hold) vacate() {
 	h.e.handovers.leaseEnds(&h.Claim)
 	h.e.queues.Vacate(&h.tenant, h.e.Now)
@@ -306,7 +288,6 @@ func (h *Hold) notHeld(op string) error {
 	return h.e.Words.Explain(f)
 }
 
-// Above is what the hold's engine asks.
 func (h *Hold) Above() Above { return h.e.Above }
 
 // atRisk is why the hold has ended, or the last renewal failed; nil if neither has.
@@ -345,7 +326,6 @@ func (h *Hold) Context() context.Context {
 	return h.ctx
 }
 
-// Attach makes a child of parent that ends with the hold and carries it.
 func (h *Hold) Attach(parent context.Context) *machine.Dependent {
 	d := h.dependent(parent)
 	h.EndWith(d)
@@ -365,7 +345,6 @@ func (h *Hold) EndWith(d *machine.Dependent) {
 	h.e.Leave()
 }
 
-// bind is endWith, within a step.
 func (h *Hold) bind(d *machine.Dependent) {
 	if h.state != stateHeld {
 		h.e.EndWith(h.why, d)
@@ -375,12 +354,10 @@ func (h *Hold) bind(d *machine.Dependent) {
 	h.ending = append(h.ending, d)
 }
 
-// Carried returns parent with the hold in it.
 func (h *Hold) Carried(parent context.Context) context.Context {
 	return context.WithValue(parent, carrier{}, &carrier{h, carrierOf(parent)})
 }
 
-// Detach ends d before the hold ends.
 func (h *Hold) Detach(d *machine.Dependent) {
 	h.e.Read(func() {
 		if last := len(h.ending) - 1; h.state == stateHeld {
@@ -393,9 +370,8 @@ func (h *Hold) Detach(d *machine.Dependent) {
 	d.Cancel(nil)
 }
 
-// nest makes another lease of a hold that still has time left, or reports false. It
-// returns an error if the acquisition asks for more than the hold has, or did not ask
-// for re-entry.
+// nest makes another lease of a hold that still has time left, or reports false. It fails
+// if the acquisition asks for more than the hold has, or did not ask for re-entry.
 func (h *Hold) nest(s *claim.Want) (bool, error) {
 	switch {
 	case h.leases == 0 || h.isOver():
@@ -458,9 +434,8 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	return r.Fail("extend", ErrNoQuorum, nil)
 }
 
-// confirm takes over an extension that a quorum granted. It counts only if
-// the lease has been valid all the while (the Redis page, "Making the algorithm
-// more reliable: Extending the lock").
+// confirm takes over an extension that a quorum granted, if the lease has been valid all
+// the while (the Redis page, "Making the algorithm more reliable: Extending the lock").
 func (h *Hold) confirm(start clock.Instant, lease time.Duration) error {
 	if h.isOver() {
 		return h.notHeld("extend")
@@ -472,7 +447,6 @@ func (h *Hold) confirm(start clock.Instant, lease time.Duration) error {
 	return nil
 }
 
-// admit makes the hold of a grant, and tells this process.
 func (e *holds) admit(ctx context.Context, g Grant, s *claim.Want) *Hold {
 	e.Above.Active(Step{e})
 	h := e.newHold(ctx, g, s)
@@ -494,8 +468,8 @@ func (e *holds) admit(ctx context.Context, g Grant, s *claim.Want) *Hold {
 	return h
 }
 
-// A carrier is what a context has of the holds that it belongs to: the innermost, and
-// the carrier of the others. Its type is the key.
+// A carrier is what a context has of its holds: the innermost, and the carrier of the
+// others. Its type is the key.
 type carrier struct {
 	*Hold
 	outer *carrier
@@ -509,7 +483,7 @@ func HoldsOf(ctx context.Context) iter.Seq[*Hold] {
 	}
 }
 
-// outer returns the innermost hold that ctx belongs to of each name of a lock that has one.
+// outer returns ctx's innermost hold of each name of a lock.
 func (e *holds) outer(ctx context.Context, lock *claim.Lock) (all []*queue.Tenant) {
 	if c := carrierOf(ctx); c != nil {
 		for name := range lock.Each() {
@@ -526,7 +500,6 @@ func carrierOf(ctx context.Context) *carrier {
 	return c
 }
 
-// of returns the innermost hold of a name, or nil.
 func (c *carrier) of(e *holds, name string) *Hold {
 	for ; c != nil; c = c.outer {
 		if c.e == e && c.Claim.Has(name) {

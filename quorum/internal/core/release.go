@@ -1,5 +1,3 @@
-// Type releases; methods of Hold: its end by Unlock.
-
 package core
 
 import (
@@ -13,11 +11,9 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// releases sends the releases of a Locker, and repeats them until they are confirmed.
-//
-// A server that hangs may execute an acquire long after its key would have expired
-// elsewhere, so no time is known after which a release is not needed. A command that
-// was never sent needs none.
+// releases sends the releases of a Locker, and repeats them until they are confirmed. A
+// server that hangs may execute an acquire long after its key would have expired
+// elsewhere, so no time is known after which a release is not needed.
 type releases struct {
 	*rounds
 	open    int             // releases that are not over
@@ -36,7 +32,7 @@ func newReleases(rs *rounds) *releases {
 	return &releases{rounds: rs, reached: make([]clock.Instant, n), again: make([]int, n), later: make([][]*sweep, n)}
 }
 
-// A removal is what is known of a release. It is the asker of its rounds.
+// A removal is the asker of a release's rounds.
 type removal struct {
 	rs      *releases
 	mayHold vote.NodeSet  // nodes on which the claim may be
@@ -76,7 +72,6 @@ func (rs *releases) send(c claim.Claim, mayHold vote.NodeSet, expiry clock.Insta
 
 func (m *removal) answered(*Round, int) bool { return false }
 
-// over looks at a release to which every node has answered, or had its time.
 func (m *removal) over(r *Round) {
 	rs := m.rs
 	if m.tries == 0 { // else it is a part of a sweep
@@ -125,7 +120,6 @@ func (rs *releases) repeated(nodes vote.NodeSet) {
 	}
 }
 
-// ended notes that a release is confirmed, or given up.
 func (rs *releases) ended() {
 	if rs.open--; rs.open == 0 && rs.leaving {
 		rs.CheckAgain()
@@ -144,12 +138,10 @@ func (rs *releases) reach(i int) {
 	rs.expedite(1 << i)
 }
 
-// expedite makes the sweeps on some nodes due now.
 func (rs *releases) expedite(nodes vote.NodeSet) {
 	rs.Hasten(func(t machine.Timed) bool { return t.(*sweep).mayHold&nodes != 0 })
 }
 
-// reachedSince reports whether one of these nodes answers again since then.
 func (rs *releases) reachedSince(nodes vote.NodeSet, then clock.Instant) bool {
 	for i, at := range rs.reached {
 		if at > 0 && nodes.Has(i) && at >= then {
@@ -178,12 +170,11 @@ const (
 
 	maxRepeats = 4 // under way on a node at the same time, after the first
 
-	// maxSweeps bounds the memory of sweeps. A release beyond it is not repeated, and
-	// its keys go when they expire.
+	// maxSweeps bounds their memory. A release beyond it is not repeated, and its keys go
+	// when they expire.
 	maxSweeps = 1 << 16
 )
 
-// Fire repeats the release.
 func (s *sweep) Fire() {
 	rs := s.rs
 	if s.tries > 1 {
@@ -197,9 +188,8 @@ func (s *sweep) Fire() {
 	r.done()
 }
 
-// withRoom returns the nodes on which a release may be repeated now. It is to be
-// repeated on each of the others later: the repeats of an overload must not go on with
-// it.
+// withRoom returns the nodes on which a release may be repeated now. On each of the
+// others it waits: the repeats of an overload must not go on with it.
 func (rs *releases) withRoom(s *sweep) (now vote.NodeSet) {
 	for i := range rs.Nodes {
 		switch {
@@ -225,7 +215,6 @@ type Unlocking struct {
 	wasHeld bool   // when Unlock was called
 }
 
-// BeginUnlock is unlock, outside a step.
 func (h *Hold) BeginUnlock(mode node.Mode) Unlocking {
 	h.e.Enter()
 	defer h.e.Leave()
@@ -233,8 +222,8 @@ func (h *Hold) BeginUnlock(mode node.Mode) Unlocking {
 	return h.unlock(mode)
 }
 
-// unlock ends one of the leases, of that mode. It starts the release if it is the
-// last, and the downgrade if only readers are left of a writer.
+// unlock ends one of the leases, of that mode. The last starts the release; if only
+// readers are left of a writer the downgrade starts.
 func (h *Hold) unlock(mode node.Mode) Unlocking {
 	e := h.e
 	defer e.Crash()
@@ -260,21 +249,19 @@ func (h *Hold) unlock(mode node.Mode) Unlocking {
 		return u
 	}
 	u.round = h.letGo()
-	// The next waiter here may ask the nodes at once: commands about one name are
-	// executed in the order in which they were submitted, so the release comes first.
+	// The next waiter here may ask at once: commands about one name are executed in the
+	// order of their Submits, so the release comes first.
 	h.vacate()
 	return u
 }
 
-// unlockLost releases what the nodes may have of a lease that was lost.
 func (h *Hold) unlockLost() Unlocking {
 	h.state = stateOver
 	h.e.Drop(&h.timer)
 	return Unlocking{h: h, start: h.e.Now, round: h.letGo()}
 }
 
-// Wait is called outside a step. It waits for the release, and returns what Unlock
-// returns.
+// Wait, outside a step, waits for the release, and returns what Unlock returns.
 func (u Unlocking) Wait(ctx context.Context) error {
 	h, r := u.h, u.round
 	if h == nil {
@@ -299,8 +286,6 @@ func (u Unlocking) Wait(ctx context.Context) error {
 	return u.released()
 }
 
-// released reports the event of a decided release of a lease that was held until then,
-// and returns the result.
 func (u Unlocking) released() (err error) {
 	h, r, e := u.h, u.round, u.h.e
 	switch {
@@ -318,15 +303,15 @@ func (u Unlocking) released() (err error) {
 	return err
 }
 
-// release sends the releases of an ended hold to all nodes, also to those that refused
-// it or have not answered ("even if the client believes the instance was not locked").
-// The token is the highest that was used for it, so that no node can accept a command
-// of it any more.
+// release sends the releases of an ended hold to all nodes, also to those that refused it
+// or have not answered ("even if the client believes the instance was not locked"). The
+// token is the highest that was used for it, so that no node accepts a command of it
+// later.
 //
-// Nodes that have executed every command that could create a reader's lock need not
-// raise their fence, which would refuse readers whose commands are under way, and those
-// far away again and again. One case is left: a command that the network has duplicated
-// keeps writers from one node, until its key expires.
+// Nodes that have executed every command that could create a reader's lock need not raise
+// their fence, which would refuse readers whose commands are under way, and those far
+// away again and again. One case is left: a command that the network has duplicated keeps
+// writers from one node, until its key expires.
 func (h *Hold) release() *Round {
 	e, c := h.e, h.Claim
 	c.Token = h.high
@@ -346,10 +331,8 @@ func (h *Hold) release() *Round {
 	return r
 }
 
-// keptUntil is the instant before which the name must not be released.
 func (h *Hold) keptUntil() clock.Instant { return h.since.Add(h.keep) }
 
-// letGo releases the name of an ended hold, or keeps it until its minimum hold is over.
 func (h *Hold) letGo() *Round {
 	e, until := h.e, h.keptUntil()
 	if h.keep == 0 || e.Now >= until {

@@ -1,5 +1,3 @@
-// Type renewal; methods of holds and Hold: renewals and healing.
-
 package core
 
 import (
@@ -13,11 +11,10 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// maxRenewal bounds how many leases one command renews, and so how long a
-// node is kept from other commands.
+// maxRenewal bounds the leases of one command, and so how long it keeps a node from
+// others.
 const maxRenewal = 128
 
-// renew has a lease renewed in this step, by a command that renews others as well.
 func (e *holds) renew(h *Hold) {
 	for i := len(e.renewals) - 1; i >= 0; i-- {
 		if r := e.renewals[i]; r.takes(h) {
@@ -30,7 +27,6 @@ func (e *holds) renew(h *Hold) {
 	e.renewals = append(e.renewals, r)
 }
 
-// sendRenewals sends the renewals of this step.
 func (e *holds) sendRenewals() {
 	for _, r := range e.renewals {
 		r.send()
@@ -53,7 +49,6 @@ type renewal struct {
 	holds   []renewed
 }
 
-// A renewed is one lease in a renewal.
 type renewed struct {
 	*Hold
 	told    vote.NodeSet // nodes that had not confirmed a downgrade, and were sent it again
@@ -61,7 +56,6 @@ type renewed struct {
 	tally   vote.Tally
 }
 
-// takes reports whether h may share the command.
 func (r *renewal) takes(h *Hold) bool {
 	return !h.renewedAlone && !r.apart && r.lease == h.Lease && r.mode == h.tenant.Mode &&
 		len(r.claims)+h.Claim.Size() <= maxRenewal
@@ -90,8 +84,6 @@ func (r *renewal) send() {
 		TTL: r.lease + e.Opts.Grace, Deadline: r.start.Add(e.Timeout(r.lease))}, r.receive)
 }
 
-// receive counts one node's answer for every lease, and acts on each verdict
-// when it falls.
 func (r *renewal) receive(i int, reply node.Reply) {
 	kept := reply.Kept
 	reply.Kept = nil
@@ -111,8 +103,8 @@ func (r *renewal) receive(i int, reply node.Reply) {
 		}
 		before, gone := h.tally.Verdict(), h.tally.Gone()
 		h.tally.Add(h.ballots[i].Vote)
-		// It may be known for long that too few nodes have it, before it is known that
-		// a majority has lost it.
+		// That too few nodes have it may be known long before that a majority has lost
+		// it.
 		if before == vote.Undecided && h.tally.Verdict() != vote.Undecided || !gone && h.tally.Gone() {
 			decided = append(decided, h)
 		}
@@ -127,15 +119,14 @@ func (r *renewal) receive(i int, reply node.Reply) {
 	}
 }
 
-// refusedTogether reports whether a refusal of a command for several leases may be
-// about one of them, such as one that the user may no longer use, or about their being
+// refusedTogether reports whether a refusal of a command for several leases may be about
+// one of them, such as one that the user may no longer use, or about their being
 // together, as in a cluster. Then each is renewed by a command of its own. Other errors
 // pass, and say that the node refuses everything, or does not answer.
 func refusedTogether(reply node.Reply) bool {
 	return !reply.Unsent && (node.Permanent(reply.Err) || errors.Is(reply.Err, node.ErrServer))
 }
 
-// keptOn is the vote b of node i on one of the leases, or that it lacks the lease.
 func (r *renewal) keptOn(i int, h *renewed, b vote.Ballot, kept []bool) vote.Ballot {
 	if vote.KeptAll(kept) {
 		h.mayHold.Add(i) // it may have refused before, and granted a copy of the command later
@@ -166,8 +157,8 @@ func (r *renewal) decide(h *renewed) {
 	h.retry(&err)
 }
 
-// reports reports whether a failed renewal is worth an event: at most one a second is,
-// of those in a row.
+// reports reports whether a failed renewal is worth an event: at most one a second is, of
+// those in a row.
 func (h *Hold) reports() bool {
 	now := h.e.Now
 	if h.failed != nil && now < h.reported.Add(time.Second) {
@@ -177,7 +168,6 @@ func (h *Hold) reports() bool {
 	return true
 }
 
-// retry plans the next renewal after one that too few nodes answered.
 func (h *Hold) retry(err *Failure) {
 	if h.state != stateHeld {
 		return
@@ -190,10 +180,10 @@ func (h *Hold) retry(err *Failure) {
 	h.schedule()
 }
 
-// heal gives leases that a majority still has back to the nodes that have lost them.
-// Such a node votes only from the next renewal on, so healing never makes up the
-// majority. It may make up what Options.Quorum asks for beyond one: while a majority
-// has the lease nobody else can.
+// heal gives leases that a majority still has back to the nodes that have lost them. Such
+// a node votes only from the next renewal on, so healing never makes up the majority. It
+// may make up what Options.Quorum asks for beyond one: while a majority has the lease
+// nobody else can.
 func (r *renewal) heal() {
 	for k := range r.holds {
 		h := &r.holds[k]
@@ -210,8 +200,8 @@ func (r *renewal) heal() {
 	}
 }
 
-// heal sends an acquire with a fresh token, as every creating command must
-// have, to node i. The lease keeps its fencing token.
+// heal sends an acquire to node i, with a fresh token as every creating command must
+// have. The lease keeps its fencing token.
 func (h *Hold) heal(i int) {
 	e := h.e
 	token, ok := e.token(h.high)

@@ -12,9 +12,9 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A Round is one command about one claim, sent to some or all nodes, and its answers.
-// Rounds are used again: a round is put back when its caller has finished with it and
-// the last node has answered, perhaps long after the decision.
+// A Round is one command about one claim, sent to some or all nodes, and its answers. It
+// is used again when its caller has finished with it and the last node has answered,
+// perhaps long after the decision.
 type Round struct {
 	e        *rounds
 	command  node.Command
@@ -34,7 +34,6 @@ type Round struct {
 	eager   bool
 }
 
-// rounds makes rounds, and keeps those that nobody needs any more to be used again.
 type rounds struct {
 	*base
 	voters *voters
@@ -42,11 +41,10 @@ type rounds struct {
 	unused []*Round
 }
 
-// An asker is whose round it is: an attempt, a lease, a release. The round knows
-// nothing else of it.
+// An asker is whose round it is: an attempt, a lease, a release.
 type asker interface {
-	// answered is called when an answer of node i was counted. It reports whether that
-	// is all: no call waits for the round.
+	// answered is called when an answer of node i was counted. It reports whether that is
+	// all: no call waits for the round.
 	answered(r *Round, i int) bool
 	// over is called when every node asked has answered, and nobody needs the round any
 	// more.
@@ -70,11 +68,10 @@ func (e *rounds) newRound() *Round {
 	return r
 }
 
-// maxSpare is how many rounds and waiters are kept to be used again. Few programs have
-// more operations under way at a time, again and again.
+// maxSpare is how many rounds and waiters are kept to be used again: few programs have
+// more operations under way at a time.
 const maxSpare = 1024
 
-// take returns one of those that were put back, or nil.
 func take[T any](spare *[]*T) (x *T) {
 	if n := len(*spare); n > 0 {
 		x = (*spare)[n-1]
@@ -83,14 +80,13 @@ func take[T any](spare *[]*T) (x *T) {
 	return x
 }
 
-// putBack keeps x to be used again.
 func putBack[T any](spare *[]*T, x *T) {
 	if len(*spare) < maxSpare {
 		*spare = append(*spare, x)
 	}
 }
 
-// round begins a round for one command. ttl is 0 where the command has none.
+// round begins a round. ttl is 0 where the command has none.
 func (e *rounds) round(kind node.Kind, c claim.Claim, ttl, timeout time.Duration) *Round {
 	r := take(&e.unused)
 	if r == nil {
@@ -129,7 +125,6 @@ func (e *rounds) round(kind node.Kind, c claim.Claim, ttl, timeout time.Duration
 	return r
 }
 
-// ask sends the command to those of nodes that have not been asked before.
 func (r *Round) ask(nodes vote.NodeSet) {
 	nodes &^= r.asked
 	r.asked |= nodes
@@ -137,14 +132,12 @@ func (r *Round) ask(nodes vote.NodeSet) {
 	r.e.Submit(nodes, r.command, r.replies)
 }
 
-// askAll begins a round, and asks all nodes.
 func (e *rounds) askAll(kind node.Kind, c claim.Claim, ttl, timeout time.Duration) *Round {
 	r := e.round(kind, c, ttl, timeout)
 	r.ask(vote.AllNodes(len(e.Nodes)))
 	return r
 }
 
-// receive takes the answer of node i.
 func (r *Round) receive(i int, reply node.Reply) {
 	e := r.e
 	e.NoteAnswer(i, &r.command, reply)
@@ -170,8 +163,7 @@ func (r *Round) receive(i int, reply node.Reply) {
 }
 
 // Await is called outside a step. It returns the verdict, or undecided when ctx ended
-// before. It needs no timer: all nodes asked have answered by shortly after the
-// deadline.
+// before. It needs no timer: all nodes asked have answered by shortly after the deadline.
 func (r *Round) Await(ctx context.Context) vote.Verdict {
 	for wake := clock.WakeSet; ; wake = r.signal.Wait(ctx, clock.Never) {
 		var v vote.Verdict
@@ -182,11 +174,11 @@ func (r *Round) Await(ctx context.Context) vote.Verdict {
 	}
 }
 
-// AwaitAll, outside a step, returns when every node asked has answered, or when ctx ends.
+// AwaitAll, outside a step, returns when every node asked has answered, or ctx ends.
 func (r *Round) AwaitAll(ctx context.Context) { r.awaitOpen(ctx, clock.Never) }
 
-// AwaitMost, outside a step, returns when a majority has answered, and the other nodes
-// have had a little more time, or when ctx ends.
+// AwaitMost, outside a step, returns when a majority has answered, and the others have
+// had a little more time, or when ctx ends.
 func (r *Round) AwaitMost(ctx context.Context) {
 	r.Await(ctx)
 	r.e.Enter()
@@ -205,8 +197,8 @@ func (r *Round) awaitOpen(ctx context.Context, until clock.Instant) {
 	}
 }
 
-// DiscountDuplicates takes their votes from nodes that turned out to be one server, and
-// reports whether the round is still won.
+// DiscountDuplicates takes their votes from nodes that are one server, and reports
+// whether the round is still won.
 func (r *Round) DiscountDuplicates() bool {
 	for i := range r.Ballots {
 		b := &r.Ballots[i]
@@ -222,21 +214,18 @@ func (r *Round) DiscountDuplicates() bool {
 	return r.Tally.Verdict() == vote.Won
 }
 
-// lingerUntil is the instant until which a round that is decided now waits for further
-// answers.
+// lingerUntil is how long a round that is decided now waits for further answers.
 func (r *Round) lingerUntil() clock.Instant {
 	took := r.e.Now.Sub(r.Start)
 	return r.Start.Add(min(max(lingerRounds*took, leastLinger), r.Deadline.Sub(r.Start)/lingerOfTimeout))
 }
 
-// patience is the instant until which a round that was split just now waits for nodes
-// that have not answered.
+// patience is how long a round that was split just now waits for further answers.
 func (r *Round) patience() clock.Instant {
 	took := r.e.Now.Sub(r.Start)
 	return r.e.Now.Add(min(took, r.Deadline.Sub(r.Start)/lingerOfTimeout))
 }
 
-// Open is how many of the nodes asked have not answered.
 func (r *Round) Open() int {
 	answered := 0
 	for _, n := range r.Tally.Votes {
@@ -258,7 +247,6 @@ func (r *Round) done() {
 	putBack(&r.e.unused, r)
 }
 
-// Those returns the nodes whose ballots are such.
 func (r *Round) Those(are func(*vote.Ballot) bool) (s vote.NodeSet) {
 	for i := range r.Ballots {
 		if are(&r.Ballots[i]) {
@@ -268,9 +256,9 @@ func (r *Round) Those(are func(*vote.Ballot) bool) (s vote.NodeSet) {
 	return s
 }
 
-// MayHoldNow returns the nodes that may have, or may yet get, the claim of an
-// acquire: all that were asked, but for those that said no and those that the
-// command never reached.
+// MayHoldNow returns the nodes that may have, or may yet get, the claim of an acquire:
+// all that were asked but for those that refused and those that the command never
+// reached.
 func (r *Round) MayHoldNow() vote.NodeSet {
 	return r.asked &^ r.Those(func(b *vote.Ballot) bool { return b.Vote != vote.Pending && !b.May })
 }
@@ -280,7 +268,6 @@ func (r *Round) reached() vote.NodeSet {
 	return r.asked &^ r.Those(func(b *vote.Ballot) bool { return b.Unsent })
 }
 
-// Fail builds the error of a round that was not won.
 func (r *Round) Fail(op string, sentinel, cause error) error {
 	return r.e.Words.Explain(r.Failure(op, sentinel, cause))
 }
@@ -291,8 +278,8 @@ func (r *Round) Failure(op string, sentinel, cause error) Failure {
 	return f
 }
 
-// Removed reports whether any node so far had the released claim. A holder has a
-// quorum, and any quorum that confirms meets it.
+// Removed reports whether any node so far had the released claim. A holder has a quorum,
+// and any quorum that confirms meets it.
 func (r *Round) Removed() bool {
 	return slices.ContainsFunc(r.Ballots, func(b vote.Ballot) bool { return b.Removed })
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// voters has what answers say of the nodes: which votes they are, and which nodes do
-// not answer, refuse or have restarted.
+// voters has what answers say of the nodes: which votes they are, and which nodes do not
+// answer, refuse or have restarted.
 type voters struct {
 	*Config
 	*machine.Machine
@@ -39,7 +39,6 @@ func newVoters(c *Config, m *machine.Machine) *voters {
 	return v
 }
 
-// A voter is what is known of one node's server.
 type voter struct {
 	born    clock.Instant // of the latest life that was reported as too young
 	heard   hearing
@@ -50,11 +49,10 @@ type voter struct {
 }
 
 // calm is for how long no failure of a node is reported after its recovery: the answers
-// of a node that is about as slow as Options.Timeout allows come in time and too late
-// by turns, dozens of times a second.
+// of a node about as slow as Options.Timeout come in time and too late by turns, dozens
+// of times a second.
 const calm = 10 * time.Second
 
-// A hearing is what was heard of a node last.
 type hearing uint8
 
 const (
@@ -63,8 +61,8 @@ const (
 	silent                 // it has not
 )
 
-// judge turns the reply of node i, to a command sent at start, into a ballot. It
-// reports what is new about the node.
+// judge turns the reply of node i, to a command sent at start, into a ballot, and reports
+// what is new about the node.
 func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Reply) vote.Ballot {
 	switch {
 	case reply.Status != node.Unknown:
@@ -78,14 +76,12 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 	return v.servers.Judge(i, kind, start, v.Now, reply)
 }
 
-// meet notes the life of the server that answered for node i.
 func (v *voters) meet(i int, life *node.Life) {
 	if life != nil && v.servers.Lives[i] != life {
 		v.learn(i, life)
 	}
 }
 
-// mayVote is that of the servers, after meet.
 func (v *voters) mayVote(i int, life *node.Life) error {
 	v.meet(i, life)
 	return v.servers.MayVote(i, life)
@@ -138,8 +134,8 @@ func (v *voters) noteLongLock(i int, refusal node.Reply) {
 }
 
 // failed reports, once, that a node does not answer, or rejects commands of a kind: it
-// may lack the right or the memory for these and not for others. Shortly after a
-// recovery it leaves that to the next failure.
+// may lack the right or the memory for these and not for others. Shortly after a recovery
+// it leaves that to the next failure.
 func (v *voters) failed(i int, kind node.Kind, err error) {
 	n, text := &v.known[i], "node rejects commands"
 	switch {
@@ -165,8 +161,8 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 	v.Log(slog.LevelWarn, text, "node", v.Nodes[i].Name(), "error", err)
 }
 
-// answered notes that a node has answered, and whether it has carried the command out:
-// to say that a name is held takes no memory, no right and no replica.
+// answered notes that a node has answered, and whether it carried the command out: to say
+// that a name is held takes no memory, no right and no replica.
 func (v *voters) answered(i int, kind node.Kind, did bool) {
 	n := &v.known[i]
 	was, reported := n.heard, n.silence
@@ -186,8 +182,6 @@ func (v *voters) answered(i int, kind node.Kind, did bool) {
 	}
 }
 
-// hear notes what was heard of node i, and whether so many do not answer that no lock
-// can be granted.
 func (v *voters) hear(i int, what hearing) {
 	if v.known[i].heard == what {
 		return
@@ -206,7 +200,6 @@ func (v *voters) hear(i int, what hearing) {
 	}
 }
 
-// downFor returns for how long too few nodes have answered for any lock.
 func (v *voters) downFor() time.Duration {
 	if v.downSince == 0 {
 		return 0
@@ -214,11 +207,10 @@ func (v *voters) downFor() time.Duration {
 	return v.Now.Sub(v.downSince)
 }
 
-// tooLongDown reports whether they have for longer than Options.MaxDown.
 func (v *voters) tooLongDown() bool { return v.Opts.MaxDown > 0 && v.downFor() >= v.Opts.MaxDown }
 
-// downAt is when a call that waits has to see whether they have for MaxDown: as long as
-// enough nodes answer, no more often than each Options.RetryEvery.
+// downAt is when a waiting call has to look for MaxDown: while enough nodes answer, no
+// more often than each Options.RetryEvery.
 func (v *voters) downAt() clock.Instant {
 	switch {
 	case v.Opts.MaxDown == 0:
@@ -229,10 +221,9 @@ func (v *voters) downAt() clock.Instant {
 	return v.downSince.Add(v.Opts.MaxDown)
 }
 
-// down is the error of a call that does not even ask, because too few nodes have
-// answered for longer than Options.MaxDown; nil if it is to ask. One call each
-// Options.RetryEvery does in any case, to find out whether they answer again, but none
-// that has waited.
+// down is the error of a call that does not even ask, because too few nodes have answered
+// for longer than Options.MaxDown; nil if it is to ask. One call each Options.RetryEvery
+// asks in any case, to find out whether they answer again, but none that has waited.
 func (v *voters) down(title string, waited bool) error {
 	if !v.tooLongDown() || !waited && Due(&v.tryAt, v.Now, v.Opts.RetryEvery) {
 		return nil

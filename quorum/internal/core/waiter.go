@@ -20,9 +20,8 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A waiter is one call of Lock or TryLock, until it has a lease or an error. Waiters
-// are used again; late news for a former call are a hint without a cause, which does no
-// harm.
+// A waiter is one call of Lock or TryLock, until it has a lease or an error. It is used
+// again; late news for a former call is a hint without a cause, which does no harm.
 type waiter struct {
 	machine.Wakeable
 	queue.Member // among those of its process
@@ -58,8 +57,7 @@ type waiter struct {
 	watching *machine.Subscriptions // to releases of the names; nil by default
 }
 
-// A phase is where a waiter is in its life. The table in phases.md says
-// what each input makes of it.
+// A phase is where a waiter is in its life: phases.md says what each input makes of it.
 type phase uint8
 
 const (
@@ -95,7 +93,6 @@ func (w *waiter) next() phase {
 	return phaseOver
 }
 
-// acquire is Lock and, with a wait of 0, TryLock. It is called outside a step.
 func (e *engine) acquire(ctx context.Context, s *claim.Want, by Caller) (*Hold, error) {
 	ended, outer := ctx.Err() != nil, e.outer(ctx, &s.Lock)
 	e.Enter()
@@ -148,8 +145,7 @@ func (e *engine) finish(ctx context.Context, w *waiter) (*Hold, error) {
 	return w.got, w.err
 }
 
-// abandon ends a call that nobody waits for, and unlocks what it gets. It is called
-// outside a step.
+// abandon, outside a step, ends a call that nobody waits for, and unlocks what it gets.
 func (e *engine) abandon(w *waiter) {
 	nobody, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -163,8 +159,6 @@ func (e *engine) abandon(w *waiter) {
 	e.End()
 }
 
-// await waits until the call is over, and begins a step then. Its caller's context may
-// end it.
 func (w *waiter) await(ctx context.Context) {
 	for {
 		var why error
@@ -184,7 +178,6 @@ func (w *waiter) await(ctx context.Context) {
 	}
 }
 
-// waiter returns a new one.
 func (e *engine) waiter(ctx context.Context, s *claim.Want) *waiter {
 	w := take(&e.waiters)
 	if w == nil {
@@ -211,13 +204,11 @@ func (e *engine) waiter(ctx context.Context, s *claim.Want) *waiter {
 	return w
 }
 
-// connect connects the parts of w.
 func (w *waiter) connect() {
 	w.Wakeable, w.timer.Of = w.e.Wakeable(w), w
 	w.Member.Waiter, w.Entry.Waiter, w.standby.Wakeable = w, w, &w.Wakeable
 }
 
-// putBack keeps w for another call.
 func (w *waiter) putBack() {
 	w.signal.Clear()
 	*w = waiter{e: w.e, signal: w.signal, phase: phaseOver, Member: w.Member.Fresh(),
@@ -226,10 +217,8 @@ func (w *waiter) putBack() {
 	putBack(&w.e.waiters, w)
 }
 
-// Look has w look at its news.
 func (w *waiter) Look() { w.run() }
 
-// Fire has w look what time it is.
 func (w *waiter) Fire() { w.run() }
 
 // run takes w through its phases, up to one in which it has to wait.
@@ -249,7 +238,6 @@ func (w *waiter) run() {
 	}
 }
 
-// queueing waits until it is for w to ask the nodes, or gets a nested lease.
 func (w *waiter) queueing() phase {
 	e, s := w.e, w.Request
 	if w.inLine && (w.stopped != nil || e.Now >= w.deadline) { // also if its turn has come by then
@@ -284,8 +272,8 @@ func (w *waiter) queueing() phase {
 	return phaseYielding
 }
 
-// nest makes another lease of a hold that w's own context belongs to. It returns nil if
-// that is over, and an error if it cannot be shared.
+// nest makes another lease of a hold of w's own context. It returns nil if that is over,
+// and an error if it cannot be shared.
 func (w *waiter) nest(own *queue.Tenant) (*Hold, error) {
 	if !own.Claim.Covers(&w.Request.Lock) {
 		return nil, w.e.Fail("acquire", w.Request.Title(), nil, ErrDeadlock, ErrPart)
@@ -297,8 +285,6 @@ func (w *waiter) nest(own *queue.Tenant) (*Hold, error) {
 	return h, nil
 }
 
-// yielding leaves the names for a moment to listeners. Then it takes a lock that was
-// handed over, or asks for it.
 func (w *waiter) yielding() phase {
 	e := w.e
 	if w.Request.Wait != 0 {
@@ -321,7 +307,6 @@ func (w *waiter) yielding() phase {
 	return w.ask()
 }
 
-// waitOutside waits until fewer attempts are under way.
 func (w *waiter) waitOutside() phase {
 	e := w.e
 	w.until = w.deadline
@@ -408,9 +393,9 @@ func (w *waiter) linger() phase {
 	return phaseLingering
 }
 
-// lingering waits until the reason for the loss is known: a node that is down answers
-// faster than one that reports a holder. Before another attempt it waits a little
-// longer, unless some nodes have granted: nodes that refuse need no release.
+// lingering waits for the reason of the loss: a node that is down answers faster than one
+// that reports a holder. Before another attempt it waits a little longer, unless some
+// nodes have granted: nodes that refuse need no release.
 func (w *waiter) lingering() phase {
 	e, r := w.e, w.round
 	explained, granted := r.Tally.Explained(), r.Tally.Votes[vote.Granted]+r.Tally.Votes[vote.Abstaining]
@@ -433,8 +418,8 @@ func (w *waiter) lingering() phase {
 	return w.goOn()
 }
 
-// attemptEnds puts the round of the attempt down. One whose caller gives up is under
-// way until it is decided.
+// attemptEnds puts the round of the attempt down. One whose caller gives up is under way
+// until it is decided.
 func (w *waiter) attemptEnds() {
 	r := w.round
 	w.placed |= r.reached()
@@ -449,7 +434,6 @@ func (w *waiter) attemptEnds() {
 	r.done()
 }
 
-// answered looks at an answer to the attempt.
 func (w *waiter) answered(r *Round, _ int) bool {
 	if w.counted && r.Tally.Verdict() != vote.Undecided {
 		w.decided(r)
@@ -460,8 +444,7 @@ func (w *waiter) answered(r *Round, _ int) bool {
 
 func (w *waiter) over(*Round) {}
 
-// A leftAttempt is one whose caller gave up before it was decided: it is under way
-// until then.
+// A leftAttempt is one whose caller gave up before it was decided.
 type leftAttempt struct{ *limit.Limiter }
 
 func (a *leftAttempt) answered(r *Round, _ int) bool {
@@ -474,13 +457,11 @@ func (a *leftAttempt) answered(r *Round, _ int) bool {
 
 func (a *leftAttempt) over(*Round) {}
 
-// decided tells the limiter that the attempt is decided.
 func (w *waiter) decided(r *Round) {
 	w.counted = false
 	w.e.attempts.End(r.Start, w.e.Now, r.Tally.Answered())
 }
 
-// note keeps what the failed attempt has found, and tells of it.
 func (w *waiter) note(r *Round) {
 	f := &w.Found
 	f.Took = w.e.Now.Sub(r.Start)
@@ -495,7 +476,6 @@ func (w *waiter) note(r *Round) {
 	}
 }
 
-// goOn decides what follows a failed attempt.
 func (w *waiter) goOn() phase {
 	switch {
 	case w.Found.AsksAtOnce() && w.stopped == nil && w.timeout() > 0:
@@ -507,7 +487,6 @@ func (w *waiter) goOn() phase {
 	return phasePausing
 }
 
-// pausing waits until another attempt is worth while.
 func (w *waiter) pausing() phase {
 	p := &w.pause
 	n := retry.News{Now: w.e.Now, Ended: w.stopped != nil || w.e.Closed, Left: w.HolderLeft,
@@ -532,8 +511,8 @@ func (w *waiter) pausing() phase {
 	return phaseQueueing
 }
 
-// beginPause decides how long the pause is if nothing happens. It queues w on the
-// nodes, and subscribes to a name that another library's lock has, if need be.
+// beginPause decides how long the pause is if nothing happens. It queues w on the nodes,
+// and subscribes to a name that another library's lock has, if need be.
 func (w *waiter) beginPause() {
 	e, f := w.e, &w.Found
 	w.observeWait()
@@ -562,7 +541,6 @@ func (w *waiter) beginPause() {
 	}
 }
 
-// granted makes the lease.
 func (w *waiter) granted(g Grant) phase {
 	if w.Request.Wait != 0 && w.Contended != w.Found.Waited {
 		w.e.queues.NoteContention(&w.Request.Lock, w.Found.Waited)
@@ -594,18 +572,15 @@ func (w *waiter) end(got *Hold, err error) phase {
 	return phaseOver
 }
 
-// everWaited reports whether w had to wait, for others of its process or after an
-// attempt.
+// everWaited: for others of its process, or after an attempt.
 func (w *waiter) everWaited() bool { return w.hasWaited || w.Found.Waited }
 
-// observeWait reports that w has to wait, before it does so for the first time.
 func (w *waiter) observeWait() {
 	if !w.everWaited() {
 		w.e.Tell(machine.Event{Kind: machine.EventWaiting, Name: w.Request.Title()})
 	}
 }
 
-// failed builds the error with which a wait ends that has asked the nodes.
 func (w *waiter) failed() error {
 	f := &w.Found
 	if w.stopped != nil && w.last.Owner == "" { // it has not asked
@@ -629,9 +604,9 @@ func (c *Config) failWait(f *retry.Findings, title string, why error) error {
 	return c.Fail("acquire", title, f.Ballots, sentinel, cmp.Or(why, cause))
 }
 
-// inVain builds the error of a wait that ends behind others of this process. The name
-// is held only if one of them has it, or the nodes have told one of them so. If nothing
-// is known yet, the caller before it takes part of the nodes.
+// inVain builds the error of a wait that ends behind others of this process. The name is
+// held only if one of them has it, or has heard so from the nodes. If nothing is known
+// yet, the caller before it takes part of the nodes.
 func (w *waiter) inVain() error {
 	e, title := w.e, w.Request.Title()
 	switch held, known := e.queues.Before(&w.Member); {
@@ -672,8 +647,8 @@ func (w *waiter) nextClaim() (c claim.Claim, ok bool) {
 	return c, true
 }
 
-// timeout bounds the next attempt. The last attempt that the wait allows, and those
-// that follow it at once, share one timeout. So does all that TryLock does.
+// timeout bounds the next attempt. The last attempt that the wait allows, and those that
+// follow it at once, share one timeout. So does all that TryLock does.
 func (w *waiter) timeout() time.Duration {
 	d := w.e.Timeout(w.Request.Lease)
 	if w.Request.Wait == 0 || w.Request.Wait > 0 && w.Found.Stale > 0 {
@@ -682,7 +657,6 @@ func (w *waiter) timeout() time.Duration {
 	return d
 }
 
-// drawTicket gives w its ticket, if it has none.
 func (w *waiter) drawTicket() {
 	if w.wait.Queued() {
 		return
@@ -697,7 +671,6 @@ func (w *waiter) drawTicket() {
 	}
 }
 
-// lineUp gives w a ticket, and subscribes it to its turns.
 func (w *waiter) lineUp() {
 	w.drawTicket()
 	w.e.handovers.listen(&w.standby)
@@ -718,11 +691,10 @@ func (w *waiter) leavePlace() {
 }
 
 // mayReserve reports whether the next attempt keeps free names from others in the queue
-// until all of several names are free. It does so only after each name has been free
-// once since the last time, as a name that is held for long must not block the others.
-// It lasts for at most the time already waited, for each additional name, and twice
-// Options.RetryEvery in all. If Timeout is longer it counts instead: for so long others
-// keep some of the nodes while a node hangs.
+// until all of several names are free. Each name must have been free once since the last
+// time, as one that is held for long must not block the others. It lasts at most the time
+// already waited for each additional name, and in all twice Options.RetryEvery or, if
+// that is longer, Timeout: for so long others keep some of the nodes while a node hangs.
 func (w *waiter) mayReserve() bool {
 	e, first := w.e, w.calledFirstFor
 	few := func(told vote.NodeSet) bool { return told.Len() < e.Need }
@@ -734,7 +706,6 @@ func (w *waiter) mayReserve() bool {
 	return e.Now < w.reserved
 }
 
-// watch subscribes to releases of all names.
 func (w *waiter) watch() {
 	e, mode := w.e, w.Request.Mode
 	w.watching = new(machine.Subscriptions)

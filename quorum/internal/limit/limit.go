@@ -1,5 +1,5 @@
-// Package limit bounds how many attempts are under way at the same time. Time comes in
-// as an argument.
+// Package limit bounds how many attempts are under way at the same time. Time comes in as
+// an argument.
 package limit
 
 import (
@@ -10,14 +10,13 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/line"
 )
 
-// These are the numbers of a Limiter. An attempt takes from its first command to the
-// answer that decides it.
+// An attempt takes from its first command to the answer that decides it.
 const (
 	// With more the queues to the nodes fill unevenly, and none of them reaches a
 	// majority.
 	maxAttempts = 1024
 
-	// A Locker begins with so many. If a hundred do at the same time, a server has 800
+	// A Locker begins with so many: if a hundred do at the same time, a server has 800
 	// commands, 10 ms of its time. A queue that holds up nothing but TryLock with a short
 	// context does not lower the bound further.
 	firstAttempts = 8
@@ -36,13 +35,12 @@ const (
 	// A queue stands if each attempt of this time was slow. CoDel takes the same time.
 	judgeEvery = 100 * time.Millisecond
 
-	// If no attempt was about as quick as the quickest for 10 s, the way to the nodes
-	// may be another one. BBR takes the same time.
+	// If no attempt was about as quick as the quickest for 10 s, the way to the nodes may
+	// be another one. BBR takes the same time.
 	quickestFor = 10 * time.Second
 
-	// A bound that was not used for a second says nothing of the nodes as they are now,
-	// nor does a caller that gave up. TCP, too, begins with few again: it costs some
-	// round trips.
+	// A bound not used for a second says nothing of the nodes as they are now, nor does a
+	// caller that gave up. TCP, too, begins with few again: it costs some round trips.
 	knownFor = time.Second
 
 	// Of those outside each eighth to come in is the first, where else the last is next.
@@ -50,17 +48,16 @@ const (
 )
 
 // A Limiter bounds the attempts under way at the same time. The others wait outside, in
-// the program. So the queue on the nodes stays short, where renewals and releases have to
-// wait as well, and an attempt is decided before its caller gives up.
+// the program. So the queue on the nodes, where renewals and releases wait as well, stays
+// short, and an attempt is decided before its caller gives up.
 //
 // The bound follows how much longer than the quickest attempts take, as in TCP Vegas and
-// LEDBAT. It rises if it is used: with no queue it doubles in each round trip, with a
+// LEDBAT. If it is used it rises: with no queue it doubles in each round trip, with a
 // short one it grows slowly. It is halved when a queue stands, and where few attempts are
-// left it doubles when none does. As in CoDel the quickest
-// attempt of a while says that, since networks and schedulers delay single ones. As in
-// BBR the bound is the least for a moment where no attempt has been quick for long, to
-// see how long one takes without a queue. The programs that make the queue do so at about
-// the same time, as it began for all of them at once.
+// left it doubles when none does. The quickest attempt of a while says that, as in CoDel,
+// since networks and schedulers delay single ones. If no attempt has been quick for long,
+// the bound is the least for a moment, as in BBR, to see how long one takes without a
+// queue: the programs that make the queue do so at about the same time.
 type Limiter struct {
 	underWay int
 	outside  line.Line[*Entry] // those that wait to make one
@@ -79,7 +76,6 @@ type Limiter struct {
 	since    clock.Instant
 }
 
-// An Entry is a waiter that is to make an attempt: what the limiter knows of it.
 type Entry struct {
 	Waiter  interface{ Stir() }
 	Leaves  clock.Instant // when the caller's context ends at the latest, or Never
@@ -87,7 +83,6 @@ type Entry struct {
 	outside line.Spot[*Entry]
 }
 
-// New returns the limiter of a Locker that has made no attempt.
 func New() Limiter { return Limiter{bound: firstAttempts} }
 
 func (m *Limiter) most() int { return int(max(m.bound, leastAttempts)) }
@@ -117,7 +112,6 @@ func (m *Limiter) learn(start, now clock.Instant, answered bool) {
 	}
 }
 
-// rise raises the bound after an attempt that was not slow.
 func (m *Limiter) rise(took time.Duration) {
 	switch slow := took - m.quickest; {
 	case m.probing > 0 || slow > standing/2:
@@ -162,7 +156,7 @@ func (m *Limiter) Patience(timeout time.Duration) time.Duration {
 }
 
 // inTime reports whether the caller of w will still be there when an attempt ends that
-// begins now. If not it would cost the nodes an acquire and a release for nothing. The
+// begins now: otherwise it costs the nodes an acquire and a release for nothing. The
 // queue may have become twice as long. There are always the least attempts, to learn
 // from.
 func (m *Limiter) inTime(w *Entry, now clock.Instant) bool {
@@ -185,7 +179,7 @@ func (m *Limiter) Enter(w *Entry, now clock.Instant) bool {
 	return false
 }
 
-// Forget is called when w waits outside no longer, as its caller has no more time.
+// Forget: w waits outside no longer, as its caller has no more time.
 func (m *Limiter) Forget(w *Entry, now clock.Instant) {
 	m.outside.Remove(&w.outside)
 	m.gaveUp = now
@@ -198,9 +192,9 @@ func (m *Limiter) End(start, now clock.Instant, answered bool) {
 }
 
 // Leave makes room for another attempt, and lets the first of those outside begin. If
-// callers give up there it mostly lets the last one: that has the most time left, and the
-// first may be about to give up. Each eighth time it is the first, which may wait without
-// end. If there is too little time for one, the other begins.
+// callers give up there it mostly lets the last one, which has the most time left. Each
+// eighth time it is the first, which may wait without end. If there is too little time
+// for one, the other begins.
 func (m *Limiter) Leave(now clock.Instant) {
 	for m.underWay--; m.underWay < m.most() && m.outside.First != nil; m.underWay++ {
 		next, other := m.outside.Last, m.outside.First

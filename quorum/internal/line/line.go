@@ -5,17 +5,15 @@ import (
 	"iter"
 )
 
-// A Line has waiters in the order in which they came into it. Each of its methods takes
-// the same time however many wait.
+// A Line has waiters in the order in which they came. Each of its methods takes the same
+// time however many wait.
 type Line[T any] struct{ First, Last *Spot[T] }
 
-// A Spot is where a waiter stands in a line.
 type Spot[T any] struct {
 	Of         T
 	Next, prev *Spot[T]
 }
 
-// Add puts a spot at the end.
 func (l *Line[T]) Add(s *Spot[T]) {
 	s.prev, s.Next = l.Last, nil
 	if l.Last == nil {
@@ -26,7 +24,6 @@ func (l *Line[T]) Add(s *Spot[T]) {
 	l.Last = s
 }
 
-// Remove takes a spot out.
 func (l *Line[T]) Remove(s *Spot[T]) {
 	if s.prev == nil {
 		l.First = s.Next

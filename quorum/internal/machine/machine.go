@@ -1,5 +1,5 @@
-// Package machine takes the steps of a Locker, brings time, and carries out what steps have
-// brought about. It knows nothing of locks.
+// Package machine takes the steps of a Locker, brings time, and carries out what steps
+// have brought about. It knows nothing of locks.
 package machine
 
 import (
@@ -17,12 +17,11 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A Machine is a state machine: all that changes belongs to it. A step begins with
-// Enter, when one of these comes in: a call, an answer or a turn from a node, or time.
-// It changes the state, and it ends with Leave. Within a step nothing blocks, no clock
-// is read, no node is asked and, but for Options.Random, no code of the caller's is
-// called. Its effects are carried out when it is over. The machine knows nothing of the
-// state but what has to be done next.
+// A Machine is a state machine: all that changes belongs to it. A step begins with Enter,
+// when a call, an answer or turn from a node, or time comes in. It changes the state, and
+// ends with Leave. Within a step nothing blocks, no clock is read, no node is asked and,
+// but for Options.Random, no code of the caller's is called. Its effects are carried out
+// when it is over. The machine knows nothing of the state but what has to be done next.
 type Machine struct {
 	world World
 
@@ -55,7 +54,6 @@ type Machine struct {
 	written int    // how many effects there were before it came in, for Options.Steps alone
 }
 
-// A Moment is when a step takes place.
 type Moment struct {
 	Now       clock.Instant
 	zero      time.Time     // the time of day at instant 0, by the last reading
@@ -65,10 +63,8 @@ type Moment struct {
 // Wall is the time of day. Only tokens and the log use it.
 func (m *Moment) Wall() time.Time { return m.zero.Add(time.Duration(m.Now)) }
 
-// BothClocks is the moment by both clocks.
 func (m *Moment) BothClocks() vote.BothClocks { return vote.BothClocks{Now: m.Now, Wall: m.Wall()} }
 
-// A World is what a Machine acts on.
 type World struct {
 	Nodes   []node.Node
 	Clock   clock.Clock
@@ -76,14 +72,12 @@ type World struct {
 	Reports Reports
 }
 
-// Reports are what a Machine tells.
 type Reports interface {
-	// Observes reports whether anybody gets events.
 	Observes() bool
-	// Observe is called with each, when the step is over.
+	// Observe is called with each event, when the step is over.
 	Observe(Event)
-	// Line returns what adds a line to the log when the step is over; nil if there is
-	// no log.
+	// Line returns what adds a line to the log when the step is over; nil if there is no
+	// log.
 	Line(at time.Time, level slog.Level, text string, args ...any) (add func())
 }
 
@@ -97,10 +91,8 @@ type Wakeable struct {
 // A Looker has something to do in a step, once the contexts that it ends have ended.
 type Looker interface{ Look() }
 
-// Wakeable makes one that has l look.
 func (m *Machine) Wakeable(l Looker) Wakeable { return Wakeable{machine: m, looks: l} }
 
-// Stir has it look.
 func (w *Wakeable) Stir() {
 	if !w.ready {
 		w.ready = true
@@ -139,7 +131,6 @@ func New(w World) Machine {
 	return Machine{world: w, idle: w.Clock.NewSignal(), alarm: w.Clock.NewSignal(), serving: true}
 }
 
-// Enter begins a step.
 func (m *Machine) Enter() {
 	m.mu.Lock()
 	m.Now = m.world.Clock.Now()
@@ -151,8 +142,8 @@ func (m *Machine) Enter() {
 
 // Leave ends a step. First contexts end: no other task can hold that up. Then waiters
 // with news take their own steps. At last effects are carried out, in their order: by
-// this task, together with those that other steps add meanwhile, or by another task
-// that is at it already, or is still ending contexts.
+// this task, with those that other steps add meanwhile, or by another that does so
+// already or is still ending contexts.
 func (m *Machine) Leave() {
 	m.Settle()
 	m.write()
@@ -172,22 +163,21 @@ func (m *Machine) Leave() {
 
 // mayCarryOut reports whether this task is to carry effects out now. They wait while a
 // context that a step ends is open: that step's release may be among them. The task that
-// ends the context is in a step, and looks again when it leaves.
+// ends the context looks again when it leaves its step.
 func (m *Machine) mayCarryOut() bool {
 	return len(m.effects) > 0 && !m.busy && len(m.ends) == 0 && m.ending == 0
 }
 
-// Settle does all that follows from the step so far.
 func (m *Machine) Settle() {
 	defer m.Crash()
 	for m.goOn() {
 	}
 }
 
-// Crash is deferred where a goroutine of a caller takes a step. If the step panics, the
-// program ends, as if it had been a goroutine of the Locker. Were the panic recovered,
-// as net/http does, or were there a deferred Close, the step would never end: no lease
-// would be renewed, and no context of one would end.
+// Crash is deferred where a goroutine of a caller takes a step. A panic of the step ends
+// the program, as in a goroutine of the Locker. Were it recovered, as net/http does, or
+// were there a deferred Close, the step would never end: no lease would be renewed, and
+// no context of one would end.
 func (m *Machine) Crash() {
 	why := recover()
 	if why == nil {
@@ -198,7 +188,7 @@ func (m *Machine) Crash() {
 	m.world.Clock.NewSignal().Wait(context.Background(), clock.Never)
 }
 
-// goOn does what follows from the step so far, and reports whether there was anything.
+// goOn does the first thing that follows from the step so far, if there is any.
 func (m *Machine) goOn() bool {
 	switch {
 	case len(m.ends) > 0:
@@ -280,7 +270,6 @@ func (m *Machine) carryOut(x *effect) {
 	}
 }
 
-// Set has a signal set.
 func (m *Machine) Set(s clock.Signal) { m.effects = append(m.effects, effect{signal: s}) }
 
 // Then has something done that is not worth an effect of its own kind. It does not block.
@@ -288,7 +277,6 @@ func (m *Machine) Then(what string, do func()) {
 	m.effects = append(m.effects, effect{do: do, what: what})
 }
 
-// Submit has a command sent to some of the nodes.
 func (m *Machine) Submit(nodes vote.NodeSet, command node.Command, replies []func(node.Reply)) {
 	m.effects = append(m.effects, effect{nodes: nodes, command: command, replies: replies})
 }
@@ -309,10 +297,8 @@ func (m *Machine) Send(nodes vote.NodeSet, command node.Command, answer func(int
 	m.Submit(nodes, command, replies)
 }
 
-// Observed reports whether anybody gets events.
 func (m *Machine) Observed() bool { return m.world.Reports.Observes() }
 
-// Tell reports an event.
 func (m *Machine) Tell(x Event) {
 	if m.Observed() {
 		kept := x // allocated only here
@@ -320,7 +306,6 @@ func (m *Machine) Tell(x Event) {
 	}
 }
 
-// Log adds a line to the log.
 func (m *Machine) Log(level slog.Level, text string, args ...any) {
 	if add := m.world.Reports.Line(m.Wall(), level, text, args...); add != nil {
 		m.Then("log", add)
@@ -431,7 +416,6 @@ func (m *Machine) Read(f func()) {
 	f()
 }
 
-// EndWith has contexts end with the step.
 func (m *Machine) EndWith(why error, all ...*Dependent) {
 	for _, d := range all {
 		d.why = why
@@ -442,21 +426,18 @@ func (m *Machine) EndWith(why error, all ...*Dependent) {
 // Vacate has l make room for others once the contexts that end with the step have ended.
 func (m *Machine) Vacate(l Leaver) { m.left = append(m.left, l) }
 
-// End notes that a call is over.
 func (m *Machine) End() {
 	m.Enter()
 	m.EndCall()
 	m.Leave()
 }
 
-// EndCall is end, within a step.
 func (m *Machine) EndCall() {
 	if m.Calls--; m.Calls == 0 && m.Closed {
 		m.CheckAgain()
 	}
 }
 
-// TaskIfOpen is Task, unless the Locker is closed.
 func (m *Machine) TaskIfOpen(do func()) {
 	if !m.Closed {
 		m.Task("begin a task", do)
@@ -486,19 +467,16 @@ func (m *Machine) Await(until clock.Instant, holds func() bool) {
 	}
 }
 
-// CheckAgain has Await look whether its condition holds.
 func (m *Machine) CheckAgain() { m.Set(m.idle) }
 
-// Stop ends the task of Serve.
 func (m *Machine) Stop() {
 	m.ended = true
 	m.Set(m.alarm)
 }
 
-// Stopped reports whether that has ended, and every call.
+// Stopped reports whether the task of Serve has ended, and every call.
 func (m *Machine) Stopped() bool { return !m.serving && m.Calls == 0 }
 
-// Subscriptions are to notices of the nodes.
 type Subscriptions struct {
 	stops []func()
 	ended bool

@@ -1,5 +1,3 @@
-// Methods of Machine: its steps as text.
-
 package machine
 
 import (
@@ -13,20 +11,17 @@ import (
 // This file writes the steps of an engine as text, for Options.Steps. It costs nothing
 // when that is nil.
 
-// byTime is the input of a step in which something is due.
 const byTime = "time"
 
 // A titled thing has a name for people.
 type titled interface{ Title() string }
 
-// NoteCall notes what came in: a call about a lock.
 func (m *Machine) NoteCall(call string, of titled) {
 	if m.world.Steps != nil {
 		m.input = call + " " + of.Title()
 	}
 }
 
-// NoteAnswer notes what came in: the reply of node i to a command.
 func (m *Machine) NoteAnswer(i int, c *node.Command, r node.Reply) {
 	if m.world.Steps == nil {
 		return
@@ -38,14 +33,12 @@ func (m *Machine) NoteAnswer(i int, c *node.Command, r node.Reply) {
 	m.NoteNews(i, "answers %s: %s", commandText(c), text)
 }
 
-// NoteNews notes what came in: something from node i, which the text says.
 func (m *Machine) NoteNews(i int, format string, args ...any) {
 	if m.world.Steps != nil {
 		m.input = fmt.Sprintf("n%d %s", i+1, fmt.Sprintf(format, args...))
 	}
 }
 
-// NoteTurn notes what came in: a turn from node i.
 func (m *Machine) NoteTurn(i int, t node.Turn) {
 	switch {
 	case t.Name == "":
@@ -57,8 +50,8 @@ func (m *Machine) NoteTurn(i int, t node.Turn) {
 	}
 }
 
-// write has a line written of what the step has brought about since it began, or since
-// it was last interrupted. Steps in which nothing happens are left out.
+// write has a line written of what the step has brought about since it began, or was last
+// interrupted. Steps in which nothing happens are left out.
 func (m *Machine) write() {
 	if m.world.Steps == nil {
 		return
@@ -89,7 +82,6 @@ func (m *Machine) Effects(first int) (texts []string) {
 	return texts
 }
 
-// text says what an effect is.
 func (m *Machine) text(x *effect) string {
 	switch {
 	case x.signal != nil && x.signal == m.alarm:

@@ -15,7 +15,6 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/retry"
 )
 
-// Queues are those of all names in use.
 type Queues struct {
 	longest time.Duration // that a name is left to listeners
 	byName  map[string]*queue
@@ -29,7 +28,7 @@ type Queues struct {
 	listeners map[string]listeners
 }
 
-// New returns queues of nothing. A name is left to listeners for no longer than said.
+// New returns empty queues. A name is left to listeners for at most longest.
 func New(longest time.Duration) *Queues {
 	return &Queues{longest: longest, byName: make(map[string]*queue), contended: make(map[string]struct{}),
 		listeners: make(map[string]listeners)}
@@ -56,9 +55,7 @@ type Tenant struct {
 	reader int          // its place among the readers of its queue
 }
 
-// A Holder is a hold.
 type Holder interface {
-	// Remaining is for how long it can be relied on.
 	Remaining() time.Duration
 }
 
@@ -77,7 +74,6 @@ type Member struct {
 	admitted bool                 // it may ask the nodes
 }
 
-// Fresh returns what w keeps for another call.
 func (w *Member) Fresh() Member {
 	clear(w.Found.Ballots)
 	clear(w.spots)
@@ -92,8 +88,8 @@ func (w *Member) Fresh() Member {
 // maxSpareSpots bounds what a waiter keeps for its next call.
 const maxSpareSpots = 64
 
-// takeSpots gives w one spot in the queue of its name. A waiter for several names needs
-// one in the queue of each besides.
+// takeSpots gives w a spot in the queue of its first name and, if it waits for several,
+// one in the queue of each as well.
 func (w *Member) takeSpots() {
 	n := 1 + len(w.Request.Names)
 	if cap(w.spots) < n {
@@ -105,8 +101,8 @@ func (w *Member) takeSpots() {
 	}
 }
 
-// A queue is about one name. It keeps waiters of each kind in a line of their own, so
-// that no step takes longer because more of them wait.
+// A queue is about one name. Waiters of each kind have a line of their own, so that no
+// step takes longer because more of them wait.
 type queue struct {
 	holder  *Tenant   // has the name alone
 	readers []*Tenant // or share it
@@ -146,7 +142,6 @@ func (q *Queues) askPartly(w *Member) {
 	}
 }
 
-// Leave takes w out of its queues, and lets the next ones compete.
 func (q *Queues) Leave(w *Member) {
 	first := q.byName[w.Request.Name]
 	wasFirst := first.several.First == &w.spots[0]
@@ -166,7 +161,6 @@ func (q *Queues) Leave(w *Member) {
 	}
 }
 
-// at returns the queue of name, and makes it if need be.
 func (q *Queues) at(name string) *queue {
 	at := q.byName[name]
 	if at == nil {
@@ -176,10 +170,8 @@ func (q *Queues) at(name string) *queue {
 	return at
 }
 
-// inOrder returns all names, sorted.
 func (q *Queues) inOrder() []string { return slices.Sorted(maps.Keys(q.byName)) }
 
-// Waiters calls f for each waiter, in the order of the names.
 func (q *Queues) Waiters(f func(*Member)) {
 	for _, name := range q.inOrder() {
 		at := q.byName[name]
@@ -199,7 +191,6 @@ func (q *Queues) Holds() (holds []*Tenant) {
 	return holds
 }
 
-// HoldsOf returns the holds of a name in this process.
 func (q *Queues) HoldsOf(name string) []*Tenant {
 	if at := q.byName[name]; at != nil {
 		return at.holds()
@@ -227,8 +218,8 @@ func (q *Queues) advance(name string, at *queue) {
 	}
 }
 
-// Turn reports whether it is for w to ask the nodes. If a lease of w's own context has one
-// of the names, Turn returns that instead.
+// Turn reports whether it is for w to ask the nodes. If a lease of w's own context has
+// one of the names, Turn returns that instead.
 func (q *Queues) Turn(w *Member) (own *Tenant, turn bool) {
 	w.admitted = false
 	free := true
@@ -251,10 +242,10 @@ func (q *Queues) Turn(w *Member) (own *Tenant, turn bool) {
 	return nil, free
 }
 
-// Register enters h in the queues of its names. It returns the holds here that are
-// over. If two holds exclude each other, the nodes have lost one, or it was broken.
-// That is the one with the lower token, since tokens rise from one holder to the next.
-// It may be h, if the other was granted while the last answer to h was under way.
+// Register enters h in the queues of its names. It returns the holds here that are over:
+// if two exclude each other, the nodes have lost one, or it was broken. That is the one
+// with the lower token, since tokens rise from one holder to the next. It may be h, if
+// the other was granted while the last answer to h was under way.
 func (q *Queues) Register(h *Tenant) (over []*Tenant) {
 	late := false
 	for name := range h.Claim.Each() {
@@ -280,7 +271,6 @@ func (q *Queues) Register(h *Tenant) (over []*Tenant) {
 	return over
 }
 
-// Vacate notes that h no longer holds its names here.
 func (q *Queues) Vacate(h *Tenant, now clock.Instant) {
 	for name := range h.Claim.Each() {
 		if at := q.byName[name]; at != nil && at.leave(h) {
@@ -291,7 +281,6 @@ func (q *Queues) Vacate(h *Tenant, now clock.Instant) {
 	}
 }
 
-// noteListeners notes that a release met listeners, and how long its answer took.
 func (q *Queues) noteListeners(of *claim.Lock, took time.Duration) {
 	for name := range of.Each() {
 		if len(q.listeners) >= maxContended {
@@ -312,8 +301,8 @@ func (q *Queues) forgetListeners(name string, now clock.Instant) {
 	}
 }
 
-// Listened returns the instant until which these names should stay free for listeners,
-// after the last release here; 0 if there are none.
+// Listened returns until when these names should stay free for listeners after the last
+// release here, or 0.
 func (q *Queues) Listened(of *claim.Lock) (until clock.Instant) {
 	for name := range of.Each() {
 		if met, ok := q.listeners[name]; ok {
@@ -323,7 +312,6 @@ func (q *Queues) Listened(of *claim.Lock) (until clock.Instant) {
 	return until
 }
 
-// NoteDowngrade notes that h, a writer, is a reader from now on.
 func (q *Queues) NoteDowngrade(h *Tenant) {
 	if at := q.byName[h.Claim.Name]; at != nil && at.leave(h) {
 		h.reader = len(at.readers)
@@ -332,8 +320,6 @@ func (q *Queues) NoteDowngrade(h *Tenant) {
 	}
 }
 
-// Hear keeps what a node has said about the queues of a claim, in an answer that took the
-// given time.
 func (q *Queues) Hear(c *claim.Claim, line node.Line, took time.Duration) {
 	if line.Awaited && !c.Wait.Stays() { // or this waiter is the one in the queue
 		q.NoteContention(&c.Lock, true)
@@ -343,7 +329,6 @@ func (q *Queues) Hear(c *claim.Claim, line node.Line, took time.Duration) {
 	}
 }
 
-// maxContended bounds the memory of contended names.
 const maxContended = 1024
 
 // NoteContention keeps whether others wait for these names, for the next caller.
@@ -360,7 +345,6 @@ func (q *Queues) NoteContention(of *claim.Lock, there bool) {
 	}
 }
 
-// holds returns those who hold the name here.
 func (at *queue) holds() []*Tenant {
 	if at.holder != nil {
 		return []*Tenant{at.holder}
@@ -378,7 +362,6 @@ func (at *queue) heldFor(outer []*Tenant) *Tenant {
 	return nil
 }
 
-// has reports whether h holds the name here.
 func (at *queue) has(h *Tenant) bool {
 	return at.holder == h || h.reader < len(at.readers) && at.readers[h.reader] == h
 }
@@ -387,14 +370,13 @@ func (at *queue) isHeld() bool { return at.holder != nil || len(at.readers) > 0 
 
 // admits reports whether this queue lets w ask the nodes. A local holder and earlier
 // local waiters block it; readers do not block readers. TryLock ignores waiters, but a
-// reader still yields to a waiting writer, or readers that come and go would keep it
-// out forever.
+// reader still yields to a waiting writer, or readers that come and go would keep it out
+// forever.
 //
-// Fair waiters, waiters for several names and waiting writers ask the nodes even while
-// the name is held here: they need a place in the wait queue there, before those of
-// other processes that come later. Waiters for several names block nobody here: one may
-// wait for another process, and that one for a waiter behind it here. Only the nodes
-// can order them.
+// Fair waiters, waiters for several names and waiting writers ask even while the name is
+// held here: they need a place in the queue on the nodes, before those of other processes
+// that come later. Waiters for several names block nobody here: one may wait for another
+// process, and that one for a waiter behind it here. Only the nodes can order them.
 func (at *queue) admits(w *Member) bool {
 	s := w.Request
 	switch {
@@ -437,7 +419,6 @@ func (q *Queues) Before(w *Member) (held bool, known *retry.Findings) {
 	return false, known
 }
 
-// lineOf returns the line in which w waits in the queue of its first name.
 func (at *queue) lineOf(w *Member) *line.Line[*Member] {
 	switch {
 	case w.Request.Names != nil:
@@ -448,8 +429,8 @@ func (at *queue) lineOf(w *Member) *line.Line[*Member] {
 	return &at.alone
 }
 
-// isHeldFrom reports whether a holder here is in w's way. If w wants several names,
-// only a holder of all of them is: they will be free together.
+// isHeldFrom reports whether a holder here is in w's way. If w wants several names, only
+// a holder of all of them is: they will be free together.
 func (at *queue) isHeldFrom(w *Member) bool {
 	s := w.Request
 	switch {
@@ -484,7 +465,6 @@ func (at *queue) wakeHead() {
 	}
 }
 
-// enter notes that h holds the name here.
 func (at *queue) enter(h *Tenant) {
 	if h.Mode == node.Read {
 		h.reader = len(at.readers)
@@ -494,7 +474,6 @@ func (at *queue) enter(h *Tenant) {
 	}
 }
 
-// leave notes that h does not, and reports whether it did.
 func (at *queue) leave(h *Tenant) bool {
 	switch {
 	case at.holder == h:
@@ -511,7 +490,6 @@ func (at *queue) leave(h *Tenant) bool {
 	return true
 }
 
-// isBefore reports whether the first of the line came before w.
 func isBefore(l *line.Line[*Member], w *Member) bool {
 	return l.First != nil && l.First.Of.number < w.number
 }
@@ -535,8 +513,8 @@ func (w *Member) Knows() *retry.Findings {
 	return w.Heard
 }
 
-// PassOn tells the waiter behind w what w knows, if that has asked the nodes: the two
-// may stop waiting at the same moment.
+// PassOn tells the waiter behind w what w knows, if that has asked the nodes: the two may
+// stop waiting at the same moment.
 func (w *Member) PassOn() {
 	if len(w.spots) == 0 || w.spots[0].Next == nil {
 		return

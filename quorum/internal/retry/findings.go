@@ -15,7 +15,6 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// Findings are what a waiter knows from its attempts.
 type Findings struct {
 	Ballots   []vote.Ballot // the latest answer of each node
 	Last      []vote.Ballot // those of the attempt before; the next attempt overwrites them
@@ -36,7 +35,6 @@ type Findings struct {
 // fences that refused the one before.
 const maxStale = 3
 
-// Record draws conclusions from the answers to a failed attempt.
 func (f *Findings) Record(t *vote.Tokens, at vote.BothClocks, need int) {
 	f.followFences(t, at, need)
 	t.Saw(at, f.Token)
@@ -65,9 +63,9 @@ func (f *Findings) Record(t *vote.Tokens, at vote.BothClocks, need int) {
 	}
 }
 
-// followFences finds the fence that the next token has to be above: the highest, but
-// for those that are far ahead. A fence far ahead on a single node is followed only if
-// there is no quorum without that node. No token is above node.MaxToken.
+// followFences finds the fence that the next token has to be above: the highest, but for
+// those far ahead. A fence far ahead on a single node is followed only if there is no
+// quorum without that node.
 func (f *Findings) followFences(t *vote.Tokens, at vote.BothClocks, need int) {
 	without, spent, far, saw := 0, 0, f.Token, f.Saw // nodes that do not count: they do not vote, or are far ahead
 	for _, b := range f.Ballots {
@@ -93,8 +91,7 @@ func (f *Findings) followFences(t *vote.Tokens, at vote.BothClocks, need int) {
 	}
 }
 
-// Hopeless reports whether so many nodes failed for good that no attempt can ever
-// be granted until somebody changes something.
+// Hopeless reports whether no attempt can be granted until somebody changes something.
 func (f *Findings) Hopeless(need int) bool {
 	broken := 0
 	for _, b := range f.Ballots {
@@ -105,13 +102,12 @@ func (f *Findings) Hopeless(need int) bool {
 	return f.Spent || broken > len(f.Ballots)-need
 }
 
-// AsksAtOnce reports whether the next attempt, with a higher token, follows at once.
 func (f *Findings) AsksAtOnce() bool { return f.Stale > 0 && f.Stale <= maxStale }
 
 // wasFree returns three sets of nodes: those on which the name was free at the last
 // attempt; those of them that are ignored; and those whose notices may come from this
-// waiter's own release, including nodes whose answer was not waited for, and those
-// that did not count what they granted.
+// waiter's own release, including nodes whose answer was not waited for or whose grant
+// did not count.
 func (f *Findings) wasFree() (free, silent, own vote.NodeSet) {
 	for i, b := range f.Ballots {
 		// Of a node that is listed twice, the notices are of this waiter's own releases.
@@ -148,7 +144,6 @@ func onMost[T cmp.Ordered](all []T, need int) T {
 	return all[need-1]
 }
 
-// before is how many waiters were before this one on need nodes at its last attempt.
 func (f *Findings) before(need int) int {
 	all := make([]int, len(f.Ballots))
 	for i, b := range f.Ballots {
@@ -160,15 +155,15 @@ func (f *Findings) before(need int) int {
 	return onMost(all, need)
 }
 
-// Foreign reports whether the name is held by another library's lock, whose release
-// notifies no queued waiter.
+// Foreign reports whether another library's lock, whose release notifies no queued
+// waiter, holds the name.
 func (f *Findings) Foreign() bool {
 	return slices.ContainsFunc(f.Ballots, func(b vote.Ballot) bool { return b.Foreign })
 }
 
 // Explain says why a wait ends that has found this. explained is false if the answers do
-// not say it; held says that enough nodes have reported a holder. why is what else there is
-// to say, or nil.
+// not say it; held says that enough nodes have reported a holder. why is what else there
+// is to say, or nil.
 func (f *Findings) Explain(need int) (explained, held bool, why error) {
 	t := vote.Tally{Nodes: len(f.Ballots), Need: need}
 	for _, b := range f.Ballots {
@@ -193,7 +188,6 @@ var errCrowded = errors.New("too many attempts of this Locker are under way whil
 // errLate: a majority granted, but so slowly that nothing of the lease was left.
 var errLate = errors.New("granted too late, the lease has no validity left")
 
-// ErrSpent: the nodes have seen the highest token that there is, so that no other is
-// above it.
+// ErrSpent: the nodes have seen the highest token that there is.
 var ErrSpent = fmt.Errorf("no fencing token is left above those that the nodes have seen; "+
 	"the highest is %d", node.MaxToken)

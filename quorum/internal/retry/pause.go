@@ -9,7 +9,6 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A Choice is what a waiter does next.
 type Choice uint8
 
 const (
@@ -63,7 +62,6 @@ func (f *Findings) Pause(now, deadline clock.Instant, need int, poll time.Durati
 	return p
 }
 
-// News is what has reached a waiter during its pause.
 type News struct {
 	Now      clock.Instant
 	Ended    bool         // the caller's context has ended, or the Locker was closed
@@ -74,10 +72,8 @@ type News struct {
 	Handed   vote.NodeSet // nodes that handed the lock over to it
 }
 
-// WakeAt is when the pause ends if nothing happens.
 func (p *Pause) WakeAt() clock.Instant { return min(p.until, p.deadline) }
 
-// By shortens the pause.
 func (p *Pause) By(t clock.Instant) { p.until = min(p.until, t) }
 
 // Decide says what the waiter does now.
@@ -101,8 +97,8 @@ func (p *Pause) Decide(n News) Choice {
 	case n.Handed.Len() >= p.need:
 		return AskAgain
 	case n.Handed != 0:
-		// Some nodes may be one hand-over ahead. Asking now would return their grant
-		// and keep them out of step.
+		// Some nodes may be one hand-over ahead. Asking now would return their grant and
+		// keep them out of step.
 		return KeepPausing
 	case (n.Released|first)&^p.own == 0: // only echoes of its own release
 		return KeepPausing
@@ -110,7 +106,6 @@ func (p *Pause) Decide(n News) Choice {
 	return p.afterRelease(n.Now, first, (p.free|n.Released|first)&^p.silent)
 }
 
-// timeIsUp decides when the pause has lasted its time.
 func (p *Pause) timeIsUp(now clock.Instant) Choice {
 	switch {
 	case now >= p.deadline:
@@ -121,8 +116,6 @@ func (p *Pause) timeIsUp(now clock.Instant) Choice {
 	return AskAgain
 }
 
-// afterRelease decides when some nodes have said that the waiter is first, and some,
-// these among them, may be free.
 func (p *Pause) afterRelease(now clock.Instant, first, free vote.NodeSet) Choice {
 	enough := free.Len() >= p.need
 	switch {
@@ -144,34 +137,33 @@ func (p *Pause) afterRelease(now clock.Instant, first, free vote.NodeSet) Choice
 	return KeepPausing
 }
 
-// NoticeSlack is how long after the first notice of a release a waiter waits for those
-// of the other nodes.
+// NoticeSlack is how long after the first notice of a release a waiter waits for those of
+// the other nodes.
 const NoticeSlack = 20 * time.Millisecond
 
 const (
 	// FirstPause is the shortest after a split.
 	FirstPause = 10 * time.Millisecond
 
-	// A waiter that knows when the name may be free comes up to a twentieth of that
-	// time later, so that waiters do not come together.
+	// A waiter that knows when the name may be free comes up to a twentieth of that time
+	// later, so that waiters do not come together.
 	pauseSpread = 20
 
-	// A waiter that does not know it pauses for no more than eight times its first
-	// pause, or for Options.RetryEvery if that is longer: after splits the first pause
-	// is as long as an attempt.
+	// A waiter that does not know it pauses for at most eight times its first pause, or
+	// Options.RetryEvery if that is longer: after splits the first pause is as long as an
+	// attempt.
 	longestPause = 8
 
-	// expiryMargin is how long after a key's announced end a waiter tries
-	// again: Redis answers PTTL in whole milliseconds and removes a key when
-	// its last one is over.
+	// expiryMargin is how long after a key's announced end a waiter tries again: PTTL is
+	// in whole milliseconds, and Redis removes a key when its last one is over.
 	expiryMargin = 2 * time.Millisecond
 )
 
 // Sleep is how long a waiter sleeps after its attempt failed, unless a notice wakes it.
-// If the nodes said when the lock may be free, it sleeps until then; otherwise for a
-// time that begins at first and doubles with each failed attempt. It never sleeps much
-// longer than poll, or a few times first. random is between 0 and 1: waiters that
-// failed together must not return together ("Retry on Failure").
+// If the nodes said when the lock may be free, it sleeps until then; otherwise for a time
+// that begins at first and doubles with each failed attempt. It never sleeps much longer
+// than poll, or a few times first. random is between 0 and 1: waiters that failed
+// together must not return together ("Retry on Failure").
 func Sleep(free time.Duration, fruitless int, first, poll time.Duration, random float64) time.Duration {
 	spread := free / pauseSpread
 	if free <= 0 {

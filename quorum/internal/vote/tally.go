@@ -64,7 +64,6 @@ const (
 	Lost
 )
 
-// A Tally counts the votes of one round.
 type Tally struct {
 	Nodes, Need int
 	Votes       [len(voteNames)]int
@@ -78,8 +77,8 @@ func (t *Tally) Answered() bool {
 }
 
 // Verdict decides at the quorum (Redlock's step 3, "the majority of the instances",
-// unless the Locker needs more): won as soon as need nodes have granted, lost as soon
-// as that is impossible.
+// unless the Locker needs more): won as soon as need nodes have granted, lost as soon as
+// that is impossible.
 func (t *Tally) Verdict() Verdict {
 	granted, abstaining := t.Votes[Granted], t.Votes[Abstaining]
 	open := t.Nodes - granted - abstaining - t.Votes[Refused] - t.Votes[Unknown]
@@ -98,8 +97,8 @@ func (t *Tally) Split() bool {
 	return granted > 0 && refused > 0 && granted+refused >= t.Need
 }
 
-// Explained reports whether the reason for a verdict is known: enough nodes have
-// reported the holder, or so many cannot that fewer than need are left.
+// Explained reports whether the reason for a verdict is known: enough nodes have reported
+// the holder, or so many cannot that fewer than need are left.
 func (t *Tally) Explained() bool {
 	return t.Votes[Granted]+t.Votes[Refused] >= t.Need || t.Votes[Unknown]+t.Votes[Abstaining] > t.Nodes-t.Need
 }
@@ -110,12 +109,11 @@ func (t *Tally) Missing(need int) bool { return t.Votes[Refused] > t.Nodes-need 
 // Gone reports whether no majority has a lease any more.
 func (t *Tally) Gone() bool { return t.Missing(Majority(t.Nodes)) }
 
-// Majority is the least number such that any two sets of that many nodes, out of n,
-// overlap.
+// Majority is the least number such that any two sets of that many of n nodes overlap.
 func Majority(n int) int { return n/2 + 1 }
 
-// driftFloor is added to every drift allowance: Redis expires keys to the
-// millisecond, and so does its clock.
+// driftFloor is added to every drift allowance: Redis expires keys to the millisecond,
+// and so does its clock.
 const driftFloor = 2 * time.Millisecond
 
 // Drift is by how much a lease is shortened because the clocks of the holder and of the
@@ -124,31 +122,29 @@ func Drift(lease time.Duration, ratio float64) time.Duration {
 	return time.Duration(float64(lease)*ratio) + driftFloor
 }
 
-// ValidUntil is the instant up to which a holder may rely on a lease: it counts
-// from before the first command was sent, so that no key can have been set
-// earlier (the Redis page's "MIN_VALIDITY=TTL-(T2-T1)-CLOCK_DRIFT", with T1
-// taken there).
+// ValidUntil is until when a holder may rely on a lease. It counts from before the first
+// command was sent, so that no key can have been set earlier (the Redis page's
+// "MIN_VALIDITY=TTL-(T2-T1)-CLOCK_DRIFT", with T1 taken there).
 func ValidUntil(start clock.Instant, lease time.Duration, ratio float64) clock.Instant {
 	return start.Add(lease - Drift(lease, ratio))
 }
 
 // AttemptWindow is for how long, from its start, the answers to an attempt for such a
 // lease may be counted. A node that granted the attempt and then forgot it may already
-// have a renewed lease of somebody else when the last answer comes. So that both are
-// not counted, such a node does not count for renewals during the AttemptWindow of the
-// longest lease after its start: see Servers.guard. It goes by the lease, as programs
-// may have a longer MaxLease already that nobody uses yet.
+// have a renewed lease of somebody else when the last answer comes. So that both are not
+// counted, such a node does not count for renewals during the AttemptWindow of the
+// longest lease after its start: see Servers.guard. It goes by the lease, as programs may
+// have a longer MaxLease already that nobody uses yet.
 func AttemptWindow(lease time.Duration) time.Duration { return lease / 3 }
 
-// DecideBy is the instant before which an attempt for a lease must be won: so that
+// DecideBy is the instant before which an attempt for a lease must be won, so that
 // something is left of it, which at first lasts as said, and within the AttemptWindow.
 func DecideBy(start clock.Instant, lasts, lease time.Duration, ratio float64) clock.Instant {
 	return min(ValidUntil(start, lasts, ratio), start.Add(AttemptWindow(lease)))
 }
 
-// guardEnd is the instant from which a server that may have lost its memory at
-// born votes again: whatever lock it forgot has ended by then, on clocks that
-// differ by up to ratio.
+// guardEnd is when a server that may have lost its memory at born votes again: whatever
+// lock it forgot has ended by then, on clocks that differ by up to ratio.
 func guardEnd(born clock.Instant, longest time.Duration, ratio float64) clock.Instant {
 	return born.Add(longest + Drift(longest, ratio))
 }
