@@ -115,7 +115,7 @@ func (x *labels) about(in core.Step, r *record) node.Command {
 const maxLabels = 32
 
 // of is called outside a step. It returns the labels of these owners and waiters, by
-// process, and the notes of the owners, by owner, as far as a node tells them by until.
+// process, and the notes of the owners, by owner, if a node tells them by until.
 func (x *labels) of(ctx context.Context, owners, waiting []string, until clock.Instant) (found map[string]string) {
 	if x.opts.Label == NoLabel {
 		return nil

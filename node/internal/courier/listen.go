@@ -15,8 +15,7 @@ type Subscription interface {
 
 	// Receive waits for what comes next, for QuietLimit at most: a message, "" when the
 	// subscription to the channel has begun, or an error of the server's, after which the
-	// subscription goes on. What has no channel is of no interest; nor is an empty
-	// message.
+	// subscription goes on. It skips what has no channel, and empty messages.
 	Receive() (channel, message string, err error)
 
 	Close() error // ends Receive

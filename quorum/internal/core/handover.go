@@ -53,8 +53,8 @@ const (
 	maxOffers = 2
 
 	// maxRevoked is how many revoked offers a Locker remembers, the newest, since a hung
-	// node may execute a command at any time. What a node hands over to a forgotten one
-	// stays reserved until it expires.
+	// node may execute a command at any time. A name handed over to a forgotten one stays
+	// reserved until it expires.
 	maxRevoked = 4096
 )
 
