@@ -52,8 +52,8 @@ func choose(n, k int) float64 {
 const year = 365 * 24 * time.Hour
 
 // advise makes a recommendation of what was measured at the longest round trip that was
-// asked for: a shorter one would promise too much there. It returns nil if the
-// latency was not measured.
+// asked for: a shorter one would promise too much there. It returns nil if the latency
+// was not measured.
 func (r *Report) advise(rtt time.Duration, failure float64) *Advice {
 	a := &Advice{Contestant: r.Contestants[0].Name, NodeFailure: failure, RTT: rtt}
 	for _, c := range r.Cells {
@@ -75,18 +75,15 @@ func (r *Report) advise(rtt time.Duration, failure float64) *Advice {
 	return a
 }
 
-// enoughTime is how little time without a majority, in a year, more nodes are
-// not worth their cost for.
+// More nodes are not worth their cost for less time without a majority, in a year.
 const enoughTime = 5 * time.Minute
 
-// enough reports whether n nodes survive a failure and are without a majority for
-// no longer than enoughTime a year.
 func (a *Advice) enough(n int) bool {
 	return n > 1 && unavailability(n, a.NodeFailure)*float64(year) <= float64(enoughTime)
 }
 
-// choice returns the row to take: the fewest nodes that are enough; or, if none
-// are, the most.
+// choice returns the row to take: the fewest nodes that are enough; or, if none are, the
+// most.
 func (a *Advice) choice() AdviceRow {
 	for _, row := range a.Rows {
 		if a.enough(row.Nodes) {
@@ -131,8 +128,8 @@ func (r *Report) longest(nodes int, rtt time.Duration) (longest float64) {
 	return longest
 }
 
-// timeoutFor returns three times as much as locks took, rounded up to 1, 2 or 5 of
-// a power of ten, but at least the default.
+// timeoutFor returns three times as much as locks took, rounded up to 1, 2 or 5 of a
+// power of ten, but at least the default.
 func timeoutFor(took float64) time.Duration {
 	for unit := 100 * time.Millisecond; ; unit *= 10 {
 		for _, n := range []time.Duration{1, 2, 5} {
@@ -143,12 +140,10 @@ func timeoutFor(took float64) time.Duration {
 	}
 }
 
-// percent writes a share without more digits than it has.
 func percent(share float64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.6f", 100*share), "0"), ".") + " %"
 }
 
-// away writes a time in a year.
 func away(d time.Duration) string {
 	switch {
 	case d >= 48*time.Hour:
@@ -161,7 +156,6 @@ func away(d time.Duration) string {
 	return "less than a minute" // what a node's failures are guessed at does not tell more
 }
 
-// table has a column for each number of nodes.
 func (a *Advice) table() table {
 	title := "What to choose, for " + a.Contestant
 	if a.RTT > 0 {
@@ -181,7 +175,6 @@ func (a *Advice) table() table {
 	return t
 }
 
-// known writes a time; 0 is one that was not measured.
 func known(ns float64) string {
 	if ns == 0 {
 		return "-"
@@ -189,10 +182,8 @@ func known(ns float64) string {
 	return short(ns)
 }
 
-// tooNoisy is the spread from which a figure says little.
 const tooNoisy = 0.3
 
-// mainMetric is what a workload is compared by.
 func mainMetric(name string) string {
 	for i := range workloads {
 		if workloads[i].name == name {
@@ -202,7 +193,6 @@ func mainMetric(name string) string {
 	return ""
 }
 
-// noisy reports whether the rounds differ too much.
 func (c *Cell) noisy() bool { return spread(c.values(mainMetric(c.Workload))) >= tooNoisy }
 
 // noise says how many cases are too noisy, and what to do. It is "" if none are.

@@ -22,7 +22,6 @@ import (
 // Parent and child exchange JSON over the child's standard input and output, one answer
 // to each request; at the end of its input the child ends.
 
-// A request is what the parent asks of a child.
 type request struct {
 	Do string `json:"do"`
 
@@ -43,7 +42,6 @@ type request struct {
 	Pressure   pressure      `json:"pressure"`             // hold and press
 }
 
-// An answer is what the child says.
 type answer struct {
 	Error    string        `json:"error,omitempty"`
 	Addrs    []string      `json:"addrs,omitempty"`
@@ -61,7 +59,6 @@ type child struct {
 	from  *json.Decoder
 }
 
-// start starts a child.
 func start(self []string) (*child, error) {
 	cmd := exec.Command(self[0], self[1:]...)
 	cmd.Stderr = os.Stderr
@@ -92,7 +89,6 @@ func (c *child) ask(r request) (a answer, err error) {
 	return a, nil
 }
 
-// close ends the child, which ends whatever it has started.
 func (c *child) close() {
 	c.stdin.Close()
 	late := time.AfterFunc(10*time.Second, func() { _ = c.cmd.Process.Kill() })
@@ -110,7 +106,6 @@ type helper struct {
 	held        []Held
 }
 
-// help is the main of a child.
 func help(ctx context.Context, contestants []Contestant, in io.Reader, out io.Writer) error {
 	signal.Ignore(endings...) // the parent decides, who may get the same of a terminal
 	h := &helper{contestants: contestants}
@@ -211,8 +206,8 @@ func (h *helper) close() {
 	}
 }
 
-// A turn is one time that a caller held the lock. The instants are those of the
-// system's clock, which all processes share.
+// A turn is one time that a caller held the lock. The instants are those of the system's
+// clock, which all processes share.
 type turn struct {
 	Asked    clock.Instant `json:"a"`
 	Got      clock.Instant `json:"g"`
@@ -220,7 +215,6 @@ type turn struct {
 	Over     clock.Instant `json:"o"` // when it had returned
 }
 
-// A record is what one caller did.
 type record struct {
 	Turns []turn `json:"turns,omitempty"`
 	// Unserved is how long it had waited for the next turn when the time was up.
@@ -229,8 +223,8 @@ type record struct {
 	Owner    int           `json:"-"`               // whose turns they are: of a caller, or of a process
 }
 
-// turns is what a caller does that competes for a lock: it takes it, holds it,
-// gives it back and thinks, from an instant until another.
+// turns is what a caller does that competes for a lock: it takes it, holds it, gives it
+// back and thinks, from an instant until another.
 type turns struct {
 	Name        string        `json:"name"`
 	Kind        string        `json:"kind,omitempty"` // plain, reading or writing
@@ -240,7 +234,6 @@ type turns struct {
 	Until       clock.Instant `json:"until"`
 }
 
-// lock takes the lock once.
 func (t *turns) lock(ctx context.Context, client Client) (Held, error) {
 	if t.Kind == plain {
 		return client.Lock(ctx, t.Name, t.Lease)
@@ -286,8 +279,8 @@ func (t *turns) take(ctx context.Context, client Client) (all record, err error)
 	}
 }
 
-// A counter counts the commands that a client sends over one connection: arrays
-// of bulk strings, one after the other.
+// A counter counts the commands that a client sends over one connection: arrays of bulk
+// strings, one after the other.
 type counter struct {
 	total *atomic.Int64
 	state counterState
@@ -306,7 +299,6 @@ const (
 	inString
 )
 
-// Write implements io.Writer.
 func (c *counter) Write(b []byte) (int, error) {
 	for i := 0; i < len(b); i++ {
 		switch ch := b[i]; {

@@ -87,13 +87,11 @@ func Command(p Program) *cobra.Command {
 	return cmd
 }
 
-// endings are the signals to end.
 var endings = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
 
 // childFlag makes the program a helper of one that measures: see help.
 const childFlag = "child"
 
-// flags are the command line.
 type flags struct {
 	program Program
 	set     *pflag.FlagSet
@@ -145,7 +143,6 @@ func (f *flags) names() (names []string) {
 	return names
 }
 
-// check makes the configuration of the flags.
 func (f *flags) check() (err error) {
 	c := &f.config
 	if f.given > 1 {
@@ -242,7 +239,6 @@ func (f *flags) checkServers() error {
 	return nil
 }
 
-// checkWork says what is measured.
 func (f *flags) checkWork() error {
 	c := &f.config
 	c.RTT = sorted(c.RTT)
@@ -256,7 +252,6 @@ func (f *flags) checkWork() error {
 	return among("workload", c.Workloads, known)
 }
 
-// among refuses names that are not known.
 func among(what string, names, known []string) error {
 	for _, name := range names {
 		if !slices.Contains(known, name) {
@@ -329,8 +324,8 @@ type errInterrupted string
 
 func (e errInterrupted) Error() string { return string(e) }
 
-// failed returns an error if a contestant failed in a case, each time, or did once
-// what no lock may do.
+// failed returns an error if a contestant failed in a case each time, or did once what no
+// lock may do.
 func (r *Report) failed() error {
 	var failed, wrong []*Cell
 	for _, c := range r.Cells {
@@ -354,8 +349,8 @@ func (r *Report) failed() error {
 	return errors.Join(errs...)
 }
 
-// A progress is the line that shows how far a run is; where it cannot be written
-// over, it is written each minute.
+// A progress is the line that shows how far a run is; where it cannot be written over, it
+// is written each minute.
 type progress struct {
 	terminal.Bar
 	begin time.Time

@@ -10,14 +10,12 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// The modes of a caller of the fairness workload.
 const (
 	plain   = ""
 	reading = "read"
 	writing = "write"
 )
 
-// A contest is one case of the fairness workload.
 type contest struct {
 	name    string
 	kinds   []string // of each process
@@ -36,8 +34,8 @@ var contests = []contest{
 	{name: "8 readers, 24 writers", kinds: []string{reading, writing, writing, writing}, callers: 8},
 }
 
-// farther is how much longer the round trips of the far process are, and fairHold how
-// long each caller holds the lock, before it asks again at once.
+// farther is how much longer the far process's round trips are, and fairHold how long
+// each caller holds the lock, before it asks again at once.
 const (
 	farther  = time.Millisecond
 	fairHold = 5 * time.Millisecond

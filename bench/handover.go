@@ -8,8 +8,8 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// fairness enters what the turns of competing callers say about the hand-over of
-// their lock. Callers of one Owner count together.
+// fairness enters what the turns of competing callers say about the hand-over of their
+// lock. Callers of one Owner count together.
 func fairness(m Metrics, all []record, window time.Duration) {
 	type owned struct {
 		turn
@@ -54,8 +54,8 @@ func fairness(m Metrics, all []record, window time.Duration) {
 	m["overlaps"] = float64(overlaps)
 }
 
-// leastOfMost returns how many turns the owner had that had the fewest, by those of the
-// one that had the most; of readers, or of the others. It is 1 if there are none.
+// leastOfMost returns the turns of the owner that had the fewest, by those of the one
+// that had the most; of readers, or of the others. It is 1 if there are none.
 func leastOfMost(all []record, reads bool) float64 {
 	turns := make(map[int]int)
 	for _, r := range all {

@@ -13,7 +13,6 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// An onslaught is one case of the overload workload.
 type onslaught struct {
 	name    string
 	callers int           // of each process, while there are many
@@ -51,7 +50,6 @@ const (
 	overloadTime = 16 * time.Second
 )
 
-// overload lets processes ask slow servers for many more locks than these can grant.
 func (s *setting) overload(ctx context.Context) (Metrics, error) {
 	stop, err := s.field.slow(s.nodes)
 	if err != nil {
@@ -127,7 +125,6 @@ type pressure struct {
 
 func (p *pressure) seconds() int { return int((2*p.Calm + p.Load) / time.Second) }
 
-// A pressed is what came of it.
 type pressed struct {
 	Locks   []int         `json:"locks,omitempty"`   // in each second
 	Lost    int           `json:"lost,omitempty"`    // of the held leases
@@ -135,7 +132,6 @@ type pressed struct {
 	Latest  time.Duration `json:"latest,omitempty"`  // how long after its time the last returned
 }
 
-// hold takes the leases that are held.
 func (p *pressure) hold(ctx context.Context, client Client) ([]Held, error) {
 	held := make([]Held, p.Held)
 	return held, atOnce(ctx, p.Held, func(_ context.Context, i int) (err error) {
@@ -229,7 +225,6 @@ const (
 	slowRuns  = 3 * time.Millisecond
 )
 
-// slow slows the first n servers until stop is called.
 func (f *field) slow(n int) (stop func(), err error) {
 	if len(f.spawned) < n {
 		return nil, fmt.Errorf("slow servers, except with --spawn: %w", errors.ErrUnsupported)

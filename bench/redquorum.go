@@ -13,10 +13,10 @@ import (
 // ours is the name of the contestant whose settings are advised.
 const ours = "redquorum"
 
-// Redquorum returns the lock of package quorum, with everything on that it
-// promises: fencing, renewal, the timer that tells of a loss, an observer. Only
-// the restart guard is off, as servers are too young for it that are started for a
-// benchmark; all that it costs is in the handshake, which stays.
+// Redquorum returns the lock of package quorum, with everything on that it promises:
+// fencing, renewal, the timer that tells of a loss, an observer. Only the restart guard
+// is off, as servers are too young for it that are started for a benchmark; all that it
+// costs is in the handshake, which stays.
 func Redquorum() Contestant {
 	return Contestant{
 		Name: ours,
@@ -60,7 +60,6 @@ func (r *redquorum) Keep(ctx context.Context, name string, lease time.Duration) 
 	return l, nil
 }
 
-// Share implements Sharer.
 func (r *redquorum) Share(ctx context.Context, name string, lease time.Duration, write bool) (Held, error) {
 	mode := quorum.WithRead()
 	if write {
@@ -83,7 +82,6 @@ func (r *redquorum) Close() error {
 	return err
 }
 
-// lost is an observer that counts lost leases.
 type lost struct{ atomic.Int64 }
 
 func (l *lost) observe(e quorum.Event) {

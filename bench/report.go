@@ -16,8 +16,7 @@ import (
 // A column is a metric as a table shows it.
 type column struct{ head, metric string }
 
-// columns are what the table shows of each workload; the rest is in the other
-// formats.
+// columns are what the table shows of each workload; the rest is in the other formats.
 var columns = map[string][]column{
 	"latency": {{"lock p50", "lock-p50-ns"}, {"p99", "lock-p99-ns"}, {"unlock p50", "unlock-p50-ns"},
 		{"p99", "unlock-p99-ns"},
@@ -84,7 +83,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	return err
 }
 
-// A paper takes a text for people, and has so many columns for it.
+// A paper takes a text for people, in so many columns.
 type paper struct {
 	*strings.Builder
 	prose, tables int
@@ -110,7 +109,6 @@ func (p paper) writeTable(t *table) {
 	}
 }
 
-// A word is one that tables use.
 type word struct{ Word, Means string }
 
 var words = []word{
@@ -129,7 +127,6 @@ var words = []word{
 	{"orphans/1000", "keys that were left behind, per 1000 locks: it has to be 0"},
 }
 
-// how says how it was measured.
 func (r *Report) how() string {
 	servers := string(r.Servers) + " servers"
 	if r.Redis != "" {
@@ -138,7 +135,6 @@ func (r *Report) how() string {
 	return fmt.Sprintf("%s; --for %v; lease %v; Timeout of redquorum %v", servers, r.For, r.Lease, r.Timeout)
 }
 
-// rounds says what the figures are of.
 func (r *Report) rounds() string {
 	if r.Rounds == 1 {
 		return "one round"
@@ -146,8 +142,8 @@ func (r *Report) rounds() string {
 	return fmt.Sprintf("medians of %d rounds, ± half of their range", r.Rounds)
 }
 
-// brief shortens what a contestant says went wrong, which may be an error for each
-// of thousands of leases.
+// brief shortens what a contestant says went wrong, which may be an error for each of
+// thousands of leases.
 func brief(text string) string {
 	const most = 160
 	first, rest, _ := strings.Cut(text, "\n")
@@ -246,7 +242,6 @@ func (r *Report) table(w *workload, rtt time.Duration) table {
 	return t
 }
 
-// widths is how wide the columns are.
 func (t *table) widths() []int {
 	widths := make([]int, len(t.Head))
 	for _, row := range append([][]string{t.Head}, t.Rows...) {
@@ -286,7 +281,6 @@ func (t *table) parts(width int) (parts []table) {
 	return parts
 }
 
-// pick returns a table of some columns.
 func (t *table) pick(columns []int) table {
 	part := table{Title: t.Title, Notes: t.Notes}
 	for _, i := range columns {
@@ -348,7 +342,6 @@ func digits(v float64) string {
 	return fmt.Sprintf("%.3g", v)
 }
 
-// short writes nanoseconds.
 func short(ns float64) string {
 	switch {
 	case ns >= 1e9:
@@ -387,5 +380,4 @@ func nines(gone float64) string {
 // unit is what must stay on the line of its number.
 var unit = regexp.MustCompile(`(\d) (%|(?:µs|ms|s)\b)`)
 
-// unbroken ties numbers to their units.
 func unbroken(text string) string { return unit.ReplaceAllString(text, "$1\u00a0$2") }

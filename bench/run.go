@@ -15,7 +15,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A Config says what to measure.
 type Config struct {
 	Contestants []Contestant
 	Base        string // the name of the contestant that ratios are to; "" is none
@@ -33,8 +32,7 @@ type Config struct {
 	URLs    []string // of the servers that are Given: redis:// or rediss://
 
 	// Lease is how long locks are asked for; 0 means 10 s.
-	Lease time.Duration
-	// Timeout is that of each [Target].
+	Lease   time.Duration
 	Timeout time.Duration
 
 	// Self is the command line of a process that runs [Command] with --child.
@@ -50,8 +48,8 @@ func (c *Config) timeout() time.Duration {
 	return min(cmp.Or(c.Timeout, quorum.Defaults().Timeout), cmp.Or(c.Lease, benchLease)/3)
 }
 
-// extent returns how many measurements there are, and about how long they take
-// together: those that are also counted, a third longer.
+// extent returns how many measurements there are, and about how long they take together:
+// those that are also counted, a third longer.
 func (c *Config) extent() (n int, about time.Duration) {
 	groups := c.groups()
 	weights := c.weights(groups)
@@ -108,8 +106,8 @@ func (c *Cell) summarise() {
 	}
 }
 
-// ratio returns the median of a metric's ratios to another cell's, round by
-// round, and how many rounds have one.
+// ratio returns the median of a metric's ratios to another cell's, round by round, and
+// how many rounds have one.
 func (c *Cell) ratio(to *Cell, metric string) (_ float64, rounds int) {
 	var ratios []float64
 	for i := range min(len(c.Rounds), len(to.Rounds)) {
@@ -122,7 +120,6 @@ func (c *Cell) ratio(to *Cell, metric string) (_ float64, rounds int) {
 	return median(ratios), len(ratios)
 }
 
-// of says of how many rounds a ratio is, unless it is of all.
 func (c *Cell) of(rounds int) string {
 	if rounds == len(c.Rounds) {
 		return ""
@@ -130,7 +127,6 @@ func (c *Cell) of(rounds int) string {
 	return fmt.Sprintf(" (%d/%d)", rounds, len(c.Rounds))
 }
 
-// failures returns in how many rounds it failed.
 func (c *Cell) failures() (n int) {
 	for _, m := range c.Rounds {
 		if m == nil {
@@ -140,7 +136,6 @@ func (c *Cell) failures() (n int) {
 	return n
 }
 
-// A Report is what a run measured.
 type Report struct {
 	Begin       time.Time     `json:"begin"`
 	Took        time.Duration `json:"took_ns"`
@@ -157,7 +152,6 @@ type Report struct {
 	Advice      *Advice       `json:"advice,omitempty"`
 }
 
-// An Entrant is a contestant, in a report.
 type Entrant struct {
 	Name string `json:"name"`
 	Note string `json:"note"`
@@ -170,7 +164,6 @@ func (r *Report) names() (names []string) {
 	return names
 }
 
-// find returns a cell, or nil.
 func (r *Report) find(workload, which, contestant string, nodes int, rtt time.Duration) *Cell {
 	for _, c := range r.Cells {
 		if c.Workload == workload && c.Case == which && c.Contestant == contestant && c.Nodes == nodes && c.RTT == rtt {
@@ -180,8 +173,8 @@ func (r *Report) find(workload, which, contestant string, nodes int, rtt time.Du
 	return nil
 }
 
-// A group is the cells that differ in the contestant only: they are measured
-// one right after the other.
+// A group is the cells that differ in the contestant only: they are measured one right
+// after the other.
 type group struct {
 	workload *workload
 	cells    []*Cell
@@ -209,7 +202,6 @@ func (c *Config) groups() (all []group) {
 	return all
 }
 
-// weights returns that of all cells together.
 func (c *Config) weights(groups []group) (sum float64) {
 	for _, g := range groups {
 		sum += g.workload.weight * float64(len(g.cells))
@@ -217,11 +209,10 @@ func (c *Config) weights(groups []group) (sum float64) {
 	return sum
 }
 
-// minWindow is the shortest time to measure a cell for.
 const minWindow = 20 * time.Millisecond
 
-// window is how long a cell is measured, in each round. With bad nodes it is so
-// long that commands to those that hang are given up within it, and asked again.
+// window is how long a cell is measured, in each round. With bad nodes it is so long that
+// commands to those that hang are given up within it, and asked again.
 func (c *Config) window(w *workload, weights float64) time.Duration {
 	least := minWindow
 	switch w.name {
@@ -301,7 +292,6 @@ rounds:
 	return r, failed
 }
 
-// String names a cell.
 func (c *Cell) String() string {
 	parts := []string{c.Workload}
 	if c.Case != "" {
@@ -314,8 +304,8 @@ func (c *Cell) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// patience is how much longer than its window a measurement may last: the
-// slowest client known waits 5 s for each answer of a hung node.
+// patience is how much longer than its window a measurement may last: the slowest client
+// known waits 5 s for each answer of a hung node.
 const patience = 60 * time.Second
 
 // settle is how long a contestant has at most after its last unlock until every key must
@@ -355,8 +345,7 @@ func (c *Config) measure(ctx context.Context, f *field, l *links, contestant Con
 	return nil
 }
 
-// shown returns what a server has said as a terminal can be given it: without escape
-// sequences.
+// shown returns what a server has said without a terminal's escape sequences.
 func shown(text string) string {
 	var b strings.Builder
 	fmt.Fprint(terminal.Plain(&b), text)

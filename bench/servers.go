@@ -89,7 +89,6 @@ func newField(ctx context.Context, c *Config, n int) (_ *field, err error) {
 	return f, f.meet(ctx)
 }
 
-// meet asks the servers who they are.
 func (f *field) meet(ctx context.Context) error {
 	var errs []error
 	seen := make(map[string]int)
@@ -124,8 +123,8 @@ func (f *field) close() {
 	}
 }
 
-// cpu returns what the first n servers have used. Embedded ones are counted
-// together, those that are not used included: they do nothing.
+// cpu returns what the first n servers have used. Embedded ones are counted together,
+// those that are not used included: they do nothing.
 func (f *field) cpu(ctx context.Context, n int) (total time.Duration) {
 	if f.process != nil {
 		a, err := f.process.ask(request{Do: "cpu"})
@@ -147,10 +146,10 @@ func (f *field) cpu(ctx context.Context, n int) (total time.Duration) {
 	return total
 }
 
-// clear removes every key with prefix in it from the first n servers, and returns
-// how many of these belonged to locks, not counting the fences of package quorum,
-// which are to stay. Locks have at most a while to go by themselves. One server that
-// cannot be cleared does not keep it from the others.
+// clear removes every key with prefix in it from the first n servers, and returns how
+// many of these belonged to locks, not counting the fences, which are to stay. Locks have
+// at most a while to go by themselves. One server that cannot be cleared does not keep it
+// from the others.
 func (f *field) clear(ctx context.Context, n int, prefix string, while time.Duration) (orphans int64, err error) {
 	var total atomic.Int64
 	clients := f.clients[:n]
@@ -169,8 +168,8 @@ func (f *field) clear(ctx context.Context, n int, prefix string, while time.Dura
 	return total.Load(), errors.Join(errs...)
 }
 
-// clearOne looks through all keys once: which ones a lock has is known only in
-// part, and a server may have millions of others.
+// clearOne looks through all keys once: which ones a lock has is known only in part, and
+// a server may have millions of others.
 func clearOne(ctx context.Context, c *redis.Client, prefix string, while time.Duration) (orphans int64, err error) {
 	var keys, locks []string
 	for cursor := uint64(0); ; {
@@ -205,7 +204,6 @@ func clearOne(ctx context.Context, c *redis.Client, prefix string, while time.Du
 	return orphans, nil
 }
 
-// existing returns how many of the keys are there.
 func existing(ctx context.Context, c *redis.Client, keys []string) (n int64, err error) {
 	for some := range slices.Chunk(keys, 1000) {
 		found, err := c.Exists(ctx, some...).Result()
@@ -239,13 +237,11 @@ func newLinks(self []string, f *field) (*links, error) {
 	return &links{process, a.Addrs}, nil
 }
 
-// set changes how a link behaves.
 func (l *links) set(i int, c faults.Conduct) error {
 	_, err := l.process.ask(request{Do: "conduct", Link: i, Conduct: c})
 	return err
 }
 
-// all makes every link last for a round trip of rtt.
 func (l *links) all(rtt time.Duration) error {
 	for i := range l.addrs {
 		if err := l.set(i, faults.Conduct{Delay: faults.Range{Min: rtt / 2, Max: rtt / 2}}); err != nil {
@@ -255,7 +251,6 @@ func (l *links) all(rtt time.Duration) error {
 	return nil
 }
 
-// count returns how many commands have gone through the links so far.
 func (l *links) count() int64 {
 	a, err := l.process.ask(request{Do: "count"})
 	if err != nil {
@@ -264,8 +259,8 @@ func (l *links) count() int64 {
 	return a.Commands
 }
 
-// optionsOf returns how to reach the servers at addrs, which are proxies perhaps of
-// those at urls. Without urls the servers ask for nothing.
+// optionsOf returns how to reach the servers at addrs, which are proxies perhaps of those
+// at urls. Without urls the servers ask for nothing.
 func optionsOf(urls, addrs []string) (all []*redis.Options, err error) {
 	if len(urls) > 0 {
 		if all, err = cli.Servers(urls[:len(addrs)]); err != nil {

@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// samples are durations; at sorts them.
 type samples []time.Duration
 
-// at returns a quantile, by the nearest rank: the least sample that is not below
-// a share q of all. Of no samples it is 0.
+// at returns a quantile, by the nearest rank: the least sample that is not below a share
+// q of all. Of no samples it is 0.
 func (s samples) at(q float64) time.Duration {
 	if len(s) == 0 {
 		return 0
@@ -24,8 +23,8 @@ func (s samples) at(q float64) time.Duration {
 // "allocs/op".
 type Metrics map[string]float64
 
-// quantiles enters the median and the longest, and the quantiles between that
-// there are enough samples for: of fewer they would be the longest.
+// quantiles enters the median and the longest, and the quantiles between that there are
+// enough samples for: of fewer they would be the longest.
 func (m Metrics) quantiles(name string, s samples) {
 	if len(s) > 0 {
 		m[name+"-p50-ns"], m[name+"-max-ns"] = float64(s.at(0.5)), float64(s.at(1))
@@ -38,7 +37,6 @@ func (m Metrics) quantiles(name string, s samples) {
 	}
 }
 
-// tail returns the highest quantile that there is of a time.
 func (m Metrics) tail(name string) float64 {
 	for _, q := range []string{"p999", "p99", "max"} {
 		if took, ok := m[name+"-"+q+"-ns"]; ok {
@@ -48,8 +46,7 @@ func (m Metrics) tail(name string) float64 {
 	return 0
 }
 
-// median returns the middle of values, or the mean of the two in the middle; NaN
-// of none.
+// median returns the middle of values, or the mean of the two in the middle; NaN of none.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -59,8 +56,8 @@ func median(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// spread returns half of the distance from the least to the greatest value, as a
-// share of the median.
+// spread returns half of the distance from the least to the greatest value, as a share of
+// the median.
 func spread(values []float64) float64 {
 	m := median(values)
 	if len(values) < 2 || m == 0 {

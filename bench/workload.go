@@ -63,7 +63,6 @@ const (
 	manyProcesses = "8 processes"
 )
 
-// Of a bad node.
 const late = 50 * time.Millisecond
 
 var conducts = map[string]faults.Conduct{
@@ -111,8 +110,8 @@ func (s *setting) number() (n int) {
 	return n
 }
 
-// addrs returns where the client goes: to the servers, or, where links are slow
-// or the commands are counted, through them.
+// addrs returns where the client goes: to the servers, or, where links are slow or the
+// commands are counted, through them.
 func (s *setting) addrs(linked bool) []string {
 	if linked || s.rtt > 0 {
 		return s.links.addrs[:s.nodes]
@@ -156,7 +155,6 @@ func warmUp(ctx context.Context, client Client, name string, lease time.Duration
 	return nil
 }
 
-// A meter measures what a stretch of work costs.
 type meter struct {
 	s        *setting
 	client   time.Duration
@@ -192,16 +190,16 @@ func (m *meter) stop(ctx context.Context, into Metrics, n float64, what string) 
 	return took
 }
 
-// commands enters how many commands there were on each node, for each of n times
-// what a round did, if they went through the links, where they are counted.
+// commands enters how many commands there were on each node, for each of n times what a
+// round did, if they went through the links, where they are counted.
 func (m Metrics) commands(s *setting, before int64, n float64, what string) {
 	if d := s.links.count() - before; d > 0 {
 		m["commands/node/"+what] = float64(d) / float64(s.nodes) / n
 	}
 }
 
-// room is for how many samples to have memory from the beginning, so that the
-// measurement itself allocates next to nothing.
+// room is for how many samples to have memory from the beginning, so that the measurement
+// itself allocates next to nothing.
 func room(window time.Duration, callers int) int {
 	return min(int(window/(20*time.Microsecond))/callers+64, 1<<20)
 }
@@ -310,8 +308,8 @@ func (s *setting) throughput(ctx context.Context) (_ Metrics, err error) {
 	return m, nil
 }
 
-// atOnce calls f so many times at the same time. When one fails the context of
-// the others ends.
+// atOnce calls f so many times at the same time. When one fails the context of the others
+// ends.
 func atOnce(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range n {
@@ -342,8 +340,8 @@ func (s *setting) handover(ctx context.Context) (Metrics, error) {
 	})
 }
 
-// twice does a work through the links, to count its commands, and then without,
-// to measure the rest: what counts takes time.
+// twice does a work through the links, to count its commands, and then without, to
+// measure the rest: what counts takes time.
 func (s *setting) twice(work func(m Metrics, addrs []string, window time.Duration) error) (Metrics, error) {
 	counted, m := make(Metrics), make(Metrics)
 	if err := work(counted, s.addrs(true), s.window/3); err != nil {
@@ -371,7 +369,6 @@ func (s *setting) turns(window time.Duration) turns {
 		Until: clock.System().Now().Add(window)}
 }
 
-// inOneProcess lets goroutines compete that share a client.
 func (s *setting) inOneProcess(ctx context.Context, m Metrics, addrs []string,
 	window time.Duration) (_ []record, err error) {
 	client, err := s.open(ctx, addrs, competitors)
@@ -391,7 +388,6 @@ func (s *setting) inOneProcess(ctx context.Context, m Metrics, addrs []string,
 	return all, err
 }
 
-// A crowd is processes that compete.
 type crowd struct {
 	s         *setting
 	processes []*child
@@ -439,7 +435,6 @@ func (c *crowd) compete(ctx context.Context, m Metrics, addrs []string, window t
 	})
 }
 
-// open opens a client in each process.
 func (c *crowd) open(ctx context.Context, addrs func(i int) []string) (cpu time.Duration, err error) {
 	_, cpu, err = c.ask(ctx, func(i int) request {
 		return request{Do: "open", Contestant: c.s.contestant.Name, Addrs: addrs(i), URLs: c.s.field.urls,
@@ -481,8 +476,8 @@ func (c *crowd) turns(ctx context.Context, m Metrics, of func(i int) request) (a
 // keepers is how many goroutines lock and unlock the leases that are kept.
 const keepers = 32
 
-// keep holds many leases for as long as it takes to renew each of them at least
-// once, at every third of its length.
+// keep holds many leases for as long as it takes to renew each of them at least once, at
+// every third of its length.
 func (s *setting) keep(ctx context.Context) (_ Metrics, err error) {
 	leases := s.number()
 	lease := min(max(3*s.window, 1500*time.Millisecond), 9*time.Second)
@@ -532,8 +527,7 @@ func (s *setting) keep(ctx context.Context) (_ Metrics, err error) {
 	}))
 }
 
-// memory returns what is in use, in bytes: the heap after a collection, and
-// stacks.
+// memory returns what is in use, in bytes: the heap after a collection, and stacks.
 func memory() float64 {
 	runtime.GC()
 	runtime.GC() // what pools have kept for one more
@@ -542,7 +536,6 @@ func memory() float64 {
 	return float64(mem.HeapAlloc + mem.StackInuse)
 }
 
-// bad makes nodes bad and measures pairs.
 func (s *setting) bad(ctx context.Context) (_ Metrics, err error) {
 	var broken int
 	kind := s.which

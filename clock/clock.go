@@ -24,7 +24,6 @@ func (i Instant) Add(d time.Duration) Instant {
 	return sum
 }
 
-// Sub returns how long after j the instant i is.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
 // Never is an instant that does not come: a wait until Never has no timer.
@@ -32,17 +31,16 @@ const Never Instant = 1<<63 - 1
 
 // A Clock tells time, waits, and starts tasks. It is safe for concurrent use.
 type Clock interface {
-	// Now returns the local instant. It never goes back and, where the system
-	// can tell, it counts the time that the machine was suspended.
+	// Now returns the local instant. It never goes back and, where the system can tell,
+	// it counts the time that the machine was suspended.
 	Now() Instant
 
-	// Wall returns the time of day. It may jump either way. Fencing tokens are
-	// made from it; nothing that decides whether a lease is valid reads it.
+	// Wall returns the time of day. It may jump either way. Fencing tokens are made from
+	// it; nothing that decides whether a lease is valid reads it.
 	Wall() time.Time
 
 	Go(task func())
 
-	// NewSignal returns a signal that is clear.
 	NewSignal() Signal
 }
 
@@ -50,13 +48,11 @@ type Clock interface {
 // not lost, and two Sets before it count as one. Any task may call Set, at any time; one
 // task at a time may call Wait.
 type Signal interface {
-	// Set ends the present Wait or, if there is none, the next one. It never
-	// blocks.
+	// Set ends the present Wait or, if there is none, the next one. It never blocks.
 	Set()
 
-	// Wait returns when the signal is set (and clears it), when ctx ends, or
-	// when Now has reached until. If several are so, it reports the first of
-	// them in this order.
+	// Wait returns when the signal is set (and clears it), when ctx ends, or when Now has
+	// reached until. If several are so, it reports the first of them in this order.
 	Wait(ctx context.Context, until Instant) Wake
 
 	// Clear undoes a Set that no Wait has seen.

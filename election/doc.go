@@ -18,10 +18,11 @@
 // and no less. Under the same assumptions:
 //
 //   - At most one lease of the name is valid at any time, so at most one program leads.
-//   - The function that [Election.Run] calls gets a context that ends before another program can
-//     lead. No answer from any server is needed for that.
-//   - If the program is to end, or the function returns, the lock is released after the function
-//     has returned. So the next leader does not begin while the last one still stops.
+//   - The function that [Election.Run] calls gets a context that ends before another
+//     program can lead. No answer from any server is needed for that.
+//   - If the program is to end, or the function returns, the lock is released after the
+//     function has returned. So the next leader does not begin while the last one still
+//     stops.
 //
 // A lost lease is different: it ends by itself. Then the function has
 // quorum.Options.Grace to stop after its context has ended. A program that pauses, or

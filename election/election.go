@@ -79,9 +79,9 @@ func New(locker *quorum.Locker, name string, options Options) *Election {
 // in one round trip, and Run returns lead's error. If ctx ends while this program leads,
 // lead's context ends too, and the lock is kept until lead returns.
 //
-// The program is a candidate until then. If Lock fails with quorum.ErrHeld or
-// quorum.ErrNoQuorum, also for good (a refused password, say), Run tries again each
-// second: what is wrong may be put right. See [Options.Logger].
+// If Lock fails with quorum.ErrHeld or quorum.ErrNoQuorum, also for good (a refused
+// password, say), Run tries again each second: what is wrong may be put right. See
+// [Options.Logger].
 //
 // The error is that of lead or, if this program does not lead, of quorum.Locker.Lock: ctx
 // has ended, the Locker was closed, the name or an option is invalid, or
@@ -122,9 +122,9 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, *quorum.L
 
 const campaignEvery = time.Second
 
-// Campaign waits until this program leads, and returns its lease. The lease's Context
-// ends when it is lost, and its Unlock resigns: call Announce then, so that observers
-// learn of it. It is for programs that do not want the loop of Run. Errors are those of
+// Campaign waits until this program leads, and returns its lease, for programs that do
+// not want the loop of Run. The lease's Context ends when it is lost, and its Unlock
+// resigns: call Announce then, so that observers learn of it. Errors are those of
 // quorum.Locker.Lock.
 func (e *Election) Campaign(ctx context.Context) (*quorum.Lease, error) {
 	lease, err := e.locker.Lock(ctx, e.name, e.options.Lock...)
@@ -166,11 +166,11 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 }
 
 // Observe yields the present leader and then each change, until ctx ends or the Locker is
-// closed. A new leader, a new note and a resignation are seen after two round trips.
-// Options.Every and quorum.Options.Timeout bound the time until a change is seen whose
-// notice was lost, and one without a notice: a leader died, or resigned without an
-// announcement (see [Election.Campaign]). A leader that leads for less may not be seen.
-// While no majority answers, Observe yields nothing.
+// closed. A new leader, a new note and a resignation are seen after two round trips;
+// without a notice, because that was lost, or a leader died or resigned without an
+// announcement (see [Election.Campaign]), within Options.Every and
+// quorum.Options.Timeout. A leader that leads for less may not be seen. While no majority
+// answers, Observe yields nothing.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
 	return func(yield func(Leader) bool) {
 		var last *Leader

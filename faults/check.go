@@ -137,7 +137,6 @@ func (p *Plan) checkReplicas(e Event) error {
 	return nil
 }
 
-// checkWho checks where the event happens.
 func checkWho(e Event) error {
 	about := groups[e.Verb]
 	switch {
@@ -159,7 +158,6 @@ func checkWho(e Event) error {
 	return nil
 }
 
-// checkWhen checks its times.
 func (p *Plan) checkWhen(e Event) error {
 	switch {
 	case (e.Verb == View || e.Verb == Clone || e.Verb == Alias) && e.At != 0:
@@ -180,7 +178,6 @@ func (p *Plan) checkWhen(e Event) error {
 	return nil
 }
 
-// checkHow checks how it happens.
 func checkHow(e Event) error {
 	switch {
 	case e.Verb == Rate && (e.Ratio > Percent(50) || e.Ratio < -Percent(50)):

@@ -10,9 +10,9 @@ import (
 type Profile struct {
 	Nodes, Clients int           // 0: drawn
 	Length         time.Duration // 0: drawn
-	Outside        bool          // also faults that no lock with a lease can stand: what they break is no bug
-	Machines       bool          // also nodes that lack disk, memory or processor, and connections that break
-	Replicas       bool          // each node is a primary with replicas, and there are failovers
+	Outside        bool          // also faults that no lock with a lease can stand: no bugs
+	Machines       bool          // also nodes without disk, memory or processor, and broken connections
+	Replicas       bool          // each node is a primary with replicas, with failovers
 }
 
 // Generate draws a plan from a seed, the same on every machine.
@@ -208,7 +208,6 @@ func (g *generator) when(p *Plan) time.Duration {
 	return at
 }
 
-// span draws how long something lasts.
 func (g *generator) span(p *Plan) time.Duration {
 	lease := p.Lock.Lease
 	switch g.below(4) {
@@ -273,7 +272,6 @@ func someLinks(g *generator, p *Plan, e *Event) { e.Links = g.links(p) }
 func oneNode(g *generator, p *Plan, e *Event)   { e.Procs = g.node(p) }
 func someNodes(g *generator, p *Plan, e *Event) { e.Procs = g.nodes(p) }
 
-// ratioOf draws one of these percentages.
 func ratioOf(percents ...int64) drawing {
 	return func(g *generator, _ *Plan, e *Event) { e.Ratio = Percent(pick(g, percents...)) }
 }
@@ -490,7 +488,6 @@ func rates(g *generator, p *Plan) (events []Event) {
 	return events
 }
 
-// add adds the faults.
 func (g *generator) add(p *Plan, profile Profile) {
 	most := pick(g, 1, 2, 4)
 	for _, c := range classes {

@@ -23,8 +23,8 @@ const (
 // A Plan is one run. [New] gives a valid one; the zero value is not.
 type Plan struct {
 	Seed    uint64        // of everything that is random
-	Nodes   int           // n1, n2, ...: servers; with Lock.Replicas, several are one node of the lock
-	Clients int           // c1, c2, ...: each is a process with a clock of its own
+	Nodes   int           // servers n1, n2, ...; with Lock.Replicas, several are one node of the lock
+	Clients int           // processes c1, c2, ..., each with its own clock
 	Length  time.Duration // of the part in which faults happen
 	Lock    Lock
 	Work    Work
@@ -40,14 +40,14 @@ type Lock struct {
 	Timeout  time.Duration
 	Poll     time.Duration
 	Grace    time.Duration
-	Drift    Ratio // 0: none at all, which the library itself refuses
+	Drift    Ratio // 0: none, which the library itself refuses
 	Guard    bool  // the restart guard
 	Renew    bool
 	MaxHold  time.Duration // how long renewal goes on; 0: no bound
-	MaxDown  time.Duration // how long calls wait while too few nodes answer; 0: no bound
+	MaxDown  time.Duration // how long calls wait without a quorum; 0: no bound
 	Fence    bool          // the resource checks tokens
 	Need     int           // how many nodes must grant; 0: a majority
-	Replicas int           // of each node: 1+Replicas servers, in order, are a primary and its replicas
+	Replicas int           // 1+Replicas servers, in order, are one node: a primary and its replicas
 	Mistake  Mistake       // that a plain client makes; "" for none
 }
 
@@ -99,19 +99,19 @@ func mistake(name Mistake, what string) Mistake {
 // Work is what a client without steps does: acquire, hold, write to the resource,
 // release, think, and again.
 type Work struct {
-	Names  int           // how many locks there are; each task picks one each time
-	Tasks  int           // of each client, that do all this at the same time
-	Hold   Range         // how long the lock is held, but see Expiring and Late
+	Names  int           // number of locks; each task picks one each time
+	Tasks  int           // of each client, at the same time
+	Hold   Range         // how long the lock is held; see Expiring and Late
 	Think  Range         // between two acquisitions
-	Step   time.Duration // of its processor that each step of a process takes, while other events wait
+	Step   time.Duration // processor time of each step of a process, while other events wait
 	Try    Ratio         // of acquisitions, that do not wait
 	Fixed  Ratio         // of leases, that are not renewed
-	Long   Ratio         // of leases, that are longer than the usual, up to the longest
-	Short  Ratio         // of leases, that last a tenth of the usual
+	Long   Ratio         // of leases: longer than usual, up to the longest
+	Short  Ratio         // of leases: a tenth of the usual
 	Extend Ratio         // of holds, that extend by hand
 	Cancel Ratio         // of acquisitions, that are canceled on the way
 	Nest   Ratio         // of holds, that acquire their name again
-	Close  Ratio         // of holds, at whose end the process closes its Locker, ends, and starts again
+	Close  Ratio         // of holds: the process then closes its Locker and starts again
 	Drop   Ratio         // of lost leases, that are not unlocked
 
 	// Expiring is the share of holds that last 0.9 to 1.1 leases, and not Hold. Late is
@@ -119,23 +119,23 @@ type Work struct {
 	// lock is held until then.
 	Expiring, Late Ratio
 
-	Hand    Ratio // of holds, that are detached, and resumed by a client from their handle
-	Handle  Ratio // of holds, whose handle a client resumes while the holder goes on
-	Break   Ratio // of acquisitions, before which the name is unlocked by force, whatever the owner
-	Inspect Ratio // of acquisitions, before which the client asks who holds the name
-	Bound   Ratio // of acquisitions that wait, that do so for at most two leases
+	Hand    Ratio // of holds: detached, and resumed by a client
+	Handle  Ratio // of holds: a client resumes the handle while the holder goes on
+	Break   Ratio // of acquisitions: the name is first unlocked by force
+	Inspect Ratio // of acquisitions: the client first asks who holds the name
+	Bound   Ratio // of acquisitions that wait: for at most two leases
 	Label   Ratio // of processes, whose Locker has a label
 	// of processes, whose Locker has unusual options, and of unusual calls
 	Odd     Ratio
-	MinHold Ratio // of acquisitions to be alone, whose names stay taken for a tenth to nine tenths of the longest lease
+	MinHold Ratio // of exclusive acquisitions: the names stay taken for 10 to 90 % of the longest lease
 
-	Read    Ratio // of acquisitions, that share their name with other readers
+	Read    Ratio // of acquisitions: to read, with other readers
 	Write   Ratio // of acquisitions, that exclude these
-	Down    Ratio // of holds to write, that go on to read
-	Fair    Ratio // of the other acquisitions of one name, that are fair
-	Several Ratio // of acquisitions, that lock all of the names at once
-	Joint   Ratio // of acquisitions, that lock some names here and Far elsewhere, as one
-	Chain   Ratio // of holds, under which a later name is waited for: all lock in one order
+	Down    Ratio // of holds to write: they go on to read
+	Fair    Ratio // of the other acquisitions of one name: fair
+	Several Ratio // of acquisitions: all names at once
+	Joint   Ratio // of acquisitions: some names here and Far elsewhere, as one
+	Chain   Ratio // of holds: wait for a later name, all in one order
 }
 
 // maxStep bounds Step: with more a process would only catch up.
@@ -201,7 +201,7 @@ type Network struct {
 // Assumptions are what the run takes for granted. A violation in a run that breaks one
 // names it, and is no bug.
 type Assumptions struct {
-	Drift Ratio // by how much a client's and a node's clock together may differ in rate
+	Drift Ratio // by how much the rates of a client's and a node's clock may differ
 }
 
 // A Range is drawn from evenly.
@@ -332,7 +332,7 @@ const (
 	Cut       Verb = "cut"       // drops everything
 	Delay     Verb = "delay"     // adds a delay
 	Loss      Verb = "loss"      // a share is lost
-	Duplicate Verb = "duplicate" // a share arrives twice, the second time that much later
+	Duplicate Verb = "duplicate" // a share arrives again, that much later
 	Reorder   Verb = "reorder"   // a share overtakes, or is overtaken
 	Hold      Verb = "hold"      // keeps commands, until they are released
 	Release   Verb = "release"   // lets what is held go on
@@ -346,24 +346,24 @@ const (
 const (
 	Crash       Verb = "crash"
 	Restart     Verb = "restart"
-	Demote      Verb = "demote"      // it becomes a replica: what it had is replaced, and it refuses writes
+	Demote      Verb = "demote"      // it becomes a replica with other data, and refuses writes
 	Promote     Verb = "promote"     // it is a master again, with what it has then
 	Slow        Verb = "slow"        // each command takes that long
 	Block       Verb = "block"       // a script runs for that long, and nothing else
 	Full        Verb = "full"        // no disk or no memory is left: writes are refused
-	Starve      Verb = "starve"      // they have the processor for that share of each Slice
+	Starve      Verb = "starve"      // they have the processor for a share of each Slice
 	Evict       Verb = "evict"       // the locks are gone, their fences are not
 	Flush       Verb = "flush"       // all keys are gone
 	ScriptFlush Verb = "scriptflush" // the scripts are gone
 	Alias       Verb = "alias"       // they are one server, each a database of it; at 0s
-	Sever       Verb = "sever"       // nothing passes between them and other servers of their node
-	Forge       Verb = "forge"       // a stranger repeats and forges their hand-overs, on all of them
+	Sever       Verb = "sever"       // nothing passes between them and their node's other servers
+	Forge       Verb = "forge"       // a stranger repeats and forges their hand-overs
 )
 
 // Verbs about nodes and clients.
 const (
 	Pause   Verb = "pause"   // the process is stopped; its clocks run
-	Suspend Verb = "suspend" // the machine sleeps: its time of day stands still, too, for a node
+	Suspend Verb = "suspend" // the machine sleeps; a node's time of day stands still
 	Skew    Verb = "skew"    // the time of day is that far ahead of the true one
 	Step    Verb = "step"    // the time of day jumps
 	Rate    Verb = "rate"    // all clocks run that much faster
@@ -375,8 +375,8 @@ const (
 	Kill  Verb = "kill"
 	Start Verb = "start" // a killed client starts again
 	View  Verb = "view"  // it was configured with these nodes alone; at 0s
-	Clone Verb = "clone" // copies of one machine, which draw the same random numbers; at 0s
-	Lead  Verb = "lead"  // their next connections to a node lead to that server of it
+	Clone Verb = "clone" // copies of one machine, with the same random numbers; at 0s
+	Lead  Verb = "lead"  // their next connections to a node lead to that server
 )
 
 // Steps of a client.
@@ -386,14 +386,14 @@ const (
 	DoUnlock Verb = "unlock" // release what was acquired last
 	DoExtend Verb = "extend"
 	DoWrite  Verb = "write"  // write to the resource that the lock protects
-	DoCheck  Verb = "check"  // ask the lease whether it is valid, and remember the answer for the next write
+	DoCheck  Verb = "check"  // ask the lease whether it is valid; the next write uses the answer
 	DoCancel Verb = "cancel" // end the context of the acquisition under way
 
-	DoDowngrade Verb = "downgrade" // go on to read what was acquired to write
+	DoDowngrade Verb = "downgrade" // go on to read after writing
 
-	DoDetach  Verb = "detach"  // detach what was acquired last; any client can resume its handle
+	DoDetach  Verb = "detach"  // detach the latest lease; any client can resume it
 	DoHandle  Verb = "handle"  // the same, and go on
-	DoResume  Verb = "resume"  // resume what was detached, or its handle given, last
+	DoResume  Verb = "resume"  // resume the lease that was detached, or whose handle was given, last
 	DoBreak   Verb = "break"   // unlock by force
 	DoInspect Verb = "inspect" // ask who holds a lock
 	DoClose   Verb = "close"   // close the Locker

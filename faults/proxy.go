@@ -159,7 +159,6 @@ func (p *Proxy) gate() <-chan struct{} {
 	return p.flowing
 }
 
-// carry is one connection.
 func (p *Proxy) carry(client net.Conn) {
 	if !p.add(client) {
 		return

@@ -1,16 +1,15 @@
-// Package node is one Redis-like server as the lock sees it: commands in,
-// replies out.
+// Package node is one Redis-like server as the lock sees it: commands in, replies out.
 //
-// It defines the [Node] interface, which the engine (package quorum) talks to, and the
-// meaning of every command. These packages implement it:
+// It defines the [Node] interface of the engine (package quorum), and the meaning of
+// every command. These packages implement it:
 //
 //   - node/redisnode and node/redisconn reach real servers,
 //   - node/embedded runs miniredis inside the process,
 //   - node/model is the same behavior in plain Go, for the simulator.
 //
-// The suite in node/nodetest checks that they give the same replies. Its rules, in
-// node/nodetest/testdata, say the same as this page command by command. This package
-// imports only the standard library and package clock.
+// The suite in node/nodetest checks that they give the same replies, by rules in
+// node/nodetest/testdata that say the same as this page. This package imports only the
+// standard library and package clock.
 //
 // # Layout on a server
 //
@@ -49,6 +48,9 @@
 //	otherwise                            Granted: the owner has the lock for TTL, and the token
 //	                                     becomes the fence
 //
+// So a command that is executed twice does no harm (second rule), nor does one that
+// arrives after its own release (fifth rule).
+//
 // A string is another library's lock, made by SET NX: a holder whose release notifies no
 // waiter. A holder is in the way unless it reads and the command does, too. In modes Read
 // and Write dead readers are no holders. A waiter is in the way if its place is kept, it
@@ -59,9 +61,6 @@
 // The fence of a reader is FenceKey: its token has to be above that, and raises
 // ReadersKey. The fence of a writer is the higher of both, and its token becomes
 // FenceKey. Mode Exclusive uses FenceKey alone.
-//
-// So a command that is executed twice does no harm (second rule), nor does one that
-// arrives after its own release (fifth rule).
 //
 // With several claims, in mode Exclusive, it is all or nothing. Names that have the
 // owner's field stay as they are. To the others the rules apply in the same order, each
@@ -77,8 +76,8 @@
 // those behind them. With a ticket Refused and Granted have a [Line].
 //
 // A waiter that stays, and is not Granted, has a place for PlaceTTL, whatever its token
-// is: far away waiters may never be above the fence in time, and would never get a place.
-// With Granted its places are gone. Of several names,
+// is: far away waiters may never be above the fence in time. With Granted its places are
+// gone. Of several names,
 //   - it has a place for each if it is Stale;
 //   - if it is Refused it has places for the names in the way, and gives up the others, so
 //     that a free name does not wait for another that is not. The next waiter there is
@@ -132,15 +131,14 @@
 // The offer then has the lock for as long as the place had left, HandOver is its token,
 // the place is gone, and the waiter gets a [Turn] with the Owner. That is as if the
 // network had delayed an Acquire of the waiter until now, but with the releaser's token,
-// which is the same on all nodes. If the owner of the offer reads already nothing but its
-// place changes. Nothing is handed over past a waiter that does not read and is passed
-// over. Nor is it while anybody listens on the name's channel, as Redisson's waiters do:
-// they would never find the lock free. Nor does a node hand over that cannot tell its
-// Life.
+// which is the same on all nodes. If the owner of the offer reads already only its place
+// changes. Nothing is handed over past a waiter that does not read and is passed over;
+// nor while anybody listens on the name's channel, as Redisson's waiters do: they would
+// never find the lock free; nor by a node that cannot tell its Life.
 //
 // Other users may listen and publish on a WaiterChannel. So a waiter believes only a Turn
-// with the right Proof. It is [ProofOf] the offer's Secret, which is kept in the PlaceKey
-// and is never published.
+// with the right Proof: [ProofOf] the offer's Secret, which is kept in the PlaceKey and
+// is never published.
 //
 // Readers leave in another order on each node. So that all nodes hand over with one
 // token, a reader that leaves others raises NextKey to its HandOver if somebody waits,

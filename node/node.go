@@ -6,20 +6,18 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// A Node is one server. Its methods may be called from any goroutine at any time.
+// A Node is one server. It is safe for concurrent use.
 type Node interface {
-	// Name tells the node from others in errors and reports: an address, never
-	// a secret.
+	// Name tells the node from others in errors and reports: an address, never a secret.
 	Name() string
 
-	// Submit hands cmd to the node and returns without waiting for anything. A
-	// node that cannot take it (down, closed, queue full) replies at once.
+	// Submit hands cmd to the node and does not wait. A node that cannot take it (down,
+	// closed, queue full) replies at once.
 	//
-	// reply is called exactly once: perhaps before Submit returns, otherwise
-	// from another goroutine, and never later than shortly after cmd.Deadline. It
-	// does not block, and it may call Submit, so a node holds no lock of its own
-	// while it calls reply. The caller may reuse cmd.Claims and cmd.Wait when Submit
-	// has returned.
+	// reply is called exactly once: perhaps before Submit returns, otherwise from another
+	// goroutine, and never later than shortly after cmd.Deadline. It does not block, and
+	// may call Submit, so a node holds no lock of its own while it calls reply. The
+	// caller may reuse cmd.Claims and cmd.Wait when Submit has returned.
 	//
 	// Commands about one name are executed in the order of their Submits while the
 	// connection lasts. The exceptions are commands that are sent again, because the
@@ -27,43 +25,41 @@ type Node interface {
 	// Acquire that waits while the server is silent.
 	Submit(cmd Command, reply func(Reply))
 
-	// Watch calls wake whenever waiting for name in this mode may be over: when a
-	// release was published, and when the subscription begins, also after a break.
-	// Notices are hints: some get lost, some are for nothing. Exclusive has one channel,
-	// Read and Write have another, and a notice on one does not reach the other.
+	// Watch calls wake whenever waiting for name in this mode may be over: when a release
+	// was published, and when the subscription begins, also after a break. Notices are
+	// hints: some get lost, some are for nothing. Exclusive has one channel, Read and
+	// Write have another.
 	//
 	// wake may be called from any goroutine, perhaps before Watch returns. It does not
 	// block, and does not call its own stop. No call of wake begins after stop has
 	// returned.
 	Watch(name string, mode Mode, wake func()) (stop func())
 
-	// Listen calls hear with the turns of all waiters of a process, whose names begin
-	// with the process's (see Process). As with Watch a turn may get lost, and hear and
-	// stop follow the same rules.
+	// Listen calls hear with the turns of all waiters of a process (see Process). As with
+	// Watch a turn may get lost, and hear and stop follow the same rules.
 	Listen(process string, hear func(Turn)) (stop func())
 
-	// Close answers whatever is still open with ErrClosed, ends the node's
-	// goroutines, waits for them, and closes its connections. Later Submits are
-	// answered with ErrClosed. Closing twice is the same as once.
+	// Close answers whatever is still open with ErrClosed, as it does later Submits, ends
+	// the node's goroutines, waits for them, and closes its connections. It may be called
+	// twice.
 	Close() error
 }
 
 // A Replicated node is one primary with replicas, and may lead to another of these after
-// a failover. It needs the restart guard, for the locks that the promoted server does not
-// have. It is the only optional interface of a Node. A type that wraps a Node has to
-// implement it, too: a Locker cannot see the replicas of the Node within.
+// a failover. It needs the restart guard, for locks that the promoted server lacks. It is
+// the only optional interface of a Node. A type that wraps a Node has to implement it,
+// too: a Locker cannot see the Node within.
 type Replicated interface {
 	Node
-	// Replicas is how many replicas there are.
 	Replicas() int
 }
 
-// A Token is a fencing token: it rises from each holder of a name to the next.
-// It is made from the wall clock in microseconds and stays below 2^53, so that
-// Lua's numbers hold it exactly.
+// A Token is a fencing token: it rises from each holder of a name to the next. It is made
+// from the wall clock in microseconds and stays below 2^53, so that Lua's numbers hold it
+// exactly.
 type Token int64
 
-// MaxToken is the largest token: 2^53 - 1.
+// MaxToken is the largest token.
 const MaxToken Token = 1<<53 - 1
 
 // A Claim is one owner's claim on one name.
@@ -81,8 +77,8 @@ type Turn struct {
 	Name   string // "": the subscription has just begun, and turns may have been lost before
 	Waiter string // whose turn it is to ask; "" if the lock was handed over
 
-	// Owner is the offer that has the lock now, with the HandOver of the Release as
-	// its Token; "" if the lock was not handed over.
+	// Owner is the offer that has the lock now, with the HandOver of the Release as its
+	// Token; "" if the lock was not handed over.
 	Owner string
 	Token Token
 
@@ -94,7 +90,6 @@ type Turn struct {
 	Life *Life
 }
 
-// A Kind says what a Command does.
 type Kind uint8
 
 // The package comment says what each of them does.
@@ -125,41 +120,40 @@ func (m Mode) String() string {
 	return [...]string{"exclusive", "read", "write"}[m]
 }
 
-// A Command is one request to a node.
 type Command struct {
 	Kind Kind
 	Mode Mode // of all claims; not used by Inspect, Break and Downgrade
 
 	// Claims are one or more. Extend takes several. Acquire, Release and Rename in mode
-	// Exclusive take several of different names, with one owner and one token. All
-	// other commands take exactly one.
+	// Exclusive take several of different names, with one owner and one token. All other
+	// commands take exactly one.
 	Claims []Claim
 
-	// From is the owner from which a Rename takes the locks; "" with all other commands.
+	// From is the owner whose locks a Rename takes; "" with all other commands.
 	From string
 
-	// TTL is the TTL that Acquire, Extend and Rename give a key, more than 0, in whole
+	// TTL is what Acquire, Extend and Rename give a key, more than 0, in whole
 	// milliseconds (a fraction is rounded up).
 	TTL time.Duration
 
-	// Retention is how long a fence is kept after it was last raised by
-	// Acquire, Release, Break or Rename, in whole milliseconds.
+	// Retention is how long a fence is kept after Acquire, Release, Break or Rename last
+	// raised it, in whole milliseconds.
 	Retention time.Duration
 
-	// HandOver is the token with which a Release may hand its locks over to waiters; 0:
-	// it may not. It is above that of the claims.
+	// HandOver is the token, above that of the claims, with which a Release may hand its
+	// locks over to waiters; 0: it may not.
 	HandOver Token
 
-	// Deadline is when the node replies ErrTimeout, if there is no other reply. A
-	// command that was not sent by then is never sent.
+	// Deadline is when the node replies ErrTimeout, if there is no other reply. A command
+	// that was not sent by then is never sent.
 	Deadline clock.Instant
 
-	// Wait is the waiter on whose behalf an Acquire or Release is sent; nil if the
-	// caller does not wait. The node does not keep it when Submit has returned.
+	// Wait is the waiter on whose behalf an Acquire or Release is sent; nil if the caller
+	// does not wait. The node does not keep it when Submit has returned.
 	Wait *Wait
 }
 
-// Waiting returns what c.Wait points to, or the zero Wait, which no waiter has.
+// Waiting returns *c.Wait, or the zero Wait, which no waiter has.
 func (c *Command) Waiting() Wait {
 	if c.Wait == nil {
 		return Wait{}
@@ -167,15 +161,15 @@ func (c *Command) Waiting() Wait {
 	return *c.Wait
 }
 
-// A Wait is what a waiter asks a node to remember of it between two attempts. Its zero
-// value is that of a caller that does not wait.
+// A Wait is what a node remembers of a waiter between two attempts. It is zero for a
+// caller that does not wait.
 type Wait struct {
 	// Waiter names the waiter, as NewWaiter does for the command's mode. The name stays
 	// the same from attempt to attempt, unlike owner and token.
 	Waiter string
 
-	// PlaceTTL is for how long the node keeps the waiter's place in the queue, unless the
-	// waiter asks again. It is in whole milliseconds; see Stays.
+	// PlaceTTL is for how long, in whole milliseconds, the node keeps the waiter's place
+	// in the queue, unless the waiter asks again; see Stays.
 	PlaceTTL time.Duration
 
 	// Ticket is the waiter's position in the queues, the same from attempt to attempt;
@@ -187,8 +181,8 @@ type Wait struct {
 	Barge bool
 
 	// Offer leaves an offer with the place of an Acquire of one name, if that is not
-	// Granted and Offer is above the fence. A Release may then hand the lock over to
-	// [Offer] of the owner, while the place is kept. 0: it leaves none.
+	// Granted and Offer is above the fence: see Hand-over in the package comment. 0: it
+	// leaves none.
 	Offer Token
 
 	// Secret is kept with the offer, and is never published. It proves that a Turn is the
@@ -196,25 +190,25 @@ type Wait struct {
 	Secret string
 
 	// Reserve lets a Refused Acquire of several names keep places for its free names,
-	// too, up to the first name in its way. Such a place refuses the waiters behind it
-	// as a lock does (Line.Free is false), unless its waiter was notified and has not
-	// asked since.
+	// too, up to the first name in its way. Such a place refuses the waiters behind it as
+	// a lock does (Line.Free is false), unless its waiter was notified and has not asked
+	// since.
 	Reserve bool
 }
 
-// Queued reports whether the command goes by the queue: its waiter has a ticket.
+// Queued reports whether the command's waiter has a ticket.
 func (w Wait) Queued() bool { return w.Ticket > 0 }
 
-// Stays reports whether the waiter waits on after the command. If it does not, an
-// Acquire makes no place, and a Release gives the place up.
+// Stays reports whether the waiter waits on after the command. If not, an Acquire makes
+// no place, and a Release gives the place up.
 func (w Wait) Stays() bool { return w.PlaceTTL > 0 }
 
 // A Status is a node's answer to a command.
 type Status uint8
 
 const (
-	// Unknown: there is no answer, and Err says why. The command may have been
-	// executed or may still be, unless Unsent is true. Unknown is never a no.
+	// Unknown: there is no answer, and Err says why. The command may have been executed
+	// or may still be, unless Unsent is true. Unknown is never a no.
 	Unknown Status = iota
 	Granted
 	Refused
@@ -245,13 +239,13 @@ type Reply struct {
 	Kept  []bool // Extend, Downgrade: for each claim, whether its owner still had it
 	State *State // Inspect
 
-	// Life is the life of the server that gave this answer: nil if the node
-	// cannot tell (then no restart guard is possible).
+	// Life is the life of the server that gave this answer: nil if the node cannot tell
+	// (then no restart guard is possible).
 	Life *Life
 }
 
-// A Line is what a Reply says of the queues of its names. Reply has it by value: a
-// pointer would cost an allocation for each reply that a contended lock brings.
+// A Line is what a Reply says of its names' queues. Reply has it by value, which saves an
+// allocation for each reply of a contended lock.
 type Line struct {
 	// Refused, with a Ticket: how many waiters are before this one, the most of one
 	// queue. A reader does not count the readers before the first waiter that excludes
@@ -263,10 +257,10 @@ type Line struct {
 	// it, or a process with a late clock would always come first.
 	Last Token
 
-	// With Refused and a Ticket: Free says that no lock is in the way, only other
-	// waiters, and none of them reserves its name. Foreign says that a lock in the way
-	// is not redquorum's, or has more than ManyFields fields: its release may be
-	// published on the name's channel alone.
+	// With Refused and a Ticket: Free says that only other waiters are in the way, and
+	// none of them reserves its name. Foreign says that a lock in the way is not
+	// redquorum's, or has more than ManyFields fields: its release may be published on
+	// the name's channel alone.
 	Free, Foreign bool
 
 	// Awaited, with Released, says that a waiter was in the queue of a lock that the
@@ -279,9 +273,8 @@ type Line struct {
 	Others bool
 }
 
-// A Life is one uninterrupted life of a server's memory. A restart, or a
-// failover to another server, begins a new one, in which locks may have been
-// forgotten.
+// A Life is one uninterrupted life of a server's memory. A restart, or a failover to
+// another server, begins a new one, in which locks may have been forgotten.
 type Life struct {
 	// ID is unique to the life: Redis's run_id. If several servers live together, as the
 	// masters of a cluster, it has those of all of them, with LivesTogether between.
@@ -320,14 +313,14 @@ type Place struct {
 	TTL    time.Duration // until it is lost, unless the waiter asks again
 }
 
-// A Field is one field of a lock's hash. In a plain lock there is one, the
-// owner with value "1" (Redisson counts re-entries in the value).
+// A Field is one field of a lock's hash. In a plain lock there is one, the owner with
+// value "1" (Redisson counts re-entries in the value).
 type Field struct {
 	Name, Value string
 }
 
-// Milliseconds returns d in whole milliseconds, rounded up: how a TTL goes to a
-// server, so that a key never lives shorter than was asked for.
+// Milliseconds returns d in whole milliseconds, rounded up, so that a key never lives
+// shorter than was asked for.
 func Milliseconds(d time.Duration) int64 {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {

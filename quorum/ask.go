@@ -1,22 +1,20 @@
-// Methods of Locker: requests to holders.
-
 package quorum
 
 import (
 	"context"
 	"errors"
 
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // Ask asks the holders of name to finish: it closes the channels of their [Lease.Asked].
-// The lock stays theirs, and nothing happens to a holder that does not look. Use
-// [Locker.Break] to take a lock away. All readers are asked, but of more than 60 only
-// some.
+// The lock stays theirs; [Locker.Break] takes it away. All readers are asked, but of more
+// than 60 only some.
 //
-// It returns nil if enough nodes took the request for each holder, not when a holder has
+// It returns nil if enough nodes took the request for each holder, which need not have
 // heard of it. Errors match ErrNotHeld if nobody has name, or only other libraries, which
 // cannot be asked; and ErrNoQuorum if too few nodes answered. It takes at most twice
 // Options.Timeout.
@@ -51,14 +49,13 @@ func (l *Locker) Ask(ctx context.Context, name string) error {
 
 var errForeign = errors.New("its holder is not a program with redquorum")
 
-// askOwners asks owners of name.
 func (l *Locker) askOwners(ctx context.Context, name string, owners []string) (err error) {
 	var rounds []*core.Round
 	in := l.core.Step()
-	in.Because("ask", &core.Claim{Claim: node.Claim{Name: name}})
+	in.NoteCall("ask", &claim.Lock{Name: name})
 	for _, owner := range owners {
 		token, _ := in.Token(0) // without one the nodes refuse
-		c := core.Claim{Claim: node.Claim{Name: node.AskName(owner), Owner: l.core.UUID, Token: token}}
+		c := claim.Claim{Lock: claim.Lock{Name: node.AskName(owner)}, Owner: l.core.UUID, Token: token}
 		in.Send(in.All(), node.Command{Kind: node.Acquire, Claims: c.AppendTo(nil), TTL: l.opts.Timeout,
 			Retention: l.opts.FenceRetention, Deadline: in.Now().Add(l.opts.Timeout)}, nil)
 		rounds = append(rounds, in.AskAll(node.Release, c, 0, l.opts.Timeout))

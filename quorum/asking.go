@@ -1,30 +1,29 @@
-// Methods of Lease and Locker: what a holder hears of requests, and announces. And type
-// companion.
-
 package quorum
 
 import (
 	"time"
 
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A companion is what belongs to a hold, and no lock needs: its note, and what its
-// holder knows of requests to finish.
+// A companion is what belongs to a hold, and no lock needs: its note, and what its holder
+// knows of requests to finish.
 //
-// A request takes and releases a lock of a name that is made from the owner. So the
-// nodes need no command for it: the release is published, and the fence says later that
-// there was one. Nothing depends on it.
+// A request takes and releases a lock of a name that is made from the owner. So nodes
+// need no command for it: the release is published, and the fence says later that there
+// was one. Nothing depends on it.
 type companion struct {
 	labels *labels
 	h      *core.Hold
 	note   record
 
-	core.Subscriptions               // to requests
-	asked              chan struct{} // nil: nobody has called Asked
-	closed             bool          // it is, or is about to be
+	machine.Subscriptions               // to requests
+	asked                 chan struct{} // nil: nobody has called Asked
+	closed                bool          // it is, or is about to be
 }
 
 func (l *Locker) companion(h *core.Hold) *companion {
@@ -41,13 +40,11 @@ func (l *Locker) companionOf(in core.Step, h *core.Hold) *companion {
 	return c
 }
 
-// extending keeps the note on the nodes.
 func (c *companion) Extending(in core.Step) { c.labels.keepRecord(in, &c.note) }
 
-// renewing looks whether a notice of a request was lost.
+// Renewing looks whether a notice of a request was lost.
 func (c *companion) Renewing(in core.Step) { c.look(in, in.All()) }
 
-// released removes the note.
 func (c *companion) Released(in core.Step) {
 	if c.note.text != "" {
 		c.note.text = ""
@@ -55,19 +52,17 @@ func (c *companion) Released(in core.Step) {
 	}
 }
 
-// ended ends the subscription to requests.
 func (c *companion) Ended(in core.Step) { c.stop(in) }
 
 // Asked returns a channel that is closed when somebody has asked the holder to finish,
 // with [Locker.Ask] or "redquorum ask". It is a hint: the lease goes on, and the holder
-// decides. A request that was made before the first call of Asked counts, for
-// Options.FenceRetention.
+// decides. A request made before the first call counts, for Options.FenceRetention.
 //
-// The first call subscribes to requests on each node, until the lease ends. Usually a
-// request arrives within a round trip. If its notice is lost, it is seen at the next
-// renewal; one to a fixed lease may be missed. If the lease ends first, the channel
-// stays open: wait for its Context as well. Nested leases share it. After
-// [Locker.Resume] the new lease has a channel of its own, for requests to it alone.
+// The first call subscribes to requests on each node, until the lease ends. A request
+// usually arrives within a round trip. If its notice is lost, the next renewal finds it;
+// a fixed lease may miss it. If the lease ends first, the channel stays open: wait for
+// its Context as well. Nested leases share it. After [Locker.Resume] the new lease has a
+// channel of its own, for requests to it alone.
 func (le *Lease) Asked() <-chan struct{} {
 	h, e := le.h, le.l.core
 	in := e.Step()
@@ -84,7 +79,7 @@ func (le *Lease) Asked() <-chan struct{} {
 	in.Subscribe(&c.Subscriptions, func(i int, n node.Node) (stop func()) {
 		return n.Watch(node.AskName(h.Claim.Owner), node.Exclusive, func() {
 			in := e.Step()
-			in.Heard(i, "tells that the holder of %s may be asked to finish", &h.Claim)
+			in.NoteNews(i, "tells that the holder of %s may be asked to finish", &h.Claim.Lock)
 			c.look(in, 1<<i)
 			in.Leave()
 		})
@@ -105,7 +100,6 @@ func (c *companion) look(in core.Step, nodes vote.NodeSet) {
 	})
 }
 
-// stop ends the subscription to requests, once.
 func (c *companion) stop(in core.Step) bool {
 	if c.asked == nil || c.closed {
 		return false
@@ -116,21 +110,21 @@ func (c *companion) stop(in core.Step) bool {
 	return true
 }
 
-// Announce notifies all programs that [Locker.Watch] the first name of the lease. The
-// lease may have ended. Announce returns when the notice is on its way to the nodes,
-// and reports no error: a notice may be lost. It costs two commands on each node.
+// Announce notifies all programs that [Locker.Watch] the first name of the lease, which
+// may have ended. It returns when the notice is on its way to the nodes, and reports no
+// error: a notice may be lost. It costs two commands on each node.
 func (le *Lease) Announce() {
 	in := le.l.core.Step()
 	defer in.Leave()
-	in.Because("announce", &le.h.Claim)
-	le.l.announce(in, &le.h.Claim)
+	in.NoteCall("announce", &le.h.Claim.Lock)
+	le.l.announce(in, &le.h.Claim.Lock)
 }
 
 // announce takes and releases a lock of a name that is made from the first of a claim:
 // its release is published.
-func (l *Locker) announce(in core.Step, of *core.Claim) {
+func (l *Locker) announce(in core.Step, of *claim.Lock) {
 	token, _ := in.Token(0) // without one the nodes refuse
-	c := core.Claim{Claim: node.Claim{Name: node.AskName(of.Name), Owner: l.core.UUID, Token: token}}
+	c := claim.Claim{Lock: claim.Lock{Name: node.AskName(of.Name)}, Owner: l.core.UUID, Token: token}
 	for _, kind := range []node.Kind{node.Acquire, node.Release} {
 		in.Send(in.All(), node.Command{Kind: kind, Claims: c.AppendTo(nil), TTL: l.opts.Timeout,
 			Retention: time.Millisecond, Deadline: in.Now().Add(l.opts.Timeout)}, nil)

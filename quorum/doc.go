@@ -28,29 +28,30 @@
 // These hold while clocks run at rates that differ by at most Options.Drift, and no node
 // forgets a lock unnoticed:
 //
-//   - At most one lease of a name is valid at any time, in all programs; or several
-//     that all read.
+//   - At most one lease of a name is valid at any time, in all programs; or several that
+//     all read.
 //   - A lease's context ends before any node can give its name to another owner. That
 //     needs no answer from any node.
-//   - Tokens of one name rise from each holder to the next; with readers, from
-//     each writer to the readers after it, and from these to the next writer. Where nodes have lost
-//     tokens in a restart, the wall clocks of all programs must agree to within MaxLease less
-//     Timeout.
+//   - Tokens of one name rise from each holder to the next; with readers, from each
+//     writer to the readers after it, and from these to the next writer. Where nodes have
+//     lost tokens in a restart, the wall clocks of all programs must agree to within
+//     MaxLease less Timeout.
 //   - Every call returns within its stated bound, whatever the servers do.
-//   - A released name is free at once on every node that can be reached. Elsewhere its key
-//     expires, or is released when the node answers again. Commands that arrive late create nothing. The exception is a
-//     stopped server that executes a command later, after the process or the connection has
-//     ended: that key stays on this one node until it expires.
+//   - A released name is free at once on every node that can be reached. Elsewhere its
+//     key expires, or is released when the node answers again. Commands that arrive late
+//     create nothing. The exception is a stopped server that executes a command later,
+//     after the process or the connection has ended: that key stays on this one node
+//     until it expires.
 //
-// A node that restarted is ignored for Options.MaxLease, because it may have forgotten
-// a lock. A running node must keep its data: no eviction (maxmemory-policy noeviction),
-// no failover to a replica, no FLUSHALL. A node's clock must not jump.
+// A node that restarted is ignored for Options.MaxLease, because it may have forgotten a
+// lock. A running node must keep its data: no eviction (maxmemory-policy noeviction), no
+// failover to a replica, no FLUSHALL. A node's clock must not jump.
 //
 // # What is not guaranteed
 //
 // This is not a consensus protocol. A lease is a promise about time. No lock can stop a
 // process that pauses, is suspended or cut off, and acts after its lease has ended. Only
-// the resource itself can refuse such late work, by the fencing token: see [Lease.Token].
+// the resource can refuse such late work, by the fencing token: see [Lease.Token].
 //
 // # How it works
 //
@@ -61,12 +62,12 @@
 //
 // # What may change
 //
-// Until version 1 the API of this package may change in a minor release, and the
-// changelog says how. If the layout on servers changes, old and new programs still
-// exclude each other, or report an error. Packages sim, faults and node/model are for
-// tests: their Go API may change in any release.
+// Until version 1 this API may change in a minor release, and the changelog says how. If
+// the layout on servers changes, old and new programs still exclude each other, or report
+// an error. Packages sim, faults and node/model are for tests: their Go API may change in
+// any release.
 //
 // Sources: the Redis page "Distributed Locks with Redis" (read 2026-11), for the
-// algorithm and its names; Martin Kleppmann, "How to do distributed locking"
-// (2016), for fencing and what can go wrong.
+// algorithm and its names; Martin Kleppmann, "How to do distributed locking" (2016), for
+// fencing and what can go wrong.
 package quorum

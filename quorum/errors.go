@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/retry"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// The errors of this package. Match them with errors.Is; an [*Error], from
-// errors.As, has the details of every node.
+// Match these errors with errors.Is; an [*Error], from errors.As, has the details of
+// every node.
 var (
 	// ErrHeld: somebody else has the name, by this library or another one (a string at
 	// the name), or took part of the nodes at the same time. Either enough nodes said so,
@@ -27,32 +28,30 @@ var (
 	// ErrLost: the lease ended before it was unlocked: it expired, was broken, or the
 	// nodes lost it. Another owner may have worked near its end.
 	ErrLost = core.ErrLost
-	// ErrMaxHold: the lease may not be held for longer than its MaxHold. An
-	// error of a lease that ended so matches ErrLost too.
+	// ErrMaxHold: the lease may not be held for longer than its MaxHold. An error of a
+	// lease that ended so matches ErrLost too.
 	ErrMaxHold = core.ErrMaxHold
-	// ErrNotHeld: there is no such lease any more: it was unlocked, detached or lost
-	// before. The error of a lease that was lost matches ErrLost, too. ErrNotHeld is also
-	// the cause with which the context of an unlocked lease ends.
+	// ErrNotHeld: there is no such lease any more: it was unlocked, detached or lost. The
+	// error of a lease that was lost matches ErrLost, too. The context of an unlocked
+	// lease ends with ErrNotHeld as its cause.
 	ErrNotHeld = core.ErrNotHeld
 	// ErrDeadlock: the caller would wait for its own lease, as the context belongs to a
 	// lease of the name. [WithReentry] shares that lease. It cannot if the lease has only
 	// some of the names (see [WithNames]), or is a reader's and a writer's is asked for
 	// (see [WithWrite]).
 	ErrDeadlock = core.ErrDeadlock
-	// ErrClosed: the Locker was closed.
-	ErrClosed = core.ErrClosed
+	ErrClosed   = core.ErrClosed
 	// ErrSameServer: two of the configured nodes are one server, so its failure would
 	// count twice. Neither counts once both have answered; before that, one may.
 	ErrSameServer = vote.ErrSameServer
 )
 
-// sentinels are all of them.
 var sentinels = []error{ErrHeld, ErrNoQuorum, ErrLost, ErrMaxHold, ErrNotHeld, ErrDeadlock, ErrClosed, ErrSameServer}
 
 // An Error says what one operation asked of the nodes and what each answered.
 type Error struct {
-	// Op is "acquire", "extend", "downgrade", "release", "detach", "resume",
-	// "check", "ask", "note", "break", or "hold" for the end of a lease's time.
+	// Op is "acquire", "extend", "downgrade", "release", "detach", "resume", "check",
+	// "ask", "note", "break", or "hold" for the end of a lease's time.
 	Op     string
 	Name   string     // the lock's name, or several with commas between
 	Quorum int        // how many nodes had to grant
@@ -67,10 +66,10 @@ type Error struct {
 	Cause error
 	// Waited is how long Lock waited; 0 for all else.
 	Waited time.Duration
-	// Holder is, with ErrHeld, the label of the holder (see Options.Label), or its owner
-	// name if it has no label; of several readers, that of one. It is "" if that is not
-	// known. A Locker asks the nodes at most ten times a second, about the first ten
-	// names. If the context ended the wait, Holder is from up to a few seconds before.
+	// Holder is, with ErrHeld, the holder's label (see Options.Label), or its owner name
+	// if it has none; of several readers, that of one; "" if it is not known. A Locker
+	// asks the nodes at most ten times a second, about the first ten names. If the
+	// context ended the wait, Holder is from up to a few seconds before.
 	//
 	// With WithWrite it is known only if WithWait ended a wait of at least half of
 	// Options.RetryEvery: the answers of the nodes are long if thousands read.
@@ -85,15 +84,13 @@ type Error struct {
 type NodeVote struct {
 	Node string
 	Vote Vote
-	// For is how long a refusing node will go on refusing if nothing happens
-	// (the TTL of the key; negative: forever), or how long an abstaining node
-	// will abstain.
+	// For is how long a refusing node will go on refusing if nothing happens (the TTL of
+	// the key; negative: forever), or how long an abstaining node will abstain.
 	For time.Duration
 	// Err is why the vote is unknown, or why the lease is not there any more.
 	Err error
 }
 
-// A Vote is what one node's answer counts as.
 type Vote string
 
 // The votes.
@@ -111,15 +108,15 @@ const (
 func (e *Error) Permanent() bool {
 	broken := 0
 	for _, n := range e.Nodes {
-		if core.Lasting(n.Err) {
+		if vote.Lasting(n.Err) {
 			broken++
 		}
 	}
-	return e.Err == ErrDeadlock || e.Cause == core.ErrSpent || broken > max(0, len(e.Nodes)-e.Quorum)
+	return e.Err == ErrDeadlock || e.Cause == retry.ErrSpent || broken > max(0, len(e.Nodes)-e.Quorum)
 }
 
 // Error says in one line what failed, why, and what each node answered; what several
-// answered alike is said once. Of a lease that was lost it says that first.
+// answered alike is said once. That a lease was lost it says first.
 func (e *Error) Error() string {
 	if lost, ok := e.Cause.(*Error); ok && e.Err == ErrNotHeld && lost.Err == ErrLost {
 		return lost.Error()
@@ -243,8 +240,7 @@ func (n NodeVote) String() string {
 	return s
 }
 
-// Unwrap makes the sentinel, the cause and every node's error match errors.Is
-// and errors.As.
+// Unwrap makes the sentinel, the cause and every node's error match.
 func (e *Error) Unwrap() []error {
 	errs := []error{e.Err}
 	if e.Cause != nil {
@@ -268,8 +264,8 @@ func stopped(ctx context.Context) error {
 }
 
 // An elsewhere is the cause with which a context has ended, perhaps that of another
-// lease. It matches all that the cause does but for the errors of this package: they
-// would say how that lease ended, and not what came of this call.
+// lease. It matches all that the cause does but this package's errors: they would say how
+// that lease ended, and not what came of this call.
 type elsewhere struct{ err error }
 
 func (e elsewhere) Error() string { return e.err.Error() }

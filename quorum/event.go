@@ -7,6 +7,7 @@ import (
 
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 )
 
 // An Event is one thing that happened, for metrics and traces: see Options.Observe.
@@ -14,8 +15,8 @@ import (
 //
 // Each lease that the Locker comes to hold has one EventAcquired, and exactly one of
 // EventReleased, EventLost and EventDetached: the difference is the number of leases
-// held. Nested leases have no events of their own. If a lease ends while it is being
-// granted, the two events can arrive in either order.
+// held. Nested leases have none. If a lease ends while it is being granted, the two
+// events can arrive in either order.
 //
 // Each call of Lock, TryLock or Do has one EventAcquired or EventNotAcquired, unless it
 // is nested or is refused at once: by a closed Locker or an ended context. LockAll makes
@@ -26,8 +27,8 @@ type Event struct {
 	Name  string     // the lock's name, or several with commas between
 	Owner string     // the owner's field on the nodes
 	Token node.Token // the lease's fencing token
-	// which node, for EventNodeFailed, EventNodeRecovered, EventNodeAbstains, EventHealed
-	// and EventSettingsDiffer
+	// for EventNodeFailed, EventNodeRecovered, EventNodeAbstains, EventHealed and
+	// EventSettingsDiffer
 	Node string
 
 	// Took is how long it took: the whole call for EventAcquired and EventNotAcquired,
@@ -58,9 +59,9 @@ type Event struct {
 // A renewal that was not granted is tried again after a tenth of what is left of the
 // lease, or less, unless a majority has lost it. So while nodes do not answer, each lease
 // of 30 s has an EventExtendFailed every second or two, and never more than one a second.
-// EventNodeFailed comes once; it comes again only after an answer, or for commands of
-// another kind. For ten seconds after an EventNodeRecovered there is none of that node:
-// answers may be in time and too late by turns.
+// EventNodeFailed comes once, and again only after an answer, or for commands of another
+// kind. For ten seconds after an EventNodeRecovered there is none of that node: answers
+// may be in time and too late by turns.
 type EventKind uint8
 
 const (
@@ -80,15 +81,13 @@ const (
 	EventWaiting       // a call has to wait for the lock
 	EventNotAcquired   // a call ended without a lease
 	EventsLeftOut      // events before this one did not reach Options.Observe, which is too slow
-	// another program has other settings, or had until a moment ago: both may hold one
-	// lock
+	// another program has other settings, or had a moment ago: both may hold one lock
 	EventSettingsDiffer
 )
 
-func (k EventKind) String() string { return core.EventKind(k).String() }
+func (k EventKind) String() string { return machine.EventKind(k).String() }
 
-// causes has a word for each error that an event's Err may match; the first that does
-// counts.
+// causes has a word for each error that an event's Err may match; the first counts.
 var causes = [...]struct {
 	err  error
 	word string
@@ -112,7 +111,8 @@ var causes = [...]struct {
 //
 //   - "broken": the nodes no longer have the lease;
 //   - "max_hold", "fixed_lease": the lease reached its bound;
-//   - "not_renewed": the lease ended before a renewal was answered, since the process was paused or busy;
+//   - "not_renewed": the lease ended before a renewal was answered, since the process was
+//     paused or busy;
 //   - "no_quorum": too few nodes answered, in time, what was asked;
 //   - "ended": the caller's context ended before it was known whether enough would;
 //   - "held", "deadlock", "closed": see the errors of these names;

@@ -1,5 +1,3 @@
-// A method of Lease, and type Handle.
-
 package quorum
 
 import (
@@ -19,16 +17,16 @@ import (
 
 // A Handle is what another process needs to take a lease over with [Locker.Resume]. It is
 // opaque text of letters, digits and ".", "-" and "_", which can be sent and stored as it
-// is, and which begins with the version of its format. Any program that has it can take
-// the lease, once, with a Locker that has the same Options.Prefix.
+// is, and begins with the version of its format. Any program that has it can take the
+// lease, once, with a Locker that has the same Options.Prefix.
 //
 // The lease's bounds go with it: a fixed lease stays fixed, and a MaxHold does not begin
-// again. How much of them has passed is measured by the time of day, since two machines
-// have no other clock in common. If the clock of the machine that resumes is ahead, the
-// lease ends earlier by that much, or Resume returns ErrNotHeld; if it is behind, the
-// lease ends later by that much, but never later than if no time had passed between the
-// handle and Resume. The rest of a minimum hold (see [WithMinHold]) counts from Resume,
-// so that no clock ends it early.
+// again. How much of them has passed is measured by the time of day, as two machines have
+// no other clock in common. If the resuming machine's clock is ahead, the lease ends
+// earlier by that much, or Resume returns ErrNotHeld; if it is behind, the lease ends
+// later by that much, but never later than if no time had passed between the handle and
+// Resume. The rest of a minimum hold (see [WithMinHold]) counts from Resume, so that no
+// clock ends it early.
 type Handle string
 
 // A Handle of this version begins with these. Base64 of the JSON of terms follows.
@@ -37,7 +35,6 @@ const (
 	handleVersion = "1"
 )
 
-// Terms are what a Handle says.
 type terms struct {
 	Names []string      `json:"names"`
 	Mode  node.Mode     `json:"mode,omitempty"`
@@ -62,7 +59,7 @@ type terms struct {
 }
 
 // Handle returns the lease's handle, with which another process can take the lease over
-// while this one has it, or after a crash: until this one learns of it, or its lease
+// while this one has it, or after a crash. Until this one learns of it, or its lease
 // ends, both hold the lock, and nobody else does (see [Locker.Resume]). To hand over
 // without that, use [Lease.Detach].
 func (le *Lease) Handle() Handle {
@@ -83,7 +80,6 @@ func termsOf(in core.Step, h *core.Hold, at time.Time) terms {
 		At: at.UnixNano()}
 }
 
-// handle returns the text that parse reads.
 func (t *terms) handle() Handle {
 	text, _ := json.Marshal(t) // of numbers and texts alone it never fails
 	return Handle(handlePrefix + handleVersion + "." + base64.RawURLEncoding.EncodeToString(text))
@@ -117,10 +113,8 @@ func (from Handle) parse() (t terms, err error) {
 	return t, t.check()
 }
 
-// title is how errors call it.
 func (t *terms) title() string { return strings.Join(t.Names, ",") }
 
-// check returns an error for terms that no lease can have.
 func (t *terms) check() error {
 	switch {
 	case len(t.Names) == 0:
@@ -145,8 +139,8 @@ func (t *terms) check() error {
 	return nil
 }
 
-// age subtracts the time passed until now, a time of day, from the bounds. It returns
-// an error if nothing is left.
+// age subtracts the time passed until now, a time of day, from the bounds. It returns an
+// error if nothing is left.
 func (t *terms) age(now time.Time, rate float64) error {
 	passed := max(0, now.Sub(time.Unix(0, t.At)))
 	if t.HoldLeft > 0 {
@@ -163,10 +157,10 @@ func (t *terms) age(now time.Time, rate float64) error {
 	return nil
 }
 
-// bound tightens s, the settings given to Resume, to the bounds of the lease. Its name
+// bound tightens s, the call of Resume, to the bounds of the lease. Its name
 // may have to stay taken in any mode, for a process that held it before; and for no
 // longer than maxLease, as no lease is longer, and no minimum hold.
-func (t *terms) bound(s *settings, maxLease time.Duration) {
+func (t *terms) bound(s *call, maxLease time.Duration) {
 	s.Keep = max(s.Keep, min(t.KeepLeft, maxLease))
 	if t.FixedLeft > 0 {
 		s.Fixed, s.Lease = true, min(s.Lease, t.FixedLeft)

@@ -1,5 +1,3 @@
-// Methods of Locker: inspection, and Break.
-
 package quorum
 
 import (
@@ -8,15 +6,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// Inspect asks all nodes who holds name, and changes nothing. It returns when
-// all have answered, or had Options.Timeout to do so, or when ctx ends. The error is not
-// nil only for a bad name, a closed Locker or an ended ctx: nodes that fail are in the
-// Report.
+// Inspect asks all nodes who holds name, and changes nothing. It returns when all have
+// answered, or had Options.Timeout to do so, or when ctx ends. The error is not nil only
+// for a bad name, a closed Locker or an ended ctx: nodes that fail are in the Report.
 func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	if err := l.beginAbout(ctx, "inspect", name); err != nil {
 		return nil, err
@@ -37,14 +35,14 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	return rep, nil
 }
 
-// Check asks the nodes whether an owner ([Lease.Owner]) has name, and returns nil if a
-// majority says so. It returns as soon as that is known. It is for resources that cannot
-// keep a token: the answer was true when the nodes gave it, and the lease may have ended
-// when Check returns. A resource that compares tokens is safe; this only makes a late
-// write unlikely. A primary with replicas that was deposed, and does not know it, may
-// have the owner for a lease longer than is true. Errors match ErrNotHeld if a majority
-// lacks it, and ErrNoQuorum if too few nodes answered, or some may have forgotten in a
-// restart that it was acquired or released. It takes at most Options.Timeout.
+// Check asks the nodes whether an owner ([Lease.Owner]) has name, and returns nil as soon
+// as a majority says so. It is for resources that cannot keep a token: the answer was
+// true when the nodes gave it, and the lease may have ended when Check returns. A
+// resource that compares tokens is safe; this only makes a late write unlikely. A primary
+// with replicas that was deposed, and does not know it, may have the owner for a lease
+// longer than is true. Errors match ErrNotHeld if a majority lacks it, and ErrNoQuorum if
+// too few nodes answered, or some may have forgotten in a restart that it was acquired or
+// released. It takes at most Options.Timeout.
 func (l *Locker) Check(ctx context.Context, name, owner string) error {
 	if err := l.beginAbout(ctx, "check", name); err != nil {
 		return err
@@ -84,8 +82,8 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	}
 	defer l.core.End()
 	in := l.core.Step()
-	c := core.Claim{Claim: node.Claim{Name: name}}
-	in.Because("break", &c)
+	c := claim.Claim{Lock: claim.Lock{Name: name}}
+	in.NoteCall("break", &c.Lock)
 	token, ok := in.Token(0)
 	if !ok {
 		in.Leave()
@@ -126,9 +124,8 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	return removed, nil
 }
 
-// tokenAbove is the token for another round where a Break has failed only because locks
-// have higher ones. The clock of a holder may be ahead, or the lock has changed hands
-// meanwhile.
+// tokenAbove is the token for another round if a Break failed only because locks have
+// higher ones: a holder's clock may be ahead, or the lock has changed hands meanwhile.
 func tokenAbove(in core.Step, r *core.Round) (token node.Token, ok bool) {
 	highest := node.Token(0)
 	for _, b := range r.Ballots {
@@ -143,13 +140,13 @@ func tokenAbove(in core.Step, r *core.Round) (token node.Token, ok bool) {
 	return in.Token(highest)
 }
 
-// inspect asks all nodes for the holder of name, and of however many for this owner. It,
-// inspectMost and report are called outside a step.
+// inspect, inspectMost and report are called outside a step. inspect asks all nodes for
+// the holder of name, and of however many for this owner.
 func (l *Locker) inspect(name, owner string, timeout time.Duration) *core.Round {
-	c := core.Claim{Claim: node.Claim{Name: name, Owner: owner}}
+	c := claim.Claim{Lock: claim.Lock{Name: name}, Owner: owner}
 	in := l.core.Step()
 	defer in.Leave()
-	in.Because("inspect", &c)
+	in.NoteCall("inspect", &c.Lock)
 	return in.AskAll(node.Inspect, c, 0, timeout)
 }
 

@@ -1,4 +1,4 @@
-// Type labels; methods of Lease, Locker and settings: notes, and the holder of a name.
+// Type labels; methods of Lease, Locker and call: notes, and the holder of a name.
 
 package quorum
 
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
@@ -24,13 +25,13 @@ type holder struct {
 	note  string
 }
 
-// labels has the label of a Locker, and those that it knows of others. It keeps the
-// notes of its leases on the nodes, too.
+// labels has the label of a Locker, and those that it knows of others. It keeps the notes
+// of its leases on the nodes, too.
 //
 // On the nodes a label or note is a lock of a name of its own, with the text as its
 // owner. So it needs no command of its own, and expires as locks do. Nothing depends on
-// it: a text that cannot be written or read is left out. Texts are asked for in no
-// round: the user may lack the right to them alone, which says nothing about a node.
+// it: a text that cannot be written or read is left out. Texts are asked for in no round:
+// the user may lack the right to them alone, which says nothing about a node.
 type labels struct {
 	core      *core.Core
 	opts      *Options
@@ -46,38 +47,37 @@ func newLabels(e *core.Core, o *Options, settings string) *labels {
 		known: map[string]string{e.UUID: o.Label}, differing: make(map[string]bool)}
 }
 
-// A record is a text for people.
 type record struct {
 	of     string // the process whose label, or the owner whose note it is
 	text   string // "": none
 	keepAt clock.Instant
 }
 
-// lookEvery bounds how often a Locker finds out who the holder is: an error is not
-// worth more.
+// lookEvery bounds how often a Locker finds out who the holder is: an error is not worth
+// more.
 const lookEvery = 100 * time.Millisecond
 
 // keepAgain is how soon a text is written again if a node was too slow to take it.
 const keepAgain = time.Second
 
-// keep keeps the label of the Locker on the nodes. It is called at each grant, renewal
-// and extension, and by waiters.
+// keep keeps the label on the nodes. It is called at each grant, renewal and extension,
+// and by waiters.
 func (x *labels) keep(in core.Step) {
 	if x.opts.Label != NoLabel {
 		x.keepRecord(in, &x.own)
 	}
 }
 
-// keepRecord keeps a text on the nodes: it creates it where it is not, and makes it
-// last. It outlasts every lease that is granted or renewed until the next time.
+// keepRecord keeps a text on the nodes: it creates it where it is not, and makes it last.
+// It outlasts every lease that is granted or renewed until the next time.
 func (x *labels) keepRecord(in core.Step, r *record) {
 	if r.text != "" && core.Due(&r.keepAt, in.Now(), x.opts.MaxLease/2) {
 		x.write(in, r, in.All(), true)
 	}
 }
 
-// write writes a text to some nodes. With replace it removes another one first, but
-// only once: that may be refused. No token has to be remembered.
+// write writes a text to some nodes. With replace it removes another one first, but only
+// once: that may be refused. No token has to be remembered.
 func (x *labels) write(in core.Step, r *record, nodes vote.NodeSet, replace bool) {
 	now, text := in.Now(), r.text
 	c := x.about(in, r)
@@ -98,7 +98,6 @@ func (x *labels) write(in core.Step, r *record, nodes vote.NodeSet, replace bool
 	}
 }
 
-// remove removes the text that is on some nodes.
 func (x *labels) remove(in core.Step, r *record, nodes vote.NodeSet) {
 	c := x.about(in, r)
 	c.Kind = node.Break
@@ -111,13 +110,12 @@ func (x *labels) about(in core.Step, r *record) node.Command {
 		Retention: time.Millisecond, Deadline: in.Now().Add(x.opts.Timeout)}
 }
 
-// maxLabels is of how many processes a report has the labels, and of how many owners
-// the notes.
+// maxLabels is of how many processes a report has the labels, and of how many owners the
+// notes.
 const maxLabels = 32
 
 // of is called outside a step. It returns the labels of these owners and waiters, by
-// process, and the notes of the owners, by owner. It lacks those that no node tells by
-// until.
+// process, and the notes of the owners, by owner, if a node tells them by until.
 func (x *labels) of(ctx context.Context, owners, waiting []string, until clock.Instant) (found map[string]string) {
 	if x.opts.Label == NoLabel {
 		return nil
@@ -145,7 +143,6 @@ func (x *labels) of(ctx context.Context, owners, waiting []string, until clock.I
 	}
 }
 
-// A search asks all nodes for texts.
 type search struct {
 	*labels
 	until   clock.Instant
@@ -155,8 +152,8 @@ type search struct {
 	signal  clock.Signal
 }
 
-// label looks for the label of an owner or waiter. One node's answer is enough: it
-// never changes.
+// label looks for the label of an owner or waiter. One node's answer is enough: it never
+// changes.
 func (s *search) label(in core.Step, of string) {
 	process := node.Process(of)
 	if s.found[process] = s.known[process]; s.found[process] != "" || node.Foreign(of) {
@@ -171,8 +168,8 @@ func (s *search) label(in core.Step, of string) {
 	})
 }
 
-// note looks for the note of an owner, on a majority. The latest counts: each is
-// written for the same time.
+// note looks for the note of an owner, on a majority. The latest counts: each is written
+// for the same time.
 func (s *search) note(in core.Step, owner string) {
 	answers, latest := 0, time.Duration(0)
 	s.look(in, owner, func(state *node.State) {
@@ -185,7 +182,6 @@ func (s *search) note(in core.Step, owner string) {
 	})
 }
 
-// look asks the nodes for a text.
 func (s *search) look(in core.Step, of string, learn func(*node.State)) {
 	s.unknown++
 	s.open += len(s.core.Nodes)
@@ -199,7 +195,6 @@ func (s *search) look(in core.Step, of string, learn func(*node.State)) {
 		})
 }
 
-// learn remembers a label, which never changes.
 func (x *labels) learn(process, label string) {
 	if len(x.known) >= 1000 {
 		clear(x.known)
@@ -214,7 +209,7 @@ const maxLooked = 10
 // whoHolds is called outside a step. It returns the holder of one of the names, or the
 // zero holder if that is not found out by until: the nodes are not asked after ctx has
 // ended, nor more often than lookEvery.
-func (l *Locker) whoHolds(ctx context.Context, c *core.Claim, until clock.Instant) (found holder) {
+func (l *Locker) whoHolds(ctx context.Context, lock *claim.Lock, until clock.Instant) (found holder) {
 	ended := ctx.Err() != nil
 	in := l.core.Step()
 	asks := l.opts.Label != NoLabel && !ended && in.Now() < until && core.Due(&l.labels.lookAt, in.Now(), lookEvery)
@@ -223,7 +218,7 @@ func (l *Locker) whoHolds(ctx context.Context, c *core.Claim, until clock.Instan
 		return found
 	}
 	looked := 0
-	for name := range c.Each() {
+	for name := range lock.Each() {
 		left := until.Sub(l.core.Clock.Now())
 		if looked++; looked > maxLooked || left <= 0 || found.label != "" {
 			break
@@ -246,10 +241,10 @@ func (l *Locker) holderOf(ctx context.Context, name string, timeout time.Duratio
 	return holder{cmp.Or(rep.Label(rep.Owner), shortText(rep.Owner, maxLabel)), rep.Note(rep.Owner)}
 }
 
-// pauses finds out in a task who the holder is, if the wait has lasted for some time:
+// Pauses finds out in a task who the holder is, if the wait has lasted for some time:
 // when the context has ended it is too late to ask. It does not for a writer: a node
 // tells of all readers, and there may be thousands.
-func (s *settings) Pauses(in core.Step, began clock.Instant) {
+func (s *call) Pauses(in core.Step, began clock.Instant) {
 	l := s.l
 	if l.opts.Label == NoLabel || s.Mode == node.Write || in.Now() < began.Add(l.opts.RetryEvery/2) ||
 		in.Now() < l.labels.lookAt {
@@ -259,16 +254,16 @@ func (s *settings) Pauses(in core.Step, began clock.Instant) {
 		s.holder = new(holder)
 	}
 	into, until := s.holder, in.Now().Add(l.opts.Timeout)
-	in.InTask(func() {
-		if found := l.whoHolds(context.Background(), &s.Claim, until); found.label != "" {
+	in.TaskIfOpen(func() {
+		if found := l.whoHolds(context.Background(), &s.Lock, until); found.label != "" {
 			l.core.Read(func() { *into = found })
 		}
 	})
 }
 
-// failed puts into an error for how long the call has waited, and who the holder is. A
+// Failed puts into an error for how long the call has waited, and who the holder is. A
 // writer asks only after a long wait, which is rare enough for thousands of readers.
-func (s *settings) Failed(ctx context.Context, failed error, waited time.Duration, deadline clock.Instant) {
+func (s *call) Failed(ctx context.Context, failed error, waited time.Duration, deadline clock.Instant) {
 	l := s.l
 	err, ok := failed.(*Error)
 	if !ok {
@@ -280,21 +275,20 @@ func (s *settings) Failed(ctx context.Context, failed error, waited time.Duratio
 	if err.Err != ErrHeld || err.Nodes == nil || s.Mode == node.Write && err.Waited < l.opts.RetryEvery/2 {
 		return
 	}
-	found := l.whoHolds(ctx, &s.Claim, deadline.Add(l.core.Timeout(s.Lease)))
+	found := l.whoHolds(ctx, &s.Lock, deadline.Add(l.core.Timeout(s.Lease)))
 	if found.label == "" && s.holder != nil {
 		l.core.Read(func() { found = *s.holder })
 	}
 	err.Holder, err.Note = found.label, found.note
 }
 
-// logNextHolder logs the holder of a name whose lease was lost here.
 func (l *Locker) logNextHolder(in core.Step, h *core.Hold) {
 	if l.lines == nil {
 		return
 	}
 	until := in.Now().Add(l.opts.Timeout)
-	in.InTask(func() {
-		found := l.whoHolds(context.Background(), &h.Claim, until)
+	in.TaskIfOpen(func() {
+		found := l.whoHolds(context.Background(), &h.Claim.Lock, until)
 		if found.label == "" {
 			return
 		}
@@ -304,10 +298,8 @@ func (l *Locker) logNextHolder(in core.Step, h *core.Hold) {
 	})
 }
 
-// maxNote is the length of the longest note, in bytes.
 const maxNote = 256
 
-// checkNote says what is wrong with a note.
 func checkNote(text string) error {
 	switch {
 	case len(text) > maxNote:
@@ -320,15 +312,15 @@ func checkNote(text string) error {
 
 // SetNote changes the note of the lease (see [WithNote]); "" removes it. Nested leases
 // share it. It notifies programs as [Lease.Announce] does, and returns when the note is
-// on its way to the nodes. Errors match ErrNotHeld if the lease has ended, and
-// otherwise none of this package: the text is too long, or cannot be printed.
+// on its way to the nodes. Errors match ErrNotHeld if the lease has ended, and otherwise
+// none of this package: the text is too long, or cannot be printed.
 func (le *Lease) SetNote(text string) error {
 	if err := checkNote(text); err != nil {
 		return err
 	}
 	h, in := le.h, le.l.core.Step()
 	defer in.Leave()
-	in.Because("note", &h.Claim)
+	in.NoteCall("note", &h.Claim.Lock)
 	if in.IsOver(h) {
 		return in.NotHeld(h, "note")
 	}
@@ -336,6 +328,6 @@ func (le *Lease) SetNote(text string) error {
 	c.Released(in)
 	c.note.text, c.note.keepAt = text, 0
 	c.Extending(in)
-	le.l.announce(in, &h.Claim)
+	le.l.announce(in, &h.Claim.Lock)
 	return nil
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/core"
 )
 
-// A Lease is one acquisition of a name. It is over when it is unlocked or when
-// it is lost; it never comes back. Its methods may be called from any goroutine at
-// any time.
+// A Lease is one acquisition of a name. It is over when it is unlocked or lost; it never
+// comes back. Its methods may be called from any goroutine at any time.
 type Lease struct {
 	l        *Locker
 	h        *core.Hold
@@ -23,7 +22,7 @@ type Lease struct {
 // Names returns the lock's name, or all of them, sorted: see [WithNames].
 func (le *Lease) Names() []string { return slices.Collect(le.h.Claim.Each()) }
 
-// Owner returns the owner name that the nodes have for the lease. [Locker.Inspect],
+// Owner returns the owner name that the nodes have for the lease, as [Locker.Inspect],
 // redquorum status and events show it. It begins with a UUID of this Locker. Log it when
 // the lock is acquired, so that a lock seen on the nodes leads to its process.
 func (le *Lease) Owner() string { return le.h.Claim.Owner }
@@ -37,10 +36,10 @@ func (le *Lease) Mode() node.Mode {
 	return in.Bounds(le.h).Mode
 }
 
-// Token returns the fencing token: higher than that of every earlier holder of
-// the name. A resource that remembers the highest token it has seen, and
-// refuses lower ones, is safe even from a holder that was paused past the end
-// of its lease. It does not change, and nested leases share it.
+// Token returns the fencing token: higher than that of every earlier holder of the name.
+// A resource that remembers the highest token it has seen, and refuses lower ones, is
+// safe even from a holder that was paused past the end of its lease. It does not change,
+// and nested leases share it.
 func (le *Lease) Token() node.Token { return le.h.Claim.Token }
 
 // Context returns a context that ends with the lease, with a cause: an error that matches
@@ -55,8 +54,8 @@ func (le *Lease) Token() node.Token { return le.h.Claim.Token }
 // [WithReentry], and otherwise fails.
 func (le *Lease) Context() context.Context { return le.h.Context() }
 
-// Remaining returns for how long the lease can still be relied on without
-// another renewal, by the local clock: 0 when it has ended. Nested leases share it.
+// Remaining returns for how long the lease can still be relied on without another
+// renewal, by the local clock: 0 when it has ended. Nested leases share it.
 func (le *Lease) Remaining() time.Duration {
 	in := le.l.core.Step()
 	defer in.Leave()
@@ -81,7 +80,7 @@ func FromContext(ctx context.Context) (leases []*Lease) {
 // ended, or else nil. A holder that looks at it begins nothing new while its nodes do not
 // answer, and still has Remaining to finish. Renewals go on: it may be nil again. The
 // error matches ErrNoQuorum, or ErrNotHeld when the lease has ended. An
-// [EventExtendFailed] tells of the same.
+// [EventExtendFailed] tells the same.
 func (le *Lease) AtRisk() error {
 	in := le.l.core.Step()
 	defer in.Leave()
@@ -92,7 +91,7 @@ func (le *Lease) AtRisk() error {
 // most MaxLease. Errors match ErrNotHeld if the lease had ended, ErrMaxHold if d reaches
 // beyond its MaxHold, ErrLost if the nodes no longer have it, and ErrNoQuorum if too few
 // answered: then the lease's end does not change, though nodes may keep the name for
-// longer. If ctx had ended before it is ctx's error alone.
+// longer. If ctx had ended before, the error is ctx's alone.
 func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if le.unlocked.Load() {
 		return le.notHeld("extend")
@@ -103,17 +102,17 @@ func (le *Lease) Extend(ctx context.Context, d time.Duration) error {
 	return le.h.Extend(ctx, d)
 }
 
-// Unlock ends the lease and releases its name on all nodes, if it is the last of nested
-// ones. It returns when a quorum has confirmed; other nodes are asked again in the
+// Unlock ends the lease and, if it is the last of nested ones, releases its name on all
+// nodes. It returns when a quorum has confirmed; other nodes are asked again in the
 // background until they confirm or the key has expired. It takes at most Options.Timeout.
 // Canceling ctx does not interrupt it; only ctx's values are used.
 //
 // The error matches ErrNotHeld, with the cause, if the lease had ended before or the
 // nodes no longer had it: other holders may have worked at the same time. It matches
-// ErrLost, too, unless the lease was detached or the Locker closed. It also matches
-// node.ErrWrongType if somebody has overwritten the lock's keys on a majority. It matches
-// ErrNoQuorum if too few nodes confirmed. Unlocking the same Lease again, or a nil Lease,
-// does nothing and returns nil.
+// ErrLost, too, unless the lease was detached or the Locker closed; node.ErrWrongType,
+// too, if somebody has overwritten the lock's keys on a majority. It matches ErrNoQuorum
+// if too few nodes confirmed. Unlocking the same Lease again, or a nil Lease, does
+// nothing and returns nil.
 //
 // The last write lease of an owner that also reads becomes a read lease on the nodes,
 // which a quorum confirms in the same way.
@@ -130,7 +129,6 @@ func (le *Lease) beginUnlock() (u core.Unlocking) {
 	return le.h.BeginUnlock(le.mode)
 }
 
-// notHeld is the error of an operation on a lease that is over.
 func (le *Lease) notHeld(op string) error {
 	in := le.l.core.Step()
 	defer in.Leave()

@@ -13,11 +13,12 @@ import (
 	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A Locker takes locks on one set of nodes. Make one for the life of the
-// program; its methods may be called from any goroutine at any time.
+// A Locker takes locks on one set of nodes. Make one for the life of the program; its
+// methods may be called from any goroutine at any time.
 type Locker struct {
 	core   *core.Core
 	opts   Options // complete
@@ -33,8 +34,8 @@ type Locker struct {
 
 // New returns a Locker on nodes, at most 63 of them. Close closes them, unless
 // [Options.SharedNodes] is set. If New fails they remain the caller's. It does not wait
-// for them to be reachable. All programs that share locks must list the same
-// nodes, in the same order where possible.
+// for them to be reachable. All programs that share locks must list the same nodes, in
+// the same order where possible.
 func New(nodes []node.Node, options Options) (*Locker, error) {
 	opts, err := options.fill()
 	if err != nil {
@@ -89,8 +90,8 @@ func hasReplicas(n node.Node) bool {
 }
 
 // Lock acquires name. It waits until ctx ends, or for the time given by [WithWait]. The
-// lease is renewed automatically, at each third of its length, until it is unlocked
-// (but see [WithFixedLease] and MaxHold).
+// lease is renewed automatically, at each third of its length, until it is unlocked (but
+// see [WithFixedLease] and MaxHold).
 //
 // Errors match ErrHeld or ErrNoQuorum, depending on the last complete attempt. If ctx
 // ended the wait, they match ctx's error as well, but not how another lease ended, if
@@ -100,40 +101,38 @@ func hasReplicas(n node.Node) bool {
 // matches none of these. A permanent error on too many nodes (a key that is no lock of
 // any library, a refused password) ends the wait at once. An [*Error] has the details.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	s, err := l.settings(ctx, name, opts)
+	s, err := l.call(name, opts)
 	if err != nil {
 		return nil, l.refused(name, err)
 	}
-	return l.lease(ctx, &s)
+	return l.lease(ctx, s)
 }
 
-// refused reports a call with a bad option or name.
 func (l *Locker) refused(name string, err error) error {
 	in := l.core.Step()
 	defer in.Leave()
-	in.Tell(core.Event{Kind: core.EventNotAcquired, Name: name, Err: err})
+	in.Tell(machine.Event{Kind: machine.EventNotAcquired, Name: name, Err: err})
 	return err
 }
 
-// TryLock acquires name in one attempt, without waiting for another owner. It lasts at
-// most Options.Timeout. If callers ask for more than the nodes answer, it first waits
-// until fewer attempts of this Locker are under way; if too many still are when there is
-// little time left, the error matches ErrNoQuorum. Errors are those of Lock. Under
-// contention the lock is handed directly from holder to waiter, so TryLock rarely
-// succeeds. If several programs call it at the same instant, each may get some of the
-// nodes and none enough: one of them gets the lock if they call Lock with a short
-// [WithWait].
+// TryLock acquires name in one attempt, without waiting for another owner, in at most
+// Options.Timeout. If callers ask for more than the nodes answer, it first waits until
+// fewer attempts of this Locker are under way; if too many still are when there is little
+// time left, the error matches ErrNoQuorum. Errors are those of Lock. Under contention
+// the lock is handed directly from holder to waiter, so TryLock rarely succeeds. If
+// several programs call it at the same instant, each may get some of the nodes and none
+// enough: one of them gets the lock if they call Lock with a short [WithWait].
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	s, err := l.settings(ctx, name, opts)
+	s, err := l.call(name, opts)
 	if err != nil {
 		return nil, l.refused(name, err)
 	}
 	s.Wait = 0
-	return l.lease(ctx, &s)
+	return l.lease(ctx, s)
 }
 
 // lease makes the lease of a call. It is called outside a step.
-func (l *Locker) lease(ctx context.Context, s *settings) (*Lease, error) {
+func (l *Locker) lease(ctx context.Context, s *call) (*Lease, error) {
 	h, err := l.core.Acquire(ctx, &s.Want, s)
 	if err != nil {
 		return nil, err
@@ -185,7 +184,7 @@ func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *
 }
 
 // lostFirst is what Do returns if the lease did not last until the function returned err.
-// As long as ctx has not ended it was the lease that ended inner, the function's context.
+// While ctx has not ended it was the lease that ended inner, the function's context.
 func lostFirst(ctx, inner context.Context, lost, err error) error {
 	ended := ctx.Err() != nil
 	if err == nil || !ended && (err == context.Canceled || err == context.Cause(inner)) {
@@ -247,4 +246,20 @@ func (l *Locker) Close() error {
 		w.calls.Finish(until)
 	}
 	return errors.Join(errs...)
+}
+
+// beginAbout is begin of a call about a name, which it checks.
+func (l *Locker) beginAbout(ctx context.Context, op, name string) error {
+	if err := l.checkName(name); err != nil {
+		return err
+	}
+	return l.core.Begin(ctx, op, name)
+}
+
+// checkName says what is wrong with a name, also with the prefix before it.
+func (l *Locker) checkName(name string) error {
+	if err := cmp.Or(node.CheckName(name), node.CheckName(l.opts.Prefix+name)); err != nil {
+		return fmt.Errorf("quorum: %w", err)
+	}
+	return nil
 }

@@ -34,17 +34,17 @@ func Defaults() Options {
 
 // Options configure a Locker. The zero value is sensible.
 type Options struct {
-	// Lease is how long a lock lasts without renewal. The name of a dead holder stays
-	// taken for that time. It must be at most MaxLease. 0 means 30 s, or MaxLease if
-	// that is less.
+	// Lease is how long a lock lasts without renewal, and so how long the name of a dead
+	// holder stays taken. It must be at most MaxLease. 0 means 30 s, or MaxLease if that
+	// is less.
 	Lease time.Duration
 
 	// MaxLease is the longest lease in use anywhere in the deployment, by any program
-	// that shares locks over these nodes: a longer one is refused. A node that restarted
-	// is ignored for MaxLease and Grace, because it may have forgotten a lock. So is a
-	// new node, because it looks the same. For renewals it is ignored for a third of
-	// MaxLease. An attempt must be decided within a third of its lease, and waiters are
-	// handed a lock directly only if that is no less than RetryEvery. 0 means 30 s.
+	// that shares locks over these nodes: a longer one is refused. A node that restarted,
+	// or is new, is ignored for MaxLease and Grace, because it may have forgotten a lock;
+	// for renewals for a third of MaxLease. An attempt must be decided within a third of
+	// its lease, and waiters are handed a lock directly only if that is no less than
+	// RetryEvery. 0 means 30 s.
 	MaxLease time.Duration
 
 	// MaxHold bounds how long one acquisition is renewed, counted from the acquisition;
@@ -52,64 +52,59 @@ type Options struct {
 	// name stays taken for what the nodes have left of Lease. 0 means no bound.
 	MaxHold time.Duration
 
-	// Grace is how much longer the nodes keep a key than its holder relies on
-	// it: time for work to stop after its context ended. The name stays taken
-	// that much longer if the holder dies. It should be the same in all programs.
-	// Direct hand-over needs Grace <= Timeout.
+	// Grace is how much longer the nodes keep a key than its holder relies on it: time
+	// for work to stop after its context ended. If the holder dies the name stays taken
+	// that much longer. It should be the same in all programs. Direct hand-over needs
+	// Grace <= Timeout.
 	Grace time.Duration
 
-	// Drift is by what fraction of itself a lease is shortened, because clocks
-	// run at different rates; 2 ms are added. It must cover the drift of the
-	// holder's clock and that of the nodes' together. 0 means 0.01.
+	// Drift is by what fraction of itself a lease is shortened, because clocks run at
+	// different rates; 2 ms are added. It must cover the drift of the holder's clock and
+	// of the nodes' together. 0 means 0.01.
 	Drift float64
 
-	// Timeout bounds one round of commands to the nodes, and so every operation that
-	// does not wait for the lock: TryLock, Extend, Resume, Unlock. If a third of the
-	// lease is shorter, that is the bound for all of these but Unlock. 0 means 500 ms.
+	// Timeout bounds one round of commands to the nodes, and so every operation that does
+	// not wait for the lock: TryLock, Extend, Resume, Unlock. If a third of the lease is
+	// shorter, that is the bound for all of these but Unlock. 0 means 500 ms.
 	Timeout time.Duration
 
 	// RetryEvery is how long a waiter sleeps at most before it tries again without a
-	// notice, as notices can be lost. If nodes hang and attempts take long, it may
-	// sleep for Timeout more, or, if it has no place in a queue, for a few times as
-	// long as an attempt. 0 means 1 s.
+	// notice, as notices can be lost. If nodes hang and attempts take long, it may sleep
+	// for Timeout more, or, if it has no place in a queue, for a few times as long as an
+	// attempt. 0 means 1 s.
 	RetryEvery time.Duration
 
 	// MaxDown bounds how long a call waits for a lock while so many nodes do not answer
-	// that none can be granted. When that has lasted for MaxDown, calls that wait return
-	// ErrNoQuorum, and so do later calls at once, but for one each RetryEvery, which asks
-	// the nodes. A call that waits learns of it after RetryEvery and Timeout more at
-	// most; one that waits for a holder in this process learns of it when that lease is
-	// renewed in vain. 0 means no bound: calls wait as long as they would for a holder.
-	// Renewal goes on in any case.
+	// that none can be granted. Then calls that wait return ErrNoQuorum, and so do later
+	// calls at once, but for one each RetryEvery, which asks the nodes. A waiting call
+	// learns of it after RetryEvery and Timeout more at most; one that waits for a holder
+	// in this process, when that lease is renewed in vain. 0 means no bound: calls wait
+	// as long as they would for a holder. Renewal goes on in any case.
 	MaxDown time.Duration
 
 	// FenceRetention is how long nodes remember the highest fencing token of a name,
 	// counted from the acquisition: renewal and Unlock bring no higher token. After a
 	// fence has expired, tokens still rise if the wall clocks of all clients agree to
-	// within this time. After nodes have restarted without the fence, they rise if the
-	// clocks agree to within MaxLease less Timeout, because a token may be Timeout
-	// behind its clock. 0 means 24 h, or MaxLease if that is more.
-	//
-	// It costs memory on every node: about 150 bytes for each name, for that time. Ten
-	// new names a second are 130 MB in 24 hours, and 5 MB in one. Names of a fixed set
-	// cost no more than the set.
+	// within this time; after nodes have restarted without it, if they agree to within
+	// MaxLease less Timeout, because a token may be Timeout behind its clock. 0 means 24
+	// h, or MaxLease if that is more. Each node needs about 150 bytes for each name, for
+	// that time: see docs/operations.md.
 	FenceRetention time.Duration
 
 	// Quorum is how many nodes must grant a lease, and keep it at each renewal, and
-	// confirm an Unlock: more than half of them. 0 means a majority, the least
-	// that is safe.
+	// confirm an Unlock: more than half of them. 0 means a majority, the least that is
+	// safe.
 	//
 	// More than a majority guards against nodes that forget a lock unnoticed. If every
 	// program needs k of N nodes, up to 2k-N-1 may forget a lock, and still nobody else
-	// gets it: none with 3 of 5, two with 4 of 5, four with 5 of 5. It costs
-	// availability: if more than N-k nodes are down, slow or have just restarted, nobody
-	// gets or keeps a lease. If a few nodes have lost a lease and a majority still has
-	// it, renewal puts it back on them; the lease ends if that has not worked by the end
-	// of its time. A node that restarted counts for renewals after a third of MaxLease.
+	// gets it. If more than N-k nodes are down, slow or have just restarted, nobody gets
+	// or keeps a lease. If a few nodes have lost a lease and a majority still has it,
+	// renewal puts it back on them; the lease ends if that has not worked by the end of
+	// its time.
 	//
-	// Programs with different Quorums exclude each other, too; between them k is the
-	// mean of the two. Programs with different lists of nodes do if the sum of their
-	// Quorums is more than the number of nodes in both lists together.
+	// Programs with different Quorums exclude each other, too; between them k is the mean
+	// of the two. Programs with different lists of nodes do if the sum of their Quorums
+	// is more than the number of nodes in both lists together.
 	//
 	// An even number of nodes is refused unless Quorum is set: its majority survives no
 	// more failures than that of one node fewer.
@@ -124,8 +119,8 @@ type Options struct {
 	// Prefix is put before every name on the nodes, such as "shop/". Applications that
 	// share servers and have different prefixes cannot take each other's locks. All keys
 	// and channels of a name contain it, so an ACL can use it (see package redisnode).
-	// All programs that share locks must have the same one. Names in this package do not
-	// show it: those in errors, events, reports and handles are without it.
+	// All programs that share locks must have the same one. Names in this package, as in
+	// errors, events, reports and handles, are without it.
 	Prefix string
 
 	// SharedNodes leaves the nodes open at Close, since other Lockers use them as well.
@@ -160,8 +155,8 @@ type Options struct {
 	// Steps receives a line of text for each step of the Locker, when it has been taken:
 	// the seconds of its clock, what came in (a call, an answer or a notice of a node, or
 	// time), and what came of it (commands, ends of contexts, callers that go on,
-	// events). It is for debugging, and may be nil. It is called by one goroutine at a
-	// time. It must not call the Locker; while it blocks, commands are late.
+	// events). It is for debugging, and may be nil. One goroutine at a time calls it. It
+	// must not call the Locker; while it blocks, commands are late.
 	Steps func(line string)
 
 	// Logger gets lost leases and settings that differ as errors. It gets warnings for
@@ -174,17 +169,15 @@ type Options struct {
 	Clock clock.Clock
 
 	// Random returns 64 random bits, for owner names and jitter. It must be
-	// unpredictable, and different after a virtual machine was cloned. It must
-	// return at once, and must not call the Locker. Nil means the kernel's
-	// generator.
+	// unpredictable, and different after a virtual machine was cloned. It must return at
+	// once, and must not call the Locker. Nil means the kernel's generator.
 	Random func() uint64
 }
 
-// longest bounds what is added to instants and sent to servers. For "never" it
-// is long enough.
+// longest bounds what is added to instants and sent to servers. It is long enough for
+// "never".
 const longest = 10 * 365 * 24 * time.Hour
 
-// fill returns o with defaults in place of zeros, or what is wrong with it.
 func (o Options) fill() (Options, error) {
 	def := Defaults()
 	for _, d := range []struct {
@@ -232,7 +225,6 @@ func (o Options) fill() (Options, error) {
 	return o, o.checkLease(o.Lease)
 }
 
-// checkLease says what is wrong with a lease of length d.
 func (o *Options) checkLease(d time.Duration) error {
 	switch {
 	case d <= 0:
@@ -257,10 +249,8 @@ func kernelRandom() uint64 {
 // those of others.
 const NoLabel = "-"
 
-// maxLabel is the length of the longest label, in bytes.
 const maxLabel = 100
 
-// defaultLabel names the host, the process and the program.
 func defaultLabel() string {
 	host, _ := os.Hostname()
 	program, _ := os.Executable()
@@ -280,7 +270,6 @@ func shortText(text string, most int) string {
 	return strings.ToValidUTF8(text[:min(len(text), most)], "") // without a part of a letter
 }
 
-// rules are what the engine follows of complete options.
 func (o *Options) rules() core.Rules {
 	return core.Rules{MaxLease: o.MaxLease, Grace: o.Grace, Drift: o.Drift, Timeout: o.Timeout,
 		RetryEvery: o.RetryEvery, MaxDown: o.MaxDown,

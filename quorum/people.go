@@ -1,5 +1,3 @@
-// Type people; methods of Locker: events and the log.
-
 package quorum
 
 import (
@@ -10,13 +8,13 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 )
 
 // people is what the engine asks of this package (core.Above): errors, events, the log,
 // labels and notes.
 type people struct{ l *Locker }
 
-// explain makes the error of a failure.
 func (p people) Explain(f core.Failure) error {
 	e := &Error{Op: f.Op, Name: f.Name, Quorum: f.Need, Err: f.Err, Cause: f.Cause, guarded: p.l.guarded}
 	for i, b := range f.Ballots {
@@ -30,7 +28,7 @@ func (people) Stopped(ctx context.Context) error { return stopped(ctx) }
 
 func (p people) Observes() bool { return p.l.events != nil || p.l.opts.Trace != nil }
 
-func (p people) Observe(x core.Event) {
+func (p people) Observe(x machine.Event) {
 	l := p.l
 	e := Event{Kind: EventKind(x.Kind), Name: x.Name, Owner: x.Owner, Token: x.Token, Node: x.Node, Took: x.Took,
 		Held:   x.Held,
@@ -51,7 +49,6 @@ func (p people) Line(at time.Time, level slog.Level, text string, args ...any) (
 	return func() { p.l.lines.Add(line) }
 }
 
-// active keeps the label.
 func (p people) Active(in core.Step) { p.l.labels.keep(in) }
 
 func (p people) Admitted(in core.Step, h *core.Hold, note string) core.Follower {
@@ -69,7 +66,6 @@ func (p people) Broken(in core.Step, h *core.Hold) { p.l.logNextHolder(in, h) }
 // maxUnobserved is how many events wait at most for Options.Observe.
 const maxUnobserved = 1 << 16
 
-// beginReports begins to report what happens.
 func (l *Locker) beginReports() {
 	if logger := l.opts.Logger; logger != nil {
 		l.lines = backlog.Lines(l.core.Clock, logger)
@@ -82,7 +78,6 @@ func (l *Locker) beginReports() {
 	}
 }
 
-// reported waits until everything was reported, or until an instant.
 func (l *Locker) reported(until clock.Instant) {
 	if l.events != nil {
 		l.events.Finish(until)
@@ -92,7 +87,6 @@ func (l *Locker) reported(until clock.Instant) {
 	}
 }
 
-// warn adds a warning to the log.
 func (l *Locker) warn(text string, args ...any) {
 	if l.lines != nil {
 		l.lines.Add(backlog.Line(l.core.Clock.Wall(), slog.LevelWarn, text, args...))

@@ -1,11 +1,6 @@
-// Type prefixed; methods of Locker: names.
-
 package quorum
 
 import (
-	"cmp"
-	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -19,8 +14,7 @@ type prefixed struct {
 	prefix string
 }
 
-// withPrefix returns the nodes in a list of its own, as the caller may go on to change
-// the other.
+// withPrefix returns the nodes in a list of its own: the caller may change the other.
 func withPrefix(nodes []node.Node, prefix string) []node.Node {
 	nodes = slices.Clone(nodes)
 	if prefix != "" {
@@ -50,20 +44,4 @@ func (p prefixed) Listen(process string, hear func(node.Turn)) (stop func()) {
 		t.Name = strings.TrimPrefix(t.Name, p.prefix)
 		hear(t)
 	})
-}
-
-// beginAbout is begin of a call about a name, which it checks.
-func (l *Locker) beginAbout(ctx context.Context, op, name string) error {
-	if err := l.checkName(name); err != nil {
-		return err
-	}
-	return l.core.Begin(ctx, op, name)
-}
-
-// checkName says what is wrong with a name, also with the prefix before it.
-func (l *Locker) checkName(name string) error {
-	if err := cmp.Or(node.CheckName(name), node.CheckName(l.opts.Prefix+name)); err != nil {
-		return fmt.Errorf("quorum: %w", err)
-	}
-	return nil
 }

@@ -41,7 +41,6 @@ type Report struct {
 // example because it is out of memory.
 type Verdict string
 
-// The verdicts.
 const (
 	// one owner, each of several readers, or another library's lock has a majority
 	VerdictHeld      Verdict = "held"
@@ -83,10 +82,8 @@ type NodeReport struct {
 	Err      error
 }
 
-// A NodeState is what one node says of a name.
 type NodeState string
 
-// The states of a name on a node.
 const (
 	NodeHeld       NodeState = "held"
 	NodeFree       NodeState = "free"
@@ -122,7 +119,6 @@ func nodeReport(name string, b vote.Ballot) NodeReport {
 	return n
 }
 
-// owners reads the fields of a lock.
 func owners(fields []node.Field) (mode node.Mode, owners []string) {
 	for _, f := range fields {
 		switch owner, writes := strings.CutSuffix(f.Name, node.WriteSuffix); {
@@ -158,7 +154,6 @@ func (r *Report) has(owner, op string) (known bool, err *Error) {
 	return false, err
 }
 
-// pending reports whether some nodes had not answered yet.
 func (r *Report) pending() bool {
 	return slices.ContainsFunc(r.Nodes, func(n NodeReport) bool { return n.vote("").Vote == VotePending })
 }
@@ -219,7 +214,6 @@ func (r *Report) mode() (most node.Mode) {
 	return most
 }
 
-// conclude finds the verdict.
 func (r *Report) conclude() {
 	free, held, foreign := 0, 0, 0
 	counts := make(map[string]int)

@@ -1,5 +1,3 @@
-// Methods of Locker and Lease: leases that move to another process.
-
 package quorum
 
 import (
@@ -7,8 +5,11 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
+	"github.com/redquorum/redquorum/quorum/internal/retry"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -29,7 +30,7 @@ import (
 //
 // The lease keeps its bounds: see [Handle]. Options can only tighten them:
 // WithFixedLease, a shorter one for a fixed lease, or WithMaxHold, counted from this
-// call. Looser ones have no effect.
+// call.
 //
 // Errors match ErrNotHeld if the nodes no longer have the lease, or if nothing is left of
 // a bound (then also ErrMaxHold, if that was the bound). They match ErrNoQuorum if too
@@ -44,25 +45,25 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 		return nil, l.core.Fail("resume", t.title(), nil, ErrNotHeld, over)
 	}
 	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease)}, opts...)
-	s, err := l.settings(ctx, t.Names[0], opts)
+	s, err := l.call(t.Names[0], opts)
 	if err != nil {
 		return nil, err
 	}
-	t.bound(&s, l.opts.MaxLease)
+	t.bound(s, l.opts.MaxLease)
 	if err := l.core.Begin(ctx, "resume", s.Title()); err != nil {
 		return nil, err
 	}
 	defer l.core.End()
 	above, timeout, start := t.High, l.core.Timeout(s.Lease), clock.Never
 	for again := false; ; again = true { // if a fence is in the way, with a token above it
-		r, err := l.takeOver(&t, &s, above, timeout, start)
+		r, err := l.takeOver(&t, s, above, timeout, start)
 		if err != nil {
 			return nil, err
 		}
 		start = r.Start
 		r.Await(ctx)
 		why := stopped(ctx)
-		lease, fence, left, err := l.tookOver(ctx, r, &t, &s, why)
+		lease, fence, left, err := l.tookOver(ctx, r, &t, s, why)
 		if fence == 0 || again || why != nil || left <= 0 {
 			return lease, err
 		}
@@ -72,17 +73,16 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 
 // takeOver asks all nodes to give a lease to a new owner, with a token above the given
 // one. The lease counts from start, if that is earlier.
-func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.Duration,
+func (l *Locker) takeOver(t *terms, s *call, above node.Token, timeout time.Duration,
 	start clock.Instant) (*core.Round, error) {
 	in := l.core.Step()
 	defer in.Leave()
-	in.Because("resume", &s.Claim)
+	in.NoteCall("resume", &s.Lock)
 	token, ok := in.Token(above)
 	if !ok {
-		return nil, l.core.Fail("resume", s.Title(), nil, ErrNoQuorum, core.ErrSpent)
+		return nil, l.core.Fail("resume", s.Title(), nil, ErrNoQuorum, retry.ErrSpent)
 	}
-	c := s.Claim
-	c.Owner, c.Token, c.From = l.core.OwnerName(), token, t.Owner
+	c := claim.Claim{Lock: s.Lock, Owner: l.core.OwnerName(), Token: token, From: t.Owner}
 	r := in.AskAll(node.Rename, c, s.Life()+l.opts.Grace, timeout)
 	r.Start = min(r.Start, start)
 	return r, nil
@@ -91,7 +91,7 @@ func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.
 // tookOver makes the lease that enough nodes have given to its new owner. Otherwise it
 // gives back what they have given, and returns why, the highest fence if it is one, and
 // what is left of the timeout.
-func (l *Locker) tookOver(ctx context.Context, r *core.Round, t *terms, s *settings,
+func (l *Locker) tookOver(ctx context.Context, r *core.Round, t *terms, s *call,
 	why error) (lease *Lease, fence node.Token,
 	left time.Duration, err error) {
 	in := l.core.Step()
@@ -128,7 +128,7 @@ func (l *Locker) giveBack(in core.Step, r *core.Round) {
 
 // resumed makes the lease, and removes what nodes that did not answer have of the former
 // owner.
-func (l *Locker) resumed(ctx context.Context, in core.Step, r *core.Round, t *terms, s *settings) (*Lease, error) {
+func (l *Locker) resumed(ctx context.Context, in core.Step, r *core.Round, t *terms, s *call) (*Lease, error) {
 	in.SawToken(t.High)
 	took := in.Now().Sub(r.Start)
 	if s.MaxHold > 0 { // not from now
@@ -144,9 +144,9 @@ func (l *Locker) resumed(ctx context.Context, in core.Step, r *core.Round, t *te
 	h := in.Admit(ctx, g, &s.Want)
 	h.Former = !t.Detached
 	in.Sent(h, r.Start, l.opts.MaxLease) // no command has shortened what the nodes have
-	in.TellOf(&g.Claim, core.Event{Kind: core.EventAcquired, Took: took})
-	former := s.Claim
-	former.Owner, former.Token = t.Owner, r.Claim.Token // which no late command of it is above
+	in.TellOf(&g.Claim, machine.Event{Kind: machine.EventAcquired, Took: took})
+	// no late command of it is above this token
+	former := claim.Claim{Lock: s.Lock, Owner: t.Owner, Token: r.Claim.Token}
 	if others := in.All() &^ r.Those((*vote.Ballot).Granted); others != 0 {
 		in.Release(former, others, l.core.Expiry(r.Start, l.opts.MaxLease))
 	}
@@ -173,7 +173,7 @@ func (le *Lease) Detach() (Handle, error) {
 	at := le.l.core.Clock.Wall()
 	h, in := le.h, le.l.core.Step()
 	defer in.Leave()
-	in.Because("detach", &h.Claim)
+	in.NoteCall("detach", &h.Claim.Lock)
 	if le.unlocked.Load() || in.IsOver(h) {
 		return "", in.NotHeld(h, "detach")
 	}

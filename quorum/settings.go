@@ -1,5 +1,3 @@
-// Methods of labels: settings that differ between programs.
-
 package quorum
 
 import (
@@ -11,17 +9,17 @@ import (
 
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 )
 
-// errSettings is the cause of an EventSettingsDiffer.
 var errSettings = errors.New("another program has other settings")
 
 // This file compares what has to be the same in all programs that share locks.
 //
-// On the nodes the settings of a Locker are a reader of one name, with the text of them
-// as its owner. So programs with the same settings are one reader, and one inspection
-// finds all that differ, unless there are dozens. Like labels, they are for people:
-// nothing depends on them.
+// On the nodes the settings of a Locker are a reader of one name, with their text as its
+// owner. So programs with the same settings are one reader, and one inspection finds all
+// that differ, unless there are dozens. Like labels, they are for people: nothing depends
+// on them.
 
 // settingsOf returns the text of settings on these nodes; need must grant.
 func settingsOf(nodes []node.Node, need int, o *Options) string {
@@ -60,7 +58,7 @@ func (x *labels) foundSettings(in core.Step, i int, on []node.Field) {
 		x.differing[other] = true
 		err := fmt.Errorf("%w: %s; here: %s", errSettings, other, x.settings)
 		name := x.core.Nodes[i].Name()
-		in.Tell(core.Event{Kind: core.EventSettingsDiffer, Node: name, Err: err})
+		in.Tell(machine.Event{Kind: machine.EventSettingsDiffer, Node: name, Err: err})
 		in.Log(slog.LevelError, "another program has other settings: both may hold one lock", "node", name, "there",
 			other, "here", x.settings)
 	}

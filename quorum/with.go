@@ -1,86 +1,52 @@
-// Options of an acquisition; methods of Locker and settings, which take them.
+// Options of an acquisition; type call, which they change, and the method of Locker that makes it.
 
 package quorum
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // An Option changes one acquisition.
-type Option func(*settings)
+type Option func(*claim.Want)
 
 // WithLease makes the lease last d between renewals instead of Options.Lease. It must be
 // at most Options.MaxLease. An attempt takes at most a third of it, and has to make the
 // connections if there are none yet.
-func WithLease(d time.Duration) Option { return func(s *settings) { s.Lease = d } }
+func WithLease(d time.Duration) Option { return func(w *claim.Want) { w.Lease = d } }
 
 // WithFixedLease makes the lease last d, at most Options.MaxLease, and never renews it,
 // like an explicit leaseTime in Redisson.
 func WithFixedLease(d time.Duration) Option {
-	return func(s *settings) { s.Lease, s.Fixed = d, true }
+	return func(w *claim.Want) { w.Lease, w.Fixed = d, true }
 }
 
 // WithMaxHold bounds the renewal of this lease instead of Options.MaxHold.
 func WithMaxHold(d time.Duration) Option {
-	return func(s *settings) {
-		s.MaxHold = d
+	return func(w *claim.Want) {
+		w.MaxHold = d
 		if d <= 0 {
-			s.err = fmt.Errorf("quorum: MaxHold is %v; it must be more than 0", d)
+			w.Err = fmt.Errorf("quorum: MaxHold is %v; it must be more than 0", d)
 		}
 	}
 }
 
-// WithWait bounds how long Lock and Do wait for the name. After it they return ErrHeld
-// or ErrNoQuorum, depending on the last attempt. An attempt under way at that time may
-// take up to Options.Timeout more. TryLock never waits,
-// and nor does a wait of 0. A negative one is refused.
+// WithWait bounds how long Lock and Do wait for the name. After it they return ErrHeld or
+// ErrNoQuorum, depending on the last attempt. An attempt under way at that time may take
+// up to Options.Timeout more. TryLock never waits, and nor does a wait of 0. A negative
+// one is refused.
 func WithWait(d time.Duration) Option {
-	return func(s *settings) {
-		s.Wait = d
+	return func(w *claim.Want) {
+		w.Wait = d
 		if d < 0 {
-			s.err = fmt.Errorf("quorum: wait is %v; it must not be negative", d)
-		}
-	}
-}
-
-// WaitOf returns the wait that options bound by [WithWait], and whether they do. It is
-// for packages that make several acquisitions for one call, such as semaphore.
-func WaitOf(opts ...Option) (d time.Duration, bounded bool) {
-	s := settings{Want: core.Want{Wait: -1}}
-	s.take(opts)
-	return s.Wait, s.Wait >= 0
-}
-
-// NotPlain returns the name of one of the options by which an acquisition is not a lease
-// of its own of one name: WithNames, WithRead, WithWrite or WithReentry. It returns "" if
-// there is none. Like WaitOf it is for packages such as semaphore.
-func NotPlain(opts ...Option) string {
-	var s settings
-	s.take(opts)
-	switch {
-	case len(s.Names) > 0:
-		return "WithNames"
-	case s.Mode == node.Read:
-		return "WithRead"
-	case s.Mode == node.Write:
-		return "WithWrite"
-	case s.Reentry:
-		return "WithReentry"
-	}
-	return ""
-}
-
-func (s *settings) take(opts []Option) {
-	for _, o := range opts {
-		if o != nil {
-			o(s)
+			w.Err = fmt.Errorf("quorum: wait is %v; it must not be negative", d)
 		}
 	}
 }
@@ -92,28 +58,26 @@ func (s *settings) take(opts []Option) {
 // Acquisitions without WithFair wait in the same queue, but take the name whenever they
 // find it free. Redisson's fair locks have queues of their own: do not mix the two.
 //
-// Each waiter draws a ticket once, and every node serves waiters in the order of their
-// tickets. A waiter that gets too few nodes returns them at once and keeps its place. A
-// place expires if its waiter has not asked for Options.RetryEvery and three times
-// Options.Timeout, so a dead waiter blocks the others for that long at most. Only the
-// first waiter of a Locker asks for a place. So if the name is held for less than a round
-// trip, waiters of other Lockers may pass the others.
-func WithFair() Option { return func(s *settings) { s.Fair = true } }
+// A dead waiter blocks the others for Options.RetryEvery and three times Options.Timeout
+// at most. Only the first waiter of a Locker has a place on the nodes. So if the name is
+// held for less than a round trip, waiters of other Lockers may pass the others.
+// docs/waiting.md describes the queue.
+func WithFair() Option { return func(w *claim.Want) { w.Fair = true } }
 
 // WithReentry lets the acquisition share the lease that the context belongs to, if that
-// is one of the name: it is granted at once and counted, and the name is released by the
-// Unlock of the last of them, also if the outermost one is that of Do. Nested leases
-// share token, length and bounds of the outermost one. A lease of several names can nest
-// some or all of them, and a writer's lease can nest readers.
+// is one of the name: it is granted at once and counted, and the Unlock of the last of
+// them releases the name, also if the outermost one is that of Do. Nested leases share
+// token, length and bounds of the outermost one. A lease of several names can nest some
+// or all of them, and a writer's lease can nest readers.
 //
-// The context is the one of a lease, or what Do gives its function, or made from either.
+// The context is that of a lease, or what Do gives its function, or made from either.
 // Without the option an acquisition with such a context fails at once, with ErrDeadlock:
 // it would wait for its own lease. A goroutine that has to wait for that lease needs
 // another context. With the option, goroutines that share the context do not exclude each
 // other.
 //
 // The nodes know nothing of this: counts kept there would diverge.
-func WithReentry() Option { return func(s *settings) { s.Reentry = true } }
+func WithReentry() Option { return func(w *claim.Want) { w.Reentry = true } }
 
 // WithNames makes one lock of several names: the given one and more. It is all or nothing
 // on every node, in one round trip, with one lease and one fencing token, which is above
@@ -122,46 +86,41 @@ func WithReentry() Option { return func(s *settings) { s.Reentry = true } }
 // names, of 1 MiB together. While a server locks so many, up to a tenth of a second, it
 // executes no other command.
 //
-// A waiter is queued on each of its names, and is served when it is first for each and
-// all are free. While one name stays locked, callers behind it may take the others. If
-// the names come and go but are never free together, it reserves them in sorted order. A
-// reservation lasts as long as the waiter has waited, times the number of names less one,
-// and at most twice the longer of Options.RetryEvery and Options.Timeout; if the waiter
-// dies meanwhile, three Options.Timeout more. Under contention it gets about as many
-// turns as a waiter for one name. Of the waiters of one Locker that have the same first
-// name, one at a time asks the nodes.
+// Under contention a waiter gets about as many turns as one for one name: see
+// docs/waiting.md. If the names are never free together it reserves them in sorted order,
+// for as long as it has waited, times the number of names less one, and at most twice the
+// longer of Options.RetryEvery and Options.Timeout; if it dies meanwhile, three
+// Options.Timeout more. Of the waiters of one Locker that have the same first name, one
+// at a time asks the nodes.
 //
 // Acquire locks in sorted order if you take them one after the other. Otherwise two
 // callers may wait for each other until one of them gives up: one holds a name and waits
 // for several, and one of these sorts before the name it holds.
 func WithNames(more ...string) Option {
-	return func(s *settings) { s.Names = append(s.Names, more...) }
+	return func(w *claim.Want) { w.Names = append(w.Names, more...) }
 }
 
 // WithMinHold keeps the name taken for at least d from the start of the attempt that
 // acquired it, even if the work is done earlier. So a job that ten hosts start at about
-// the same time, each by its own clock, runs once.
+// the same time, each by its own clock, runs once: see docs/locks.md.
 //
 // If Unlock comes before d is over, the lease ends as usual, but the name stays taken:
 // Unlock confirms that on a quorum, and returns the errors that it always returns. The
-// name is released when d is over and Options.Drift of it more, and a waiter then gets it
-// as after any release. Close, a crash and a lost lease do not release it earlier either;
-// [Locker.Break] does.
+// name is released when d is over and Options.Drift of it more; waiters that ask for a
+// minimum hold themselves are notified, which takes one more round trip than a hand-over.
+// Close, a crash and a lost lease do not release it earlier; [Locker.Break] does. If the
+// process ends, it expires: when d is over, or a lease after the last renewal if that is
+// later.
 //
-// The nodes have the name for d from the start, so d and its drift must be at most
-// Options.MaxLease. If the process ends while the name is kept, it expires on the nodes:
-// when d is over, or a lease after the last renewal if that is later.
-//
-// It is for plain locks, of one or several names, and cannot be combined with WithRead,
-// WithWrite or LockAll. A nested lease shares the time of the outermost one, and must not
-// ask for more. A [Handle] carries the time that is left; do not resume one after Unlock.
-// Waiters that ask for it are notified of a release, but the lock is not handed over to
-// them, which takes one more round trip.
+// d and its drift must be at most Options.MaxLease. It is for plain locks, of one or
+// several names, and cannot be combined with WithRead, WithWrite or LockAll. A nested
+// lease shares the time of the outermost one, and must not ask for more. A [Handle]
+// carries the time that is left; do not resume one after Unlock.
 func WithMinHold(d time.Duration) Option {
-	return func(s *settings) {
-		s.MinHold = max(s.MinHold, d)
+	return func(w *claim.Want) {
+		w.MinHold = max(w.MinHold, d)
 		if d <= 0 || d > longest {
-			s.err = fmt.Errorf("quorum: MinHold is %v; it must be more than 0, and at most %v", d, longest)
+			w.Err = fmt.Errorf("quorum: MinHold is %v; it must be more than 0, and at most %v", d, longest)
 		}
 	}
 }
@@ -176,10 +135,10 @@ func WithMinHold(d time.Duration) Option {
 // that misses a change may show the old text for half of Options.MaxLease. A nested lease
 // has the note of the outermost. A [Handle] does not carry it; give it to Resume again.
 func WithNote(text string) Option {
-	return func(s *settings) {
-		s.Note = text
+	return func(w *claim.Want) {
+		w.Note = text
 		if err := checkNote(text); err != nil {
-			s.err = err
+			w.Err = err
 		}
 	}
 }
@@ -192,18 +151,16 @@ func WithNote(text string) Option {
 // reader whose lease ended before that writer came. Tokens of different readers have no
 // order.
 //
-// Readers and writers wait in one queue. A release hands the lock to its first waiter or,
-// if that reads, to all readers up to the next writer, with one token. So a reader that
-// comes while a writer waits is served after that writer, even with TryLock; re-entry
-// does not wait.
+// A release hands the lock to the first waiter or, if that reads, to all readers up to
+// the next writer, with one token. A reader that comes while a writer waits is served
+// after it, even with TryLock; re-entry does not wait.
 func WithRead() Option { return withMode(node.Read) }
 
 // WithWrite makes the acquisition a writer's: it excludes readers, writers and plain
 // acquisitions. Use a name in one way only, as readers and writers or as a plain lock:
-// tokens do not always rise from a reader to a plain acquisition.
-//
-// Readers that renew their leases for long block writers, and every waiter behind these.
-// Options.MaxHold bounds that.
+// tokens do not always rise from a reader to a plain acquisition. Readers that renew
+// their leases for long block writers, and every waiter behind these: Options.MaxHold
+// bounds that.
 //
 // The holder of a write lease can also read, by an acquisition with the lease's context,
 // WithRead and WithReentry. If the write leases are unlocked first, the read leases go on
@@ -212,18 +169,83 @@ func WithRead() Option { return withMode(node.Read) }
 func WithWrite() Option { return withMode(node.Write) }
 
 func withMode(mode node.Mode) Option {
-	return func(s *settings) {
-		if s.Mode != node.Exclusive && s.Mode != mode {
-			s.err = errors.New("quorum: WithRead and WithWrite exclude each other")
+	return func(w *claim.Want) {
+		if w.Mode != node.Exclusive && w.Mode != mode {
+			w.Err = errors.New("quorum: WithRead and WithWrite exclude each other")
 		}
-		s.Mode = mode
+		w.Mode = mode
 	}
 }
 
-func (l *Locker) settings(ctx context.Context, name string, opts []Option) (settings, error) {
-	s := settings{l: l, Want: core.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
-	s.take(opts)
-	err := cmp.Or(s.err, s.setNames(name, l.checkName), l.opts.checkLease(s.Lease), s.setKeep(&l.opts))
+// A call is one acquisition: what it asks for, and what is found out for its error.
+type call struct {
+	claim.Want
+	l      *Locker
+	holder *holder // of the name, once a task has found it; nil before the first
+}
+
+// setNames makes the sorted list of names; first is the one given to Lock.
+func (s *call) setNames(first string, check func(string) error) error {
+	s.Name = first
+	if len(s.Names) > 0 {
+		names := append(s.Names, first)
+		slices.Sort(names)
+		names = slices.Compact(names)
+		s.Name, s.Names = names[0], names
+		if len(names) == 1 {
+			s.Names = nil
+		}
+	}
+	if s.Names != nil && s.Mode != node.Exclusive {
+		return errors.New("quorum: WithNames cannot be combined with WithRead or WithWrite: readers and writers have one name")
+	}
+	if n := len(s.Names); n > maxNames {
+		return fmt.Errorf("quorum: one lock has %d names, at most %d are supported", n, maxNames)
+	}
+	sum := 0
+	for name := range s.Each() {
+		if err := check(name); err != nil {
+			return err
+		}
+		sum += len(name)
+	}
+	if sum > maxNamesBytes {
+		return fmt.Errorf("quorum: the names of one lock have %d bytes together, at most %d are supported", sum,
+			maxNamesBytes)
+	}
+	return nil
+}
+
+// These bound the names of one lock: a server executes no other command meanwhile. Redis
+// 7.0 takes 60 ms for 5,000 names that are free, and 80 to 100 ms if there are waiters;
+// for twice as many about three times as long.
+const (
+	maxNames      = 5000
+	maxNamesBytes = 1 << 20
+)
+
+// setKeep decides how long nodes keep the name at least, whatever the pace of their
+// clocks.
+func (s *call) setKeep(o *Options) error {
+	if s.MinHold > 0 {
+		s.Keep = max(s.Keep, s.MinHold+vote.Drift(s.MinHold, o.Drift))
+	}
+	switch {
+	case s.Keep == 0:
+	case s.Mode != node.Exclusive:
+		return errors.New("quorum: WithMinHold cannot be combined with WithRead or WithWrite: only a plain lock is kept after Unlock")
+	case s.Keep > o.MaxLease:
+		return fmt.Errorf("quorum: MinHold and its drift are %v, longer than MaxLease, %v; "+
+			"raise MaxLease in every program that uses this name", s.Keep, o.MaxLease)
+	}
+	return nil
+}
+
+// call makes a call, or says what is wrong with it.
+func (l *Locker) call(name string, options []Option) (*call, error) {
+	s := &call{l: l, Want: claim.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
+	claim.Change(&s.Want, options)
+	err := cmp.Or(s.Err, s.setNames(name, l.checkName), l.opts.checkLease(s.Lease), s.setKeep(&l.opts))
 	switch {
 	case err != nil:
 	case s.Fair && s.Names != nil:
@@ -231,6 +253,5 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (sett
 	case s.Fair && s.Mode != node.Exclusive:
 		err = errors.New("quorum: WithFair cannot be combined with WithRead or WithWrite")
 	}
-	s.Outer = l.core.Outer(ctx, &s.Claim)
 	return s, err
 }

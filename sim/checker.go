@@ -38,12 +38,12 @@ type checker struct {
 	attempts int                   // to acquire anything, by anybody
 	latest   map[string]latest     // by name
 	passings map[string][]*passing // by owner: the handles of its lease
-	renamed  map[string]*holder    // by owner: the leases that have it for a Resume
-	once     map[string]*holder    // by owner: all leases of programs, also of clients that have died
+	renamed  map[string]*holder    // by owner: the leases that it resumes
+	once     map[string]*holder    // by owner: all leases of programs, also of dead clients
 	handles  map[string]*passing   // by name: the latest
 	broken   map[string]*broken    // by owner: the locks that were unlocked by force
 	forcings []*forcing            // under way
-	breaks   map[string]cut        // by name: of the calls of Break that have ended that with the highest token
+	breaks   map[string]cut        // by name: the ended call of Break with the highest token
 	kept     map[string]bool       // by owner: the locks that have a minimum hold
 
 	inspections []*inspection // likewise
@@ -52,7 +52,7 @@ type checker struct {
 
 	gone      map[string]*goneClaim // by owner: what was released, if leases are long
 	goneNames []string              // of these; nil if nothing was
-	again     map[string]bool       // by owner: that a doubled command has created, and nobody need release there
+	again     map[string]bool       // by owner: created by a doubled command, and needs no release
 	scans     int                   // of the nodes, for them
 	nextScan  int64
 

@@ -34,14 +34,14 @@ type Client struct {
 	overdue []overdue
 	tasks   []*task
 
-	sweepAt  int64         // when the commands are looked at that have a deadline; 0: not
+	sweepAt  int64         // when deadlines of commands are checked, or 0
 	sweepFor clock.Instant // the deadline
 
 	links   []*link // to all nodes
 	listed  []*link // to those that it was configured with
 	sites   []*site // if each of the nodes has replicas
 	locker  *quorum.Locker
-	far     *quorum.Locker // on fewer nodes; nil if the plan has no need of it
+	far     *quorum.Locker // on fewer nodes, or nil
 	farShut bool           // it is closed
 	plain   *textbook.Client
 	ctx     context.Context
@@ -69,7 +69,7 @@ type Client struct {
 	working  int        // tasks of the program that are not over
 	leaving  bool       // it closes its Locker, to end
 	resumes  []string   // names of leases that it has asked to resume
-	adopted  []string   // owners of leases that its program resumed and the checks had forgotten
+	adopted  []string   // owners of leases that its program resumed after the checks had forgotten them
 	shutAt   int64      // when it began to
 	done     signal
 
@@ -163,7 +163,6 @@ func (c *Client) trueTime(i clock.Instant) int64 {
 	return max(c.w.now, c.rate.when(int64(i)))
 }
 
-// ended forgets a task that has returned.
 func (c *Client) ended(t *task) {
 	c.tasks = without(c.tasks, slices.Index(c.tasks, t))
 	c.callers = slices.DeleteFunc(c.callers, func(o *caller) bool { return o.task == t })
@@ -236,7 +235,6 @@ func (w *world) original(client int) int {
 	return client
 }
 
-// open makes the client's Locker.
 func (c *Client) open() (err error) {
 	p := c.w.p
 	if p.Lock.Client == faults.Plain {
@@ -297,8 +295,6 @@ func (c *Client) openFar() (err error) {
 	return err
 }
 
-// prefix is before all names of the client on the nodes. One client in four has one, but
-// not with replicas.
 // One client in four has a prefix, but not with replicas.
 func (c *Client) prefix() string {
 	if c.w.p.Lock.Replicas == 0 && (c.w.p.Seed+uint64(c.number))%4 == 3 {
@@ -363,7 +359,6 @@ func (c *Client) comes(b backlog) {
 	}
 }
 
-// keeps lets an event wait.
 func (c *Client) keeps(b backlog) {
 	if c.stopped == 0 {
 		if len(c.backlog) == 0 {
@@ -374,7 +369,6 @@ func (c *Client) keeps(b backlog) {
 	c.backlog = append(c.backlog, b)
 }
 
-// take handles an event.
 func (c *Client) take(b backlog) {
 	switch {
 	case b.task != nil:

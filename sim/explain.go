@@ -31,7 +31,6 @@ var (
 	aName   = regexp.MustCompile(`"[^"]*"`)
 )
 
-// explain tells how a violation came about.
 func (r *Result) explain(v *Violation, entries []Entry) []line {
 	t := telling{r: r, v: v, entries: entries}
 	for i := range r.Plan.Clients {

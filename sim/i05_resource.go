@@ -65,7 +65,6 @@ func (f *fence) step(a *access) bool {
 	return a.value == f.value
 }
 
-// model is a register as porcupine's.
 func (f fence) model() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return f },

@@ -86,12 +86,12 @@ func (w *world) maxPassed() int { return 10 * max(5, w.p.Clients) }
 
 // overtakesNobody checks that the caller that gets a lock passes no waiter with an
 // earlier ticket that enough nodes know, unless both read. Without WithFair an attempt
-// may pass waiters, unless it reads, but not one waiter again and again. A hand-over
-// never does.
+// that does not read may pass waiters, but not one again and again. A hand-over never
+// does.
 func (k *checker) overtakesNobody(h *holder, o *call) {
 	w := k.w
 	if w.disagree >= quorum.Defaults().FenceRetention {
-		return // tickets come from clocks; clients ignore what is so far ahead, and may pass it
+		return // tickets come from clocks; clients ignore and may pass those far ahead
 	}
 	mayPass := !o.fair && o.mode != node.Read && !node.IsOffer(h.owner)
 	for _, c := range w.clients {
@@ -277,7 +277,7 @@ func (k *checker) noIdleHandOver(s *server, name, owner string) {
 			continue // it may still get the lock, or has had it
 		}
 		if h.unheard || l != h.link || l.closed || l.Deaf || !l.clear() || w.troubled >= h.at || l.warmed > h.at {
-			continue // it may not have heard of it, or its release went over a connection that was given up
+			continue // it may not have heard of it, or its release was lost with its connection
 		}
 		if h.idle == 0 {
 			h.idle = w.now

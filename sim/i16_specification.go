@@ -30,8 +30,8 @@ type judged struct {
 	name    string
 	outside bool
 	ended   map[string]bool // owners whose lease was lost as it began, which is reported before
-	unaware map[string]bool // owners that may be counted by a client that cannot know that the server was a replica
-	again   map[on]bool     // what was handed over to the owner of a lease that was detached before
+	unaware map[string]bool // owners counted by a client that does not know that the server was a replica
+	again   map[on]bool     // hand-overs to the owner of a lease that was detached before
 }
 
 // An on is an owner's key on a node.

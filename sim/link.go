@@ -27,14 +27,14 @@ type link struct {
 	phase   phase
 	conn    uint32 // counts connections
 	life    int    // of the server at the other end
-	first   int    // the first life of it that the client met
+	first   int    // its first life that the client met
 	lives   lives.Tracker
-	scripts uint8 // kinds whose script this connection has sent as text
+	scripts uint8 // kinds whose script was sent as text on this connection
 	pending []*message
 	waiting []*message // until there is a connection
 	dialAt  int64
 	pause   time.Duration // before the next attempt to connect
-	refused bool          // the last attempt failed; until the next one commands are answered at once
+	refused bool          // the last attempt failed: commands fail at once until the next one
 	closed  bool
 
 	// After an answer of a replica: nothing more is sent on this connection, no grant
@@ -43,12 +43,12 @@ type link struct {
 	refusedWrite int64         // when it did last; less than 0: never
 	rest         time.Duration // after a connection that did not last
 
-	gone uint32 // the latest connection that a fault made half-open, or closed: nothing passes on it
-	ear  uint32 // a connection that was given up, and over which the client still listens; 0: there is none
+	gone uint32 // the latest connection that a fault has closed or made half-open
+	ear  uint32 // a given-up connection on which the client still listens, or 0
 
 	warmed         int64 // when the connection was there
-	recovered      int64 // when the engine reported last that the node answers again
-	arrive, answer int64 // when the last message on this connection gets there
+	recovered      int64 // the engine's last report that the node answers again
+	arrive, answer int64 // arrival of the last message on this connection
 
 	watchers []*watcher
 	claims   []node.Claim // of the latest command, without the prefix
@@ -132,7 +132,6 @@ type watcher struct {
 // own.
 const shared = "shared "
 
-// topic returns the topic of a name.
 func topic(name string, mode node.Mode) string {
 	if mode == node.Exclusive {
 		return name
@@ -288,7 +287,6 @@ func (l *link) finish(m *message, with node.Reply) {
 	reply(with)
 }
 
-// abandon gives the connection up.
 func (l *link) abandon() {
 	if l.phase == cold {
 		return
@@ -372,7 +370,6 @@ func (l *link) giveUp() {
 	l.planDial(l.pause)
 }
 
-// connected takes the answer to a handshake.
 func (l *link) connected(m *message) {
 	if l.phase != dialing || m.conn != l.conn {
 		return
@@ -390,7 +387,6 @@ func (l *link) connected(m *message) {
 	l.subscribe(l.topics())
 }
 
-// send puts a command on the connection.
 func (l *link) send(m *message) {
 	m.conn, m.life = l.conn, l.life
 	l.carry(toNode, m, evRequest)
@@ -454,7 +450,6 @@ func (l *link) letGo(free []heldMessage) {
 	}
 }
 
-// receive takes an answer.
 func (l *link) receive(m *message) {
 	defer l.w.free(m)
 	m.flying--
@@ -626,7 +621,6 @@ func (l *link) hear(t *turn) {
 	l.notify(t.topic, t.Turn)
 }
 
-// notify wakes the watchers of a topic.
 func (l *link) notify(topic string, t node.Turn) {
 	for _, v := range slices.Clone(l.watchers) { // a site may go to another server
 		if v.topic == topic {

@@ -39,7 +39,6 @@ func (l *lock) Context() context.Context {
 	return context.Background()
 }
 
-// owners returns that of each part.
 func (l *lock) owners() (all []string) {
 	for _, p := range l.parts {
 		all = append(all, p.owner)
@@ -71,7 +70,6 @@ func (l *lock) Unnest(inner program.Lock) {
 
 func (l *lock) Drop() { l.c.w.sometimes(LostAndDropped) }
 
-// ended is a canceled context.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -23,7 +23,7 @@ func (l *link) Ask(op textbook.Op, cmd node.Command, answer func(node.Reply)) {
 
 const plainScripts = 1 << 7
 
-// applyPlain has a textbook's string as a field, so that all locks look the same.
+// applyPlain keeps a textbook's string as a field, so that all locks look the same.
 func applyPlain(op textbook.Op, s memory, now model.Time, cmd node.Command) node.Reply {
 	claim := cmd.Claims[0]
 	_, mine := s.Keeps(now, claim.Name, claim.Owner, node.Exclusive)

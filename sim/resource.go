@@ -16,7 +16,7 @@ type resource struct {
 	history   []*access  // in the order in which they were taken, since before
 	before    []register // what they were then
 
-	passes map[node.Token][]pass // of the caller's program, which shows any that it has
+	passes map[node.Token][]pass // the program may show any token that it has
 	// grants that became known after the next one: the lock was unlocked by force between
 	late map[int]bool
 }
@@ -40,7 +40,7 @@ type register struct {
 	grant int        // the latest holder that has written
 	wrote node.Token // of the latest write
 
-	reader int  // the latest that has read, and does not share the register
+	reader int  // the latest reader that does not share the register
 	read   int  // what it has read
 	open   bool // somebody has written without a token
 }
@@ -79,8 +79,8 @@ func (c *Client) Read(name string, token node.Token) (value int, ok bool) {
 //
 // A program must hold the lock when it calls Write, unless the resource is fenced and the
 // call has a token: only then is a late write refused. Otherwise the write violates I15,
-// whatever the faults. A write that is in flight when the lease ends is no violation
-// here, but is one in production: see the package's documentation.
+// whatever the faults. A write that is in flight when the lease ends is no violation.
+// That does not make it safe in production: see the package's documentation.
 func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
 	p := c.pass(name, token)
 	if token == 0 || !c.w.p.Lock.Fence {

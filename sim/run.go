@@ -35,17 +35,15 @@
 //   - [Client.NewSignal] instead of channels and sync.WaitGroup,
 //   - [Client.Below] for random numbers.
 //
-// Its tasks run one at a time, up to the next wait, so they need no mutex. The program
-// must not hold a mutex across a wait, and must not call anything that waits in real
-// time, such as a network.
+// Its tasks run one at a time, up to the next wait. The program must not hold a mutex
+// across a wait, and must not wait in real time, as for a network.
 //
 // A client is stopped, paused or killed only where it waits. A check and the call after
 // it are one step here, and two in production. No run shows a pause between
 // [quorum.Lease.Remaining] and a write without a token.
 //
-// The simulator cannot run a service as it is, with its goroutines, timers and
-// connections: put what uses the lock into a function that has a Locker, a way to sleep
-// and a store as its arguments.
+// To test a service, put what uses the lock into a function whose arguments are a Locker,
+// a way to sleep and a store.
 //
 // A killed client runs its deferred calls only when the run is over. A panic is a
 // violation.
@@ -78,7 +76,7 @@ type Violation struct {
 	Invariant string        // "I1", "I2" and so on, see Invariants, or "panic"
 	At        time.Duration // true time since the beginning
 	What      string
-	Outside   string // which assumption the plan had broken by then; "" if none: then it is a bug
+	Outside   string // the assumption that the plan had broken by then; "": it is a bug
 }
 
 func (v Violation) String() string { return fmt.Sprintf("%v %s", v.At, v.said()) }
@@ -89,16 +87,16 @@ func (v Violation) said() string { return v.Invariant + ": " + v.What }
 type Result struct {
 	Plan       *faults.Plan
 	Verdict    Verdict
-	Violations []Violation // in the order of their times; the last is what ended the run, if it is a bug
+	Violations []Violation // in the order of their times; a bug ends the run, and comes last
 	Events     uint64      // things that happened
 	Virtual    time.Duration
 	Hash       uint64 // of all events in their order, and the names of locks
 	Grants     int
-	Waited     time.Duration // the longest that a step had to wait for a lock that it got
+	Waited     time.Duration // the longest wait of a step that got its lock
 	Sometimes  Sometimes
 	Trace      *Trace  // if it was asked for
-	Errors     []error // what the caller's program has returned, by client; nil also of one that has not
-	Lock       string  // the lock that was tried, if the run was observed and not simulated: see Observed
+	Errors     []error // what the program has returned, by client; nil if it has not returned
+	Lock       string  // the lock of an observed run: see Observed
 
 	cause func() string
 }
@@ -152,8 +150,8 @@ func (r *Result) verdict() Verdict {
 type Option func(*world)
 
 // WithProgram makes each client run a program, as the argument of [Run] does. It is for
-// [Verify], [Shrink] and [Explore], which run plans many times. The program must do the
-// same each time. A [Campaign] with several Jobs runs it concurrently.
+// [Verify], [Shrink] and [Explore]. The program must do the same each time. A [Campaign]
+// with several Jobs runs it concurrently.
 func WithProgram(program func(*Client) error) Option {
 	return func(w *world) { w.program = program }
 }
@@ -175,9 +173,8 @@ func WithSteps() Option {
 // in the plan. Run panics with the error of [faults.Plan.Check] if the plan is not valid.
 //
 // The checker holds a program to the same invariants, except for the bounds of calls and
-// the number of attempts: it does not see when the program calls its Locker. It checks
-// the validity of a lease that the program passes to [Client.Holds]. I15 is for programs
-// alone: see [Client.Write].
+// the number of attempts. It checks the leases that the program passes to [Client.Holds].
+// I15 is for programs alone: see [Client.Write].
 func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result {
 	if err := p.Check(); err != nil {
 		panic(err)

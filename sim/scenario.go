@@ -261,7 +261,6 @@ func (m *Matrix) WriteMarkdown(out io.Writer) error {
 	return err
 }
 
-// marked is a cell in Markdown.
 func marked(r *Result) string {
 	if r.Verdict == Unsafe || r.Verdict == Stuck {
 		return "**" + cell(r) + "**"

@@ -24,8 +24,8 @@ type server struct {
 	life    int // counts lives, from 1
 	runID   string
 	born    int64
-	since   int64      // when it was born, or was given other data last: what it had before it may have forgotten
-	copy    int64      // when it was given other data last, as a replica, 0 if never: a restart may keep them
+	since   int64      // when it was born or was last given other data: earlier keys may be lost
+	copy    int64      // when it was last given other data, as a replica, or 0: a restart may keep these
 	wallAt  model.Time // its time of day when it was born
 	replica bool       // it was born long ago, and has taken over
 	forgot  bool       // it has dropped keys unnoticed
@@ -63,21 +63,21 @@ type memory interface {
 	Refuse(error)
 }
 
-// A handover is the last of a name.
+// A handover is the latest hand-over of a name.
 type handover struct {
-	link        *link // over which the new owner hears of it; nil: no client has the claim
+	link        *link // over which the new owner hears of it, or nil
 	name, owner string
 	at          int64
-	again       bool  // the new owner's lease is over: a doubled command has asked for the hand-over again
+	again       bool  // a doubled command repeats the hand-over after the owner's lease
 	unheard     bool  // only half-open connections of the new owner listened
-	idle        int64 // when the checker saw first that it is of no use any more
+	idle        int64 // when the checker first saw that it is useless
 }
 
 type listener struct {
 	link *link
 	conn uint32
 	name string
-	half *faults.Event // the connection is half-open: the server takes it to be there
+	half *faults.Event // the fault that made the connection half-open; the server does not know
 }
 
 // time is the server's time of day, in whole milliseconds as Redis has it.
@@ -281,7 +281,6 @@ func (s *server) tells(l *link, topic string) bool {
 	return slices.ContainsFunc(s.listeners, func(o listener) bool { return o.link == l && o.name == topic && o.half == nil && o.there() })
 }
 
-// there reports whether the connection is.
 func (o *listener) there() bool {
 	return o.half != nil || (o.conn == o.link.conn || o.conn == o.link.ear) && !o.link.closed && !o.link.c.dead
 }
@@ -345,7 +344,6 @@ func (s *server) crash() {
 	}
 }
 
-// restart begins another life.
 func (s *server) restart() {
 	loss := model.LoseNothing
 	switch s.Mode {

@@ -129,7 +129,6 @@ func (s *site) ask() {
 	l.carry(toNode, m, evRequest)
 }
 
-// judge takes the answer to a question.
 func (s *site) judge(m *message) {
 	q, l := m.question, m.link
 	if s.asking != q {

@@ -39,10 +39,10 @@ type call struct {
 	fair    bool       // it does not pass those before it
 	ticket  node.Token // its place in line; 0: none
 	waiter  string     // what the nodes know it by
-	firm    int64      // since when enough nodes know it, 0 if they do not
+	firm    int64      // since when enough nodes know it, or 0
 	passed  int        // by how many later callers, while nothing failed
 	until   int64      // and until when, unless it asks again
-	joined  int64      // when it came, or a node found its token too low last
+	joined  int64      // when it came, or last found its token too low
 	won     bool       // its attempt was
 	left    faults.Set // nodes that know that it waits no more
 }
@@ -55,13 +55,13 @@ type attempt struct {
 	ttl   time.Duration
 	heard [faults.MaxNodes]node.Status
 	told  faults.Set // nodes that were heard
-	votes faults.Set // nodes that granted it, and are not to abstain
-	blind faults.Set // nodes that are to, and the client cannot know
+	votes faults.Set // nodes that granted it, and may vote
+	blind faults.Set // nodes that may not vote, as the client cannot know
 
 	released bool // the claim was, once
 	failed   bool // its client has given it up
 
-	handed [faults.MaxNodes]node.Token // with what the nodes have handed the lock over to it
+	handed [faults.MaxNodes]node.Token // tokens with which nodes have handed the lock over to it
 	taken  faults.Set                  // those that the client has heard of
 }
 

@@ -12,7 +12,7 @@ import (
 
 // A passing is a handle on its way to another client.
 type passing struct {
-	h      *holder // detached; or what becomes a holder of its own, next to the former
+	h      *holder // detached; or the next holder, next to the former
 	former *holder // that goes on; nil if the lease was detached
 	from   string  // the owner by the handle
 	wants  request
@@ -28,8 +28,8 @@ type passing struct {
 	by    *Client
 	owner string // of its latest attempt
 	began int64
-	votes faults.Set // nodes that may vote, as they were when they were asked
-	blind faults.Set // nodes that may not, and the client cannot know
+	votes faults.Set // nodes that could vote when they were asked
+	blind faults.Set // nodes that may not vote, as the client cannot know
 	kept  faults.Set // nodes that have said that they have it
 	lacks faults.Set // nodes that have said that they do not
 }

@@ -36,7 +36,7 @@ func (f *forcing) ends() {
 	}
 }
 
-// A broken owner has when Break has removed it from each node; 0: never.
+// A broken has when Break removed an owner from each node; 0: never.
 type broken [faults.MaxNodes]int64
 
 func (k *checker) forces(c *Client, claim *node.Claim) {

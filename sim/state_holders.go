@@ -26,19 +26,19 @@ type holder struct {
 	owner   string
 	renamed []string // its owners on nodes for a Resume that has not succeeded, or not yet
 	former  *holder  // whose handle its lease was resumed from, and that goes on, or nil
-	passed  []string // owners of leases that resume its lease, or have
+	passed  []string // owners that resume, or have resumed, its lease
 	token   node.Token
 	joint   *quorum.MultiLease // that it is a part of
-	keptFor []reservation      // by others who reserve names, as long as it has another
+	keptFor []reservation      // reservations by waiters that also want a name of this holder
 
-	told map[int]int64 // when it told a node last that it goes on to read; nil if it does not
+	told map[int]int64 // when a downgrade was last sent to each node; nil: never
 
-	lacked map[int]int64 // when a node said last that it does not have that reader
-	grant  int           // how many grants of any name there were before, counted from 1
+	lacked map[int]int64 // when a node last said that it lacks that reader
+	grant  int           // number among the grants of all names, from 1
 	lease  lease         // nil if the program keeps it to itself
 
 	begun   int64         // when it was asked for
-	until   clock.Instant // how long it relies on the lock, by its own clock
+	until   clock.Instant // end of validity by its own clock
 	removed clock.Instant // when it was removed, by the same clock; 0 before
 	first   clock.Instant // of the round that granted it
 	since   clock.Instant // when it did
@@ -46,25 +46,25 @@ type holder struct {
 	stood   time.Duration // and of what was handed over, until it is renewed; 0 if it was not
 	fixed   bool          // it is not to be renewed by itself
 	keep    time.Duration // its minimum hold; 0: none
-	stops   int           // of the client, when it was granted or extended last
+	stops   int           // of the client, at the last grant or extension
 	high    node.Token    // the highest of its commands
 	won     clock.Instant // when it was granted or extended last
 	audited int           // counts plans to audit
 	asked   []extension   // the latest that were sent
 	given   int64         // when a node was given the key again
 	healed  faults.Set    // nodes that were
-	denied  faults.Set    // nodes that refused it: they need not be asked to release it again
-	kept    faults.Set    // nodes that have said that they have it, when it was extended
+	denied  faults.Set    // nodes that refused it, and need no second release
+	kept    faults.Set    // nodes that have confirmed the extension
 
-	asking   int64         // true time at which it was asked for, or the extension that counts
-	gone     faults.Set    // nodes that have said to the renewal of that deadline that they lack it
+	asking   int64         // true time of the request, or of the extension that counts
+	gone     faults.Set    // nodes that lack it by the renewal of that deadline
 	goneFrom clock.Instant // the deadline
 	detached bool          // nobody relies on it until it is resumed
 	handed   bool          // it was resumed
 	limit    clock.Instant // of its MaxHold; Never: none
 
 	// Of a lease of the caller's program:
-	resumed  faults.Set // nodes that have said that they have it, when it was extended last
+	resumed  faults.Set // nodes that have confirmed the latest extension
 	passedOn bool       // it was resumed with its handle
 }
 

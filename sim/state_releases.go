@@ -26,12 +26,12 @@ type givenUp struct {
 	removed     bool                   // one of them had it
 	twice       bool                   // by more than one release, perhaps: Close and Unlock, or again
 	healed      faults.Set             // nodes that were given it again
-	until       clock.Instant          // when its keys expire, if nothing was late; 0 if that is past, or was seen to
+	until       clock.Instant          // expected expiry of its keys, or 0 if that is past
 
 	// Of an attempt of one in line that was not won:
 	waiter string
 	began  int64
-	clear  faults.Set // nodes that were to be reached when it was sent
+	clear  faults.Set // nodes in reach when it was sent
 }
 
 type pastClaims struct {
@@ -39,7 +39,7 @@ type pastClaims struct {
 	next   int
 	look   int64
 
-	missing string // the owner that was looked for in vain last
+	missing string // the latest owner without a claim here
 }
 
 func (k *checker) past(c *Client) *pastClaims { return &k.ended[c.number] }
@@ -143,7 +143,7 @@ type goneClaim struct {
 	sent  [faults.MaxNodes]int64 // when last, by node
 
 	scans [faults.MaxNodes]int   // by node: the latest that has found it there
-	since [faults.MaxNodes]int64 // since when each has, with the node in contact with its client
+	since [faults.MaxNodes]int64 // since when each has, in contact with the client
 }
 
 const maxGone = 1 << 14

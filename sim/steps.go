@@ -24,7 +24,6 @@ type script struct {
 
 func (s *script) fresh() script { return script{scripted: s.scripted} }
 
-// begin adds a step.
 func (s *script) begin(c *Client, e *faults.Event) {
 	if e.Verb == faults.DoCancel {
 		if s.cancel != nil {
@@ -62,7 +61,6 @@ func (c *Client) play() {
 	}
 }
 
-// step does one step.
 func (c *Client) step(e *faults.Event) {
 	c.w.logStep(c, e)
 	switch e.Verb {
@@ -87,7 +85,6 @@ func (c *Client) step(e *faults.Event) {
 	}
 }
 
-// lockStep acquires a lock.
 func (c *Client) lockStep(e *faults.Event) {
 	s, w := &c.script, c.w
 	ctx, cancel := context.WithCancel(c.ctx)

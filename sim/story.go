@@ -45,7 +45,6 @@ func (r *Result) story(lines int) (story []line) {
 	return story
 }
 
-// A line tells of one thing.
 type line struct {
 	at    time.Duration
 	entry int // of the trace

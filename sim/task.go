@@ -67,7 +67,6 @@ func (w *world) step(t *task) {
 	t.owner.computes()
 }
 
-// ready makes a task runnable.
 func (c *Client) ready(t *task) {
 	switch {
 	case c.dead:
@@ -78,7 +77,6 @@ func (c *Client) ready(t *task) {
 	}
 }
 
-// wakeWith ends the task's wait.
 func (t *task) wakeWith(wake clock.Wake) {
 	t.parked, t.wake, t.w.unseen = false, wake, true
 	t.signal.waiter = nil
@@ -180,7 +178,6 @@ func (t *task) arm(at int64) {
 	t.w.plan(at, evTimer, t, 0)
 }
 
-// alarm is the task's timer event.
 func (w *world) alarm(t *task, at int64) {
 	if t.alarmAt != at {
 		return // an earlier one was armed after this

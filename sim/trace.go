@@ -40,7 +40,7 @@ type Entry struct {
 	Owner string     `json:"owner,omitempty"`
 	Token node.Token `json:"token,omitempty"`
 	Mode  string     `json:"mode,omitempty"` // of a belief or a key: "read" or "write"
-	More  []string   `json:"more,omitempty"` // of a key: the owners of other readers; of one of several: of the others
+	More  []string   `json:"more,omitempty"` // of a key: the other readers' owners, or those of the other names
 
 	// of a belief in a run that is not simulated: when the lock was asked for
 	Since time.Duration `json:"since,omitempty"`
@@ -66,8 +66,8 @@ const (
 	KindHeld      Kind = "held"        // a message is kept by a fault
 	KindReleased  Kind = "released"    // it goes on
 	KindExecute   Kind = "execute"     // a node executes a command; Text is its answer
-	KindKey       Kind = "key"         // after it, the node has the key until Until; 0: it has none
-	KindReply     Kind = "reply"       // an engine is given an answer, or that there is none
+	KindKey       Kind = "key"         // the node's key after a command, until Until, or 0
+	KindReply     Kind = "reply"       // an engine gets an answer, or hears that there is none
 	KindFault     Kind = "fault"       // a fault begins; it ends at Until if that is known
 	KindFaultEnd  Kind = "fault end"   // a fault ends
 	KindStep      Kind = "step"        // a client begins a step of the plan
@@ -186,7 +186,6 @@ func (w *world) logKeys(s *server) {
 	}
 }
 
-// answer says what a reply says.
 func answer(r *node.Reply) string {
 	switch r.Status {
 	case node.Unknown:

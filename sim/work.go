@@ -170,7 +170,6 @@ func (c *Client) acquirePlainly(ctx context.Context, q *request) (*lock, error) 
 	}
 }
 
-// extendPlainly extends a lease.
 func (c *Client) extendPlainly(l *textbook.Lease, d time.Duration, p *part) {
 	if l.Extend(context.Background(), d) {
 		c.w.check.continuous(c, p.name, p.owner)

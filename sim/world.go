@@ -13,7 +13,6 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// A world is one run.
 type world struct {
 	p   *faults.Plan
 	now int64 // true time, ns since the beginning
@@ -23,7 +22,7 @@ type world struct {
 	runnable []*task
 	watching []*task
 
-	unseen    bool // since the last look, a wait has ended or code has run that can end a context
+	unseen    bool // since the last look, a wait ended or code ran that can end a context
 	current   *task
 	order     faults.Random // of tasks that could run at the same time
 	healing   faults.Random
@@ -52,9 +51,9 @@ type world struct {
 	found    []Violation
 	judgedBy []string      // invariants; nil: all
 	broken   string        // the first assumption that the run has broken
-	disagree time.Duration // by how much the times of day of clients have differed
-	strobes  time.Duration // by how much one has jumped back and forth
-	foremost time.Duration // by how much one has been ahead of the true time
+	disagree time.Duration // greatest difference of clients' times of day
+	strobes  time.Duration // greatest jump of one back and forth
+	foremost time.Duration // how far one was ahead of the true time
 	waited   time.Duration
 	calm     bool  // the faults are over
 	calmed   int64 // when the contexts of all clients have ended
@@ -64,7 +63,7 @@ type world struct {
 	idle int // steps at this instant, and what else takes no time
 
 	need     int // how many nodes must grant
-	unserved int // tasks that have not got every lock in the end
+	unserved int // tasks without every lock in the end
 	striking int // faults that have not ended
 
 	severed   []*faults.Event // that let nothing pass between servers
@@ -94,7 +93,6 @@ func find[T any](list []*T, fits func(*T) bool) *T {
 	return nil
 }
 
-// plan enters an event.
 func (w *world) plan(at int64, kind eventKind, what any, ref int) {
 	w.queue.push(event{max(at, w.now), what, int32(ref), kind})
 }
@@ -112,10 +110,8 @@ func (w *world) planFaults() {
 	}
 }
 
-// call plans a function.
 func (w *world) call(at int64, f func()) { w.plan(at, evCall, f, 0) }
 
-// message takes an unused one.
 func (w *world) message(l *link) *message {
 	var m *message
 	if n := len(w.spare); n > 0 {
@@ -208,7 +204,6 @@ func (w *world) runTasks() bool {
 	return true
 }
 
-// happen does one event.
 func (w *world) happen(e *event) {
 	at, what := e.at, e.what
 	switch e.kind {
@@ -493,7 +488,6 @@ func (s *server) jumped(d time.Duration) {
 	s.mem.Expire(s.time())
 }
 
-// A strobing clock oscillates.
 type strobing struct {
 	event *faults.Event
 	until int64
@@ -615,7 +609,6 @@ func (w *world) startClient(number int) {
 	w.launch(c)
 }
 
-// launch begins a client's program.
 func (w *world) launch(c *Client) {
 	must(c.open())
 	c.work()

@@ -18,13 +18,13 @@ type Time = int64
 // Rules are the constants of the specification.
 type Rules struct {
 	Quorum    int             // how many nodes must grant, resume or keep a lease
-	Needs     func(Clock) int // how many each client needs, if clients list other nodes; nil: all need Quorum
+	Needs     func(Clock) int // the same by client, if clients list other nodes; nil: Quorum
 	Window    Time
 	Longest   Time                // that a lease is
 	VotesFrom Time                // the age from which a node votes
 	KeepsFrom Time                // the age from which it counts for renewals
 	Pace      Time                // by how much clocks differ at most while a place lasts
-	Early     Time                // by how much a node's key may end early: servers count in milliseconds
+	Early     Time                // how early a node's key may end: servers count in milliseconds
 	Allowed   func(t Time) Time   // what a client may rely on of a lease
 	Lives     func(c *Claim) Time // for how long a node keeps a claim's key at least
 
@@ -39,7 +39,6 @@ func (r *Rules) quorum(by *timing) int {
 	return r.Needs(by.clock)
 }
 
-// told is a Time in words.
 func (r *Rules) told(t Time) any {
 	if r.Nanoseconds {
 		return time.Duration(t)
@@ -98,18 +97,18 @@ type Claim struct {
 
 	Name    string
 	Phase   Phase
-	From    *Claim // it resumes the lease of this one, by its handle; nil: it asks for a free name
+	From    *Claim // the claim whose lease this one resumes, or nil
 	Offer   bool   // it waits for a hand-over
 	Reads   bool   // it shares the name with others that read
 	Broken  bool   // it was unlocked by force, and others may have the name
 	Length  Time   // of its lease
-	MinHold Time   // for how long the name stays taken at least, from the beginning of the attempt
+	MinHold Time   // how long the name stays taken at least, from the beginning of the attempt
 	Age     Time   // how long ago the attempt began
 	Votes   Set
-	Young   Set    // nodes that have granted it too soon after a restart to vote
+	Young   Set    // nodes that granted it too soon after a restart to vote
 	Lease   Time   // for how long it is still valid
 	Hold    Time   // for how long the name must still be taken
-	Saw     []Time // by node: for how long the key would last that it has taken from the former owner
+	Saw     []Time // by node: the rest of the key's life when it was taken from the former owner
 	Rounds  []Round
 }
 
@@ -120,7 +119,7 @@ type Round struct {
 	Length Time // of the lease that it asks for
 	Began  Time // how long ago it began
 	Kept   Set
-	Young  Set // nodes that have kept it too soon after a restart to count
+	Young  Set // nodes that kept it too soon after a restart to count
 }
 
 // A Node is one server.
@@ -372,7 +371,6 @@ func (at *Node) of(c *Claim) *Key {
 	return nil
 }
 
-// remove removes the claim's key.
 func (at *Node) remove(c *Claim) {
 	at.Keys = slices.DeleteFunc(at.Keys, func(k Key) bool { return k.Claim == c })
 }

@@ -34,7 +34,7 @@ type Run struct {
 
 	now    func() Time
 	owners map[string]*Claim
-	last   string  // owner that was looked for, as that of the next event often is the same
+	last   string  // the latest owner: the next event often has the same
 	latest *Claim  // its claim
 	born   []birth // by node
 }

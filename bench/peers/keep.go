@@ -8,8 +8,8 @@ import (
 	"github.com/redquorum/redquorum/bench"
 )
 
-// A kept is a lock that a goroutine renews: what the user of a library writes
-// that does not renew by itself.
+// A kept is a lock that a goroutine renews: what the user of a library writes that does
+// not renew by itself.
 type kept struct {
 	bench.Held
 	end  context.CancelFunc

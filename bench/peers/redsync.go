@@ -15,7 +15,6 @@ import (
 	"github.com/redquorum/redquorum/bench"
 )
 
-// A commander is what redsync sends its commands to.
 type commander func(*redis.Client) (redis.UniversalClient, error)
 
 func plain(c *redis.Client) (redis.UniversalClient, error) { return c, nil }
@@ -50,9 +49,8 @@ func openRedsync(t bench.Target, by commander, options ...redsync.Option) (bench
 	return c, nil
 }
 
-// pooled returns a client of go-redis with its defaults, but behind slow links with
-// a connection for each caller: with fewer they wait for each other there, and
-// without such links more of them are slower.
+// pooled returns a client of go-redis with its defaults, but behind slow links with a
+// connection for each caller: see the package comment.
 func pooled(o *redis.Options, t bench.Target) *redis.Client {
 	pool := *o
 	if t.RTT > 0 {

@@ -201,7 +201,6 @@ func again(config chaos.Config, plan string) string {
 		more, plan)
 }
 
-// quotedForShell puts text into single quotes.
 func quotedForShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 func (r *chaosRun) writePage(path string) error {
@@ -216,7 +215,6 @@ func (r *chaosRun) writePage(path string) error {
 	return errors.Join(write(page), page.Close())
 }
 
-// writeHistory writes what the clients did.
 func (r *chaosRun) writeHistory(path string) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -244,7 +242,6 @@ func (c *command) chaosOne(ctx context.Context, f *carrier, also *pictures, p *f
 	return c.showChaos(f, also, &run)
 }
 
-// showChaos shows a single run.
 func (c *command) showChaos(f *carrier, also *pictures, run *chaosRun) (err error) {
 	err = c.print(f.asJSON, chaosJSON{run.summary(run.name), run.Trace.Entries}, func(w io.Writer) string {
 		text := newProse(w)

@@ -140,7 +140,6 @@ func (r *chaosReport) explore(ctx context.Context, f *expedition, seed uint64) b
 	return false
 }
 
-// add counts a run.
 func (r *chaosReport) add(run *chaosRun) {
 	r.Plans++
 	r.Grants += run.Grants
@@ -158,7 +157,6 @@ func (r *chaosReport) add(run *chaosRun) {
 	}
 }
 
-// line is the line of progress.
 func (r *chaosReport) line() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -70,7 +70,6 @@ func chaosServers() *cobra.Command {
 	})
 }
 
-// chaosServers lets clients do the plan's work on servers.
 func (c *command) chaosServers(ctx context.Context, servers []redisnode.Server, p *faults.Plan, asJSON bool) (*chaosRun, error) {
 	prefix := "redquorum-chaos-" + rand.Text() + ":"
 	shown := sync.OnceFunc(c.follows(ctx, asJSON, p.Length, func() string { return fmt.Sprintf("%d servers", len(servers)) }))

@@ -139,7 +139,6 @@ func (f *carrier) row(ctx context.Context, s *sim.Scenario) (row chaosRow, serve
 	return row, server, nil
 }
 
-// tableOf writes rows in Markdown.
 func tableOf(rows []chaosRow, version string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| | scenario | redquorum, simulated | on %[1]s | textbook Redlock, simulated | on %[1]s |\n|-|-|-|-|-|-|\n", version)

@@ -336,7 +336,6 @@ func (d *demo) perform(ctx context.Context, script []scene) error {
 	return nil
 }
 
-// say reports what happened.
 func (d *demo) say(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -597,7 +597,6 @@ type refusals struct{ error }
 
 func (refusals) RedisError() {}
 
-// rights tries what a lock needs.
 func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Server, name string) {
 	if p.mute {
 		return
@@ -830,7 +829,6 @@ func (d diagnosis) groups() (all []*group) {
 	return all
 }
 
-// text is what people read.
 func (d diagnosis) text(w io.Writer) string {
 	var b strings.Builder
 	p := newPainter(w)

@@ -51,7 +51,7 @@ example:
 const (
 	scanTime    = 10 * time.Second // for each node
 	scanStep    = 1000             // keys in one step
-	inspections = 256              // at the same time: with a node that hangs each takes a while
+	inspections = 256              // at a time: a node that hangs makes each slow
 )
 
 type lockJSON struct {
@@ -61,7 +61,7 @@ type lockJSON struct {
 	Owner   string   `json:"owner"`
 	Label   string   `json:"label"`       // of the owner's program; "": not known
 	Note    string   `json:"note"`        // of the owner; "": it has none
-	Owners  []string `json:"owners"`      // with a majority: several only if they read; of more than 60 some
+	Owners  []string `json:"owners"`      // with a majority: several only if they read, and some if over 60
 	More    int      `json:"more_owners"` // that are not in owners; some may be dead
 	Left    int64    `json:"left_ms"`     // without renewal; -1: it never expires
 	Waiting int      `json:"waiting"`

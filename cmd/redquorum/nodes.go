@@ -74,7 +74,6 @@ func (n *nodeFlags) registerEmbedded(fs *pflag.FlagSet) {
 	})
 }
 
-// urls returns the nodes' URLs.
 func (n *nodeFlags) urls() ([]string, error) {
 	if n.given > 1 { // the last one alone would be a lock on fewer servers
 		return nil, cli.Usage("--nodes is there %d times: give all nodes in one, separated by commas", n.given)

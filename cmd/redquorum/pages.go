@@ -77,7 +77,6 @@ func manPage(root *cobra.Command) string {
 	return b.String()
 }
 
-// roff escapes a line.
 func roff(line string) string {
 	line = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(line)
 	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {

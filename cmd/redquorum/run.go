@@ -270,10 +270,10 @@ type supervision struct {
 	term, kill time.Duration // before the end of the lease
 	warden     *warden
 	signals    <-chan os.Signal
-	passed     <-chan os.Signal // to the group; none until the command has begun
+	passed     <-chan os.Signal // to the group, once the command has begun
 	onAsk      syscall.Signal
-	requests   <-chan struct{} // to finish; none until the command has begun, nor after the first
-	status     int             // the command's, or -1 if it has not ended
+	requests   <-chan struct{} // the first request to finish, once the command has begun
+	status     int             // the command's, or -1
 	asked      bool            // the command was, to stop
 	gone       bool            // all that it has started
 }

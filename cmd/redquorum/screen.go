@@ -133,7 +133,6 @@ func (s *screen) begin(text string) {
 	fmt.Fprintf(s.w, "%s\n\n", terminal.Wrap(terminal.PageOf(s.w), text, ""))
 }
 
-// end prints the last lines.
 func (s *screen) end(lines ...string) (err error) {
 	for _, l := range lines {
 		_, failed := fmt.Fprintln(s.w, s.paint(bold, terminal.Wrap(terminal.PageOf(s.w), l, "")))

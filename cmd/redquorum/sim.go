@@ -126,7 +126,6 @@ func (f *planFlags) check() error {
 	return nil
 }
 
-// any reports whether there is one.
 func (f *planFlags) any() bool {
 	return slices.ContainsFunc([]string{"nodes", "clients", "length", "client", "set"}, f.fs.Changed)
 }

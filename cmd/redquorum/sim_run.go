@@ -23,7 +23,6 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// exploreReport is what explore --json prints.
 type exploreReport struct {
 	Seeds          uint64            `json:"seeds"`
 	Events         uint64            `json:"events"`

@@ -247,7 +247,6 @@ func who(r *quorum.Report, of string) string {
 	return text
 }
 
-// reportText is a report for people.
 func reportText(w io.Writer, r *quorum.Report, refused, settings []string) string {
 	var b strings.Builder
 	p := newPainter(w)

@@ -163,7 +163,7 @@ func (w *warden) endAlone() bool {
 	for end, none := time.Now().Add(unkillable), 0; time.Now().Before(end); pause = min(2*pause, 100*time.Millisecond) {
 		if signalDescendants(syscall.SIGKILL, w.group, w.others) > 0 {
 			none = 0
-		} else if none++; none == 2 { // one look may miss a process that has just lost its parent
+		} else if none++; none == 2 { // a process that has just lost its parent may be missed once
 			return true
 		}
 		time.Sleep(pause)
@@ -188,10 +188,10 @@ type keeper struct {
 	began    time.Time      // when the command has
 	ended    time.Time      // when the command has, by itself or not
 	asked    bool           // what it has left behind was asked to stop
-	grace    time.Duration  // of what the command has left behind, between TERM and KILL
+	grace    time.Duration  // between TERM and KILL, for what the command has left behind
 	until    time.Duration
 	killing  time.Time     // since when all is killed
-	looked   time.Duration // when inTime, or kill, was called last, by machineTime
+	looked   time.Duration // the last call of inTime, or kill, by machineTime
 	pause    time.Duration // until kill is called again
 	why      string        // all is killed, to be said
 	orphaned bool          // redquorum was killed
@@ -344,7 +344,6 @@ func (k *keeper) due() time.Duration {
 	return min(k.looked+100*time.Millisecond, k.until)
 }
 
-// inTime does what is due.
 func (k *keeper) inTime() {
 	k.looked = machineTime()
 	switch left := time.Since(k.ended); {

@@ -4,8 +4,8 @@
 //	certmagic.Default.Storage = certmagiclock.New(locker, &certmagic.FileStorage{Path: "/mnt/certificates"})
 //
 // All programs of the cluster need it, because it replaces the locks of the storage. A
-// lock is renewed until it is unlocked. If it is lost, CertMagic learns that before it
-// tries again to get the certificate, and when it unlocks.
+// lock is renewed until it is unlocked. CertMagic learns of a loss before it tries again
+// to get the certificate, and when it unlocks.
 package certmagiclock
 
 import (

@@ -6,14 +6,14 @@
 //	once := cron.NewChain(cronlock.SkipIfHeld(locker, "report", 10*time.Second, cron.DefaultLogger))
 //	_, err := scheduler.AddJob("@hourly", once.Then(cron.FuncJob(report)))
 //
-// A run counts for a minimum time, the 10 s above, also if the job is done earlier, so
+// A run counts for a minimum time, the 10 s above, even if the job is done earlier, so
 // that machines whose clocks differ run it once. Half of it must be longer than that
-// difference, and all of it shorter than the time between two runs, and than
+// difference, and all of it shorter than the time between two runs and than
 // Options.MaxLease (see [quorum.WithMinHold]). A scheduler waits for the other half
-// before it skips: of many that ask at the same instant, one then gets the lock.
+// before it skips.
 //
-// A cron.Job cannot be stopped: if its lease is lost, it runs on, and the logger gets an
-// error when it is done. A job that has to stop then calls [quorum.Locker.Do] itself.
+// A job whose lease is lost runs on, and the logger gets an error when it is done. A job
+// that has to stop then calls [quorum.Locker.Do] itself.
 package cronlock
 
 import (

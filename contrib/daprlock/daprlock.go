@@ -14,11 +14,11 @@
 // in all programs that use the servers. TryLock returns an error if the expiry is longer.
 // A server that restarted is ignored for MaxLease.
 //
-// Dapr unlocks by resource and owner alone, and their lease is in the memory of the
-// sidecar. So only the sidecar that locked can unlock. Another one, or the same one after
-// a restart, answers LockBelongsToOthers until the lock expires by itself. A sidecar that
-// ends in order leaves its locks to expire as well, since the application may still work.
-// [quorum.Locker.Close] would unlock them, so leave the Locker open.
+// The lease of a resource and owner is in the memory of the sidecar, so only the sidecar
+// that locked can unlock. Another one, or the same one after a restart, answers
+// LockBelongsToOthers until the lock expires. A sidecar that ends leaves its locks to
+// expire as well, since the application may still work. [quorum.Locker.Close] would
+// unlock them, so leave the Locker open.
 //
 // Names on the servers are Dapr's: by default lock||, the application's ID, || and the
 // resource. Dapr does not pass a fencing token to the application.

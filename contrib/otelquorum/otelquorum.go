@@ -8,9 +8,9 @@
 //	...
 //	traced := otelquorum.Trace(locker, otel.GetTracerProvider(), nil)
 //
-// One Metrics serves all Lockers of a program. Package contrib/promquorum makes the same
-// metrics, and has a dashboard and alerts for them: exported to Prometheus, the names
-// below become its names.
+// One Metrics serves all Lockers of a program. Package contrib/promquorum has the same
+// metrics, and a dashboard and alerts that also fit these when they are exported to
+// Prometheus.
 //
 // # Attributes
 //
@@ -44,8 +44,8 @@
 //
 // # Cost
 //
-// No lock waits for Observe, nor for the function that maps names: a goroutine of the
-// Locker calls them. So a metric may change a moment after the call that it counts has
+// A goroutine of the Locker calls Observe and the function that maps names, so no lock
+// waits for them. A metric may change a moment after the call that it counts has
 // returned, but before [quorum.Locker.Close] returns. A lock and its unlock on five nodes
 // take 3.4 µs of processor time more, and 1.1 µs if many callers lock at the same time;
 // see BenchmarkOwnCost.
@@ -73,7 +73,7 @@ type Metrics struct {
 	sets  sync.Map // of attributes, by lock, attribute and value
 
 	mu     sync.Mutex
-	listed map[string]int // by the name of a node, how many of those returned by Nodes are not closed
+	listed map[string]int // by node name: how many of the nodes from Nodes are not closed
 
 	wait, hold, round                                                  metric.Float64Histogram
 	held, waiting                                                      metric.Int64UpDownCounter

@@ -15,9 +15,9 @@ import (
 // lasts from the call to the end of the lease, and is the parent of spans made with the
 // lease's context. Its child redquorum.wait ends with the grant. A span has an error if
 // there was no lease, or the lease ended before it was unlocked, with the word of
-// [quorum.Event.Cause]. If only Unlock finds out that the lease was lost, its error says
-// so, and the span has none. A nested lease has no end of its own: its span ends with the
-// grant, or with Do. Resume makes no span.
+// [quorum.Event.Cause]. If only Unlock finds out that the lease was lost, the span has no
+// error. The span of a nested lease ends with the grant, or with Do. Resume makes no
+// span.
 //
 // The spans of a lease that a program holds for hours are exported when it ends.
 type Locker struct {

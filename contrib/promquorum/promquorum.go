@@ -42,12 +42,11 @@
 //
 // # Cost
 //
-// A metric is a few atomic additions, and a series that is new takes a mutex for a
-// moment. No lock waits for Observe, nor for the function that maps names: a goroutine of
-// the Locker calls them. So a metric may change a moment after the call that it counts
-// has returned, but before [quorum.Locker.Close] returns. A lock and its unlock on five
-// nodes take 1.4 µs of processor time more, and 0.3 µs if many callers lock at the same
-// time; see BenchmarkOwnCost.
+// A goroutine of the Locker calls Observe and the function that maps names, so no lock
+// waits for them. A metric may change a moment after the call that it counts has
+// returned, but before [quorum.Locker.Close] returns. A lock and its unlock on five nodes
+// take 1.4 µs of processor time more, and 0.3 µs if many callers lock at the same time;
+// see BenchmarkOwnCost.
 package promquorum
 
 import (
@@ -67,7 +66,7 @@ type Collector struct {
 	all   []prometheus.Collector
 
 	mu     sync.Mutex
-	listed map[string]int // by the name of a node, how many of those returned by Nodes are not closed
+	listed map[string]int // by node name: how many of the nodes from Nodes are not closed
 
 	wait, hold, round                                                  *prometheus.HistogramVec
 	held, waiting, failed                                              *prometheus.GaugeVec

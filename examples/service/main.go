@@ -128,7 +128,6 @@ func main() {
 	}
 }
 
-// run shows what a customer gets.
 func run() error {
 	servers, err := embedded.Start(3) // in production: redisnode.Dial("redis://10.0.0.1:6379", ...)
 	if err != nil {

@@ -138,7 +138,6 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 
 func init() { cobra.EnableCommandSorting = false }
 
-// prepare makes all commands alike.
 func prepare(root *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return Usage("%s%s", shown(err), hint(cmd, err)) })

@@ -36,7 +36,6 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// PID returns the process's number.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Exited is closed when the process has ended and was waited for.
@@ -45,7 +44,6 @@ func (p *Process) Exited() <-chan struct{} { return p.exited }
 // ExitCode is the status of an ended process, or -1 after a signal.
 func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
 
-// Signal sends the process a signal.
 func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
 
 // Kill ends the process, even a stopped one, and waits for it.

@@ -31,10 +31,10 @@ func Promises(kind node.Kind, r node.Reply) bool {
 
 // Said is what a server says of its replicas, each address once.
 type Said struct {
-	Primary bool // it is one, and in the history in which it was met
+	Primary bool // it is a primary with the same history
 	Listed  int
-	Present int // of these, that have acknowledged something in the last seconds
-	Have    int // of these, that have acknowledged the offset that was asked about
+	Present int // of these, that acknowledged something in the last seconds
+	Have    int // of these, that acknowledged the offset
 
 	Has   map[string]bool // the addresses of those that have
 	Addrs []string        // one for each that is listed, twice if it is
@@ -62,14 +62,14 @@ func (c Count) Judge(s Said) Verdict {
 	return Enough
 }
 
-// Since is when a replica follows since, at the latest, by the age of its connection in
+// Since is from when on a replica follows, at the latest, by the age of its connection in
 // whole seconds. before is what was known of the connection, clock.Never if nothing.
 func Since(now clock.Instant, age time.Duration, before clock.Instant) clock.Instant {
 	return min(before, now.Add(-max(0, age-time.Second)))
 }
 
-// Youngest is since when the youngest replica that a yes needs follows, at the latest, if
-// have replicas have the yes. may has since when those follow that may be among these,
+// Youngest is from when on the youngest replica that a yes needs follows, at the latest,
+// if have replicas have the yes. may has the same of those that may be among these,
 // sorted. Of the oldest i at least i-(all-have) are among them, so number need+all-have
 // counts. It is now if may has too few.
 func (c Count) Youngest(now clock.Instant, have int, may []clock.Instant) clock.Instant {
@@ -83,8 +83,8 @@ func (c Count) Youngest(now clock.Instant, have int, may []clock.Instant) clock.
 type Replica struct {
 	Addr   string
 	State  string
-	Lag    int64 // it has acknowledged something so many seconds ago; math.MaxInt64: not known
-	Offset int64 // that it has acknowledged; math.MinInt64: not known
+	Lag    int64 // seconds since its last acknowledgment; math.MaxInt64: not known
+	Offset int64 // acknowledged; math.MinInt64: not known
 }
 
 // awayAfter is how many seconds of silence make a replica away: each acknowledges once a

@@ -61,7 +61,6 @@ func (b *Bar) Draw(part float64, text string) {
 	b.shown = true
 }
 
-// Clear removes the line.
 func (b *Bar) Clear() {
 	if b.shown {
 		fmt.Fprint(b.W, "\r\x1b[K")

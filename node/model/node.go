@@ -51,7 +51,6 @@ func New(c clock.Clock, name string) *Node {
 	return n
 }
 
-// begin begins a life.
 func (n *Node) begin(born clock.Instant) {
 	n.lives++
 	n.life = &node.Life{ID: fmt.Sprintf("%s#%d", n.name, n.lives), Born: born}
@@ -121,7 +120,6 @@ func (n *Node) refusal(now, deadline clock.Instant) error {
 	return nil
 }
 
-// execute returns the calls of wake to be made.
 func (n *Node) execute(now clock.Instant, cmd node.Command) (result node.Reply, woken []call) {
 	if n.life == nil {
 		cmd.HandOver = 0
@@ -135,7 +133,6 @@ func (n *Node) serverTime(now clock.Instant) Time {
 	return Time(now.Add(n.step) / clock.Instant(time.Millisecond))
 }
 
-// enqueue opens a request.
 func (n *Node) enqueue(now clock.Instant, cmd node.Command, reply func(node.Reply)) {
 	cmd.Claims = slices.Clone(cmd.Claims)
 	if cmd.Wait != nil {
@@ -154,7 +151,6 @@ func (n *Node) enqueue(now clock.Instant, cmd node.Command, reply func(node.Repl
 	n.open = append(n.open, r)
 }
 
-// run ends the open requests, and then itself.
 func (n *Node) run() {
 	for {
 		n.mu.Lock()
@@ -182,7 +178,6 @@ func (n *Node) run() {
 	}
 }
 
-// work does what is due, and returns the calls to make without n.mu.
 func (n *Node) work(now clock.Instant) (calls []func()) {
 	for _, r := range n.open {
 		if r.execute <= now {

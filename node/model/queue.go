@@ -11,11 +11,10 @@ import (
 type want struct {
 	*names
 	held  bool // a holder is in the way
-	first *key // the place of the first waiter in the way, nil if there is none
+	first *key // the place of the first waiter in the way, or nil
 	ahead int  // how many waiters are before this one
 }
 
-// acquire creates locks in any mode, with or without a ticket, or keeps places for them.
 func (s *Server) acquire(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
 	wait := cmd.Wait
 	wants, err := s.wanted(now, cmd)
@@ -63,7 +62,7 @@ func (s *Server) grant(now Time, wants []want, cmd *node.Command) node.Reply {
 	for i := range wants {
 		one := &wants[i]
 		if err := s.raiseFence(now, one.names, cmd.Mode, cmd.Claims[0].Token, now+life(cmd.Retention)); err != nil {
-			return failure(err) // a reader's fence, and a reader has one name: nothing is half done
+			return failure(err) // a reader has one name: nothing is half done
 		}
 		s.create(one.names, cmd.Mode, owner, now+life(cmd.TTL))
 		if wait.Queued() {
@@ -160,7 +159,6 @@ func (w *want) describe(l *node.Line) {
 		}))
 }
 
-// release ends locks in any mode, with or without a ticket.
 func (s *Server) release(now Time, cmd *node.Command) (reply node.Reply, published []Notice) {
 	s.admitRelease(now, cmd)
 	for i := range cmd.Claims {
@@ -216,7 +214,6 @@ func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string,
 	return released
 }
 
-// endAndLeave ends an owner's claim, and gives its waiter's place up or renews it.
 func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string,
 	queues bool) (released, wrote, left bool) {
 	wait := cmd.Wait
@@ -273,7 +270,7 @@ func (s *Server) isKept(now Time, n *names, p *place) bool {
 }
 
 func (s *Server) leave(n *names, waiter string) bool {
-	s.admitted = true // a server is asked to delete the place also if there is none
+	s.admitted = true // a server is asked to delete the place even if there is none
 	s.drop(s.place(n, waiter))
 	return s.unqueue(n.queue, waiter)
 }
@@ -331,7 +328,7 @@ func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Tok
 type place struct {
 	waiter string
 	ticket node.Token
-	kept   *key // that is there as long as the place is kept; nil if it has to be looked up
+	kept   *key // exists while the place is kept; nil: look it up
 }
 
 // A handover is zero if the lock is not handed over.
@@ -349,8 +346,7 @@ type serving struct {
 }
 
 // notifyNext notifies the next waiters of a name that nobody holds or, with shared, only
-// readers: the first in the queue, or all readers before the first waiter of another
-// mode. It reports whether a waiter is in the queue.
+// readers. It reports whether a waiter is in the queue.
 func (s *Server) notifyNext(now Time, n *names, shared bool, h handover) (awaited bool) {
 	queue, err := s.queue(now, n)
 	if err != nil {
@@ -467,7 +463,6 @@ func (c *content) before(wait *node.Wait) int {
 	return n
 }
 
-// places appends the living ones of the first places of a queue.
 func (s *Server) places(all []node.Place, now Time, n *names) []node.Place {
 	for i := range n.queue.line[:min(len(n.queue.line), node.ManyFields)] {
 		if p := &n.queue.line[i]; s.isKept(now, n, p) {

@@ -9,7 +9,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// Set stores a string at key, without an expiry.
+// Set stores a string without an expiry.
 func (s *Server) Set(key, value string) { s.put(s.key(key), value, Never) }
 
 // HSet sets a field of the hash at key, or of a new one without an expiry. A key that is
@@ -27,10 +27,8 @@ func (s *Server) HSet(now Time, key, field, value string) error {
 	return nil
 }
 
-// Del removes key.
 func (s *Server) Del(key string) { s.erase(s.key(key)) }
 
-// Persist removes the expiry of key.
 func (s *Server) Persist(now Time, key string) { s.expireAt(now, key, Never) }
 
 // PExpire gives key, if it is there, ttl to live, in whole milliseconds, rounded up. At 0
@@ -50,7 +48,6 @@ func (s *Server) expireAt(now Time, key string, at Time) {
 	}
 }
 
-// FlushAll removes all keys.
 func (s *Server) FlushAll() {
 	for _, k := range s.keys {
 		s.erase(k)
@@ -74,11 +71,10 @@ func (s *Server) Sync() {
 type Loss uint8
 
 const (
-	// LoseNothing: every change was on the disk before it was answered
-	// (appendfsync always).
+	// LoseNothing: every change was on the disk before its answer (appendfsync always).
 	LoseNothing Loss = iota
-	// LoseUnsynced: the changes since the last Sync are lost (appendfsync
-	// everysec, or snapshots).
+	// LoseUnsynced: the changes since the last Sync are lost (appendfsync everysec, or
+	// snapshots).
 	LoseUnsynced
 	// LoseEverything: there is no disk.
 	LoseEverything
@@ -163,7 +159,6 @@ func (s *Server) Keeps(now Time, name, owner string, mode node.Mode) (until Time
 	return 0, false
 }
 
-// Len counts the keys that are there at now.
 func (s *Server) Len(now Time) int {
 	n := 0
 	for _, k := range s.keys {

@@ -10,7 +10,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// The modes of a hash of readers and writers.
 const (
 	reading = "read"
 	writing = "write"
@@ -188,7 +187,6 @@ func holdsOf(reader node.Field) int {
 	return min(max(1, holds), node.MaxHolds)
 }
 
-// dies returns noReader for a dead reader.
 func (s *Server) dies(now Time, name, reader string, holds int) (at Time) {
 	at = noReader
 	for i := 1; i <= holds; i++ {

@@ -3,10 +3,8 @@
 //
 // [Server] is the server's memory. It gets the time with every command, so that replies
 // are reproducible. [Node] puts a Server behind the engine's interface, and can simulate
-// simple failures.
-//
-// The suite in node/nodetest compares a Server with a real Redis server. This package is
-// for tests and simulators: its API may change in any release.
+// simple failures. The suite in node/nodetest compares a Server with a real Redis server.
+// This package is for tests and simulators: its API may change in any release.
 package model
 
 import (
@@ -27,7 +25,6 @@ import (
 // server that looks once a millisecond never takes a key away early.
 type Time int64
 
-// Never is when a key without an expiry expires.
 const Never Time = math.MaxInt64
 
 // A Server is one server's memory. The zero Server is empty and ready. It is not safe for
@@ -40,7 +37,7 @@ type Server struct {
 	// one.
 	recent [8]*names
 
-	sought []byte       // the key of an owner or a waiter that was looked up last
+	sought []byte       // the key of the owner or waiter that was looked up last
 	fields []node.Field // for reuse
 	wants  []want       // for reuse
 
@@ -48,9 +45,9 @@ type Server struct {
 	epoch    uint   // counts Syncs
 	unsynced []*key // changed since the last Sync
 
-	refusal  error // what it answers to writes, nil as a rule: see Refuse
+	refusal  error // the answer to writes, usually nil: see Refuse
 	refuses  bool  // it executes a command so
-	admitted bool  // the command has written what needs no memory: no write is refused after that
+	admitted bool  // the command has written without a need for memory: later writes are not refused
 
 	// Ears tells who listens to the server; it may be nil.
 	Ears Ears
@@ -70,10 +67,10 @@ type Ears interface {
 // waiter's process.
 type Notice struct {
 	Name string
-	Mode node.Mode // on the name's channel: Exclusive, or Write for that of readers and writers
+	Mode node.Mode // of the name's channel: Exclusive, or Write for readers and writers
 	To   string    // the waiter; "": it is on the name's channel
 	Turn node.Turn // what the waiter hears, without a Life and a Proof: see From
-	Vain bool      // nobody has heard of the hand-over here, and it was taken back; but replicas pass the message on
+	Vain bool      // nobody here heard of the hand-over, which was taken back, but replicas pass it on
 
 	Secret string // of the offer that the lock was handed over to
 }
@@ -91,7 +88,7 @@ type names struct {
 	lock, fence *key
 	readers     *key   // nil until readers or writers have used the name
 	queue       *key   // nil until it may have had waiters
-	places      []byte // what the keys of places in the queue begin with
+	places      []byte // prefix of the keys of places in the queue
 }
 
 type key struct {
@@ -157,9 +154,8 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 	panic(fmt.Sprintf("model: a command of kind %d", cmd.Kind))
 }
 
-// applyRefusing does what Apply does, up to the first write that is refused, which is the
-// first of the command. A server grants only with a write, and it ends a lock without a
-// check before.
+// applyRefusing is Apply up to the command's first write, which is refused. A server
+// grants only with a write, and it ends a lock without a check before.
 func (s *Server) applyRefusing(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
 	scarce := s.refusal == node.ErrOutOfMemory
 	switch {
@@ -276,7 +272,6 @@ func (s *Server) surveyRename(now Time, cmd *node.Command, wants []want) (r node
 	return r, there, nil
 }
 
-// renameOne gives one lock the new owner. It lives until it expires or longer.
 func (s *Server) renameOne(k *names, cmd *node.Command, expires Time) {
 	owner, former := cmd.Claims[0].Owner, cmd.From
 	switch cmd.Mode {
@@ -314,7 +309,6 @@ func (s *Server) State(now Time, name string, state *node.State) error {
 	return s.look(now, &node.Claim{Name: name}, state)
 }
 
-// look is State, for a claim.
 func (s *Server) look(now Time, c *node.Claim, state *node.State) error {
 	*state = node.State{Fields: state.Fields[:0], Queue: state.Queue[:0]}
 	k := s.lookUp(now, c.Name)
@@ -408,7 +402,6 @@ func (s *Server) latest(now Time, k *names) (node.Token, error) {
 	return k.fence.token()
 }
 
-// publish reports whether somebody listens on the name's channel.
 func (s *Server) publish(name string, mode node.Mode) (watched bool) {
 	if mode == node.Read {
 		mode = node.Write // they have one channel
@@ -456,7 +449,6 @@ func (s *Server) of(name string) *names {
 	return n
 }
 
-// search is of without a look at recent.
 func (s *Server) search(name string) *names {
 	n := s.names[name]
 	if n == nil {
@@ -488,7 +480,6 @@ func (s *Server) key(name string) *key {
 	return k
 }
 
-// blank returns a key without content, in memory and on the disk.
 func (s *Server) blank() *key {
 	if last := len(s.spare) - 1; last >= 0 {
 		k := s.spare[last]
@@ -652,7 +643,6 @@ var (
 	errFenceType = fmt.Errorf("%w: the fence is not a string", node.ErrWrongType)
 )
 
-// token reads a fence.
 func (c *content) token() (node.Token, error) {
 	switch c.kind {
 	case none, number:

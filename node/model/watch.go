@@ -64,8 +64,7 @@ func (n *Node) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 	return n.subscribe(channel(name, mode), func(node.Turn) { wake() })
 }
 
-// Listen calls hear with the turns of a process's waiters, and at the beginning, as soon
-// as the server is neither down nor hung. stop waits for a running call of hear.
+// Listen is like Watch, for the turns of a process's waiters.
 func (n *Node) Listen(process string, hear func(node.Turn)) (stop func()) {
 	return n.subscribe(node.WaiterChannel(process), hear)
 }
@@ -154,8 +153,6 @@ func (n *Node) listeners(channel string) (all []call) {
 	return all
 }
 
-// connected returns calls for all subscriptions, which begin again, or none if they
-// cannot.
 func (n *Node) connected() []call {
 	if !n.listening() {
 		return nil

@@ -162,7 +162,6 @@ func (f fixture) must(err error) {
 	}
 }
 
-// command returns that of a line.
 func (f fixture) command(format string, a ...any) node.Command {
 	c, err := parse(strings.Fields(fmt.Sprintf(format, a...)), node.Exclusive)
 	f.must(err)
@@ -170,7 +169,6 @@ func (f fixture) command(format string, a ...any) node.Command {
 	return c.Command
 }
 
-// next waits for a value.
 func (f fixture) next(from <-chan node.Status) node.Status {
 	f.Helper()
 	select {

@@ -13,11 +13,11 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// Differential gives all systems the same random commands and disturbances, at about ops
-// of them, and requires the same replies from each: equal in all but Life, and a TTL
-// within Slack. With few names, owners and tokens every outcome comes up. It goes on
-// until each has, and fails after ten times as many operations, unless ops is below
-// 20,000. With -short it makes a fifth of them.
+// Differential gives all systems the same random commands and disturbances, about ops of
+// them, and requires the same replies from each: equal in all but Life, and a TTL within
+// Slack. With few names, owners and tokens every outcome comes up. It goes on until each
+// has, and fails after ten times as many operations, unless ops is below 20,000. With
+// -short it makes a fifth of them.
 //
 // A failure is reduced to a short rule with the answers of the first system, and the
 // command that repeats it: see [Play].
@@ -217,8 +217,8 @@ var (
 	}, lockNames...)
 )
 
-// A subject is what a program is about: its steps, as often as they are to come up. The
-// first operation is what an irrelevant step is reduced to.
+// A subject is what a program is about: its steps, as often as they are to come up. An
+// irrelevant step is reduced to the first.
 type subject struct {
 	ops   string
 	modes []node.Mode
@@ -388,9 +388,9 @@ type race struct {
 	seen    map[string]int
 	done    int
 	looked  time.Time // when advance was begun last
-	late    string    // if a server was, how: what comes then cannot be compared
-	rule    []string  // the steps that did something, as the lines of a rule, with the first system's answers
-	looks   []string  // and those after the last of them, which only look at names
+	late    string    // how a server was late: the rest cannot be compared
+	rule    []string  // steps that did something, as a rule's lines with the first system's answers
+	looks   []string  // later steps, which only look at names
 }
 
 func (r *race) run(program []step) error {
@@ -531,7 +531,6 @@ func (r *race) note(cmd node.Command, got node.Reply) {
 	}
 }
 
-// same requires that got is what was answered before.
 func same(want, got node.Reply, slack time.Duration) error {
 	switch {
 	case want.Status != got.Status, reason(want.Err) != reason(got.Err), want.Unsent != got.Unsent:

@@ -1,8 +1,7 @@
 // Package nodetest holds every implementation of [node.Node] to the meaning that package
-// node gives to its commands.
-//
-// [Run] plays the rules in testdata, which are text. [Differential] gives several nodes
-// the same random commands and disturbances and requires the same replies.
+// node gives to its commands. [Run] plays the rules in testdata, which are text.
+// [Differential] gives several nodes the same random commands and disturbances and
+// requires the same replies.
 package nodetest
 
 import (
@@ -36,8 +35,7 @@ type System struct {
 	// alone.
 	Stall func(stalled bool) error
 
-	// Cut breaks all connections of the node. The server keeps its data. For Run
-	// alone.
+	// Cut breaks all connections of the node. The server keeps its data. For Run alone.
 	Cut func() error
 }
 
@@ -93,7 +91,6 @@ func reason(err error) error {
 	return nil
 }
 
-// reasonText returns its word.
 func reasonText(err error) string {
 	for _, r := range reasons {
 		if errors.Is(err, r.err) {

@@ -17,7 +17,6 @@ const brevity = 100 * time.Millisecond
 // errSkip ends a rule whose rest is about another kind of node.
 var errSkip = errors.New("another kind of node")
 
-// A player plays rules on one system.
 type player struct {
 	System
 	mode        node.Mode
@@ -33,13 +32,11 @@ type player struct {
 	givens int
 }
 
-// A heard is a turn, and the process that heard it.
 type heard struct {
 	node.Turn
 	by string
 }
 
-// A bell rings with each call of wake.
 type bell struct {
 	rings chan struct{}
 	stop  func()
@@ -52,14 +49,12 @@ func newPlayer(s System, mode node.Mode) *player {
 	}
 }
 
-// end ends what was begun.
 func (p *player) end() {
 	for _, stop := range p.stops {
 		stop()
 	}
 }
 
-// play plays a line.
 func (p *player) play(words []string) error {
 	switch words[0] {
 	case "for":
@@ -241,7 +236,6 @@ func (p *player) watch(verb string, args []string) error {
 	return nil
 }
 
-// ring waits for a call of wake, for a moment only if none is wanted.
 func (b bell) ring(limit time.Duration, wanted bool) bool {
 	if !wanted {
 		limit = brevity / 10
@@ -254,7 +248,6 @@ func (b bell) ring(limit time.Duration, wanted bool) bool {
 	}
 }
 
-// listen has all listeners hear from a process, too.
 func (p *player) listen(process string) error {
 	if p.listens[process] {
 		return nil

@@ -97,8 +97,8 @@ func Run(t *testing.T, open func(t *testing.T) System) {
 	}
 }
 
-// Play plays the rules of a text, each on a server whose keys it removes, such as a
-// difference that Differential has reported. A TTL may differ by the system's Slack.
+// Play plays the rules of a text, such as a difference that Differential has reported,
+// each on a server whose keys it removes. A TTL may differ by the system's Slack.
 func Play(s System, text string) error {
 	in, rules, err := parseRules(text)
 	if err != nil {

@@ -21,7 +21,6 @@ const renewed = 2000 * time.Second
 
 func kept(ticket node.Token) time.Duration { return time.Duration(ticket) * 10 * time.Second }
 
-// ticket is that of a waiter's word, or 0.
 func ticket(word string) node.Token {
 	n, _ := strconv.Atoi(strings.TrimRight(word[1:], "?"))
 	return node.Token(n)
@@ -97,7 +96,6 @@ func (p *player) hold(name, holding string) (err error) {
 	return err
 }
 
-// must sends a command that has to have a status.
 func (p *player) must(status node.Status, words []string) error {
 	r, err := p.reply(words)
 	if err == nil && r.Status != status {
@@ -149,7 +147,6 @@ func (p *player) reserved(name string) (bool, error) {
 	return r.Status == node.Refused && !r.Line.Free, errors.Join(err, bad)
 }
 
-// nameText adds the words of one name, and returns the turns that are not in them.
 func nameText(a answer, name string, s node.State, turns []heard) (answer, []heard) {
 	take := func(is func(heard) bool) bool {
 		i := slices.IndexFunc(turns, func(turn heard) bool { return turn.Name == name && is(turn) })

@@ -35,7 +35,6 @@ var (
 	suffixes = [...]string{node.Exclusive: "", node.Read: node.ReadSuffix, node.Write: node.WriteSuffix}
 )
 
-// rival is a mode that excludes another one.
 func rival(mode node.Mode) node.Mode {
 	if mode == node.Read {
 		return node.Write
@@ -67,7 +66,6 @@ func split(line string) (words []string, err error) {
 	return words, nil
 }
 
-// join is the opposite of split.
 func join(words []string) string {
 	quoted := slices.Clone(words)
 	for i, word := range quoted {
@@ -212,10 +210,8 @@ func commandText(cmd node.Command) string {
 	return join(words)
 }
 
-// An answer is its words.
 type answer []string
 
-// add adds words for what is not zero.
 func (a *answer) add(pairs ...any) {
 	for i := 0; i < len(pairs); i += 2 {
 		value := fmt.Sprint(pairs[i+1])
@@ -239,7 +235,6 @@ func (a *answer) add(pairs ...any) {
 	}
 }
 
-// replyText is a reply without its State.
 func replyText(r node.Reply) (a answer) {
 	if r.Status == node.Unknown {
 		a = answer{"error", reasonText(r.Err)}

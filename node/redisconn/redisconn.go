@@ -38,11 +38,10 @@ type Options struct {
 	Username, Password string
 
 	// Credentials takes the place of Username and Password. It is called for each
-	// connection, like the dialer. So node.Permanent is false where the server refuses
-	// them: the next may be right.
+	// connection, like the dialer. So node.Permanent is false if the server refuses them:
+	// the next may be right.
 	Credentials func(context.Context) (username, password string, err error)
 
-	// DB is the database.
 	DB int
 
 	// ClientName is what CLIENT LIST shows.
@@ -56,19 +55,15 @@ type Options struct {
 	// same as that of the node's user.
 	Clock clock.Clock
 
-	// Queue is how many commands may be open, waiting for a connection or for
-	// their reply; 4096 by default. One more is answered with
-	// node.ErrOverloaded, unless it extends or releases what was acquired.
+	// Queue is how many commands may be open; 4096 by default: see redisnode.Options.
 	Queue int
 
-	// Logger gets a line when a node goes down, comes up, or begins a new life. By
-	// default nothing is logged. If its handler blocks, the node works on: 4096 lines
-	// wait for it, and Close waits for a tenth of a second.
+	// Logger gets a line when a node goes down, comes up, or begins a new life; by
+	// default nothing is logged. It may block: see redisnode.Options.
 	Logger *slog.Logger
 
-	// Replicas is how many replicas the server has, all of them counted. With it the node
-	// is one primary with replicas, and dial may lead to another of these after a
-	// failover: see package redisnode. All programs must have the same.
+	// Replicas is how many replicas the server has. With it dial may lead to another of
+	// these after a failover: see redisnode.Options.
 	Replicas int
 }
 
@@ -78,8 +73,8 @@ type Options struct {
 // A node has a connection for commands, and another from the first Watch on. It makes new
 // ones when they break, and closes all of them. They may be without deadlines, as those
 // of an SSH tunnel are. The context of dial and Credentials ends after
-// Options.DialTimeout. If dial or Credentials ignores that, nobody waits for it, and at
-// most two calls run at a time.
+// Options.DialTimeout. If they ignore that, nobody waits for them, and at most two calls
+// run at a time.
 func New(dial func(context.Context) (net.Conn, error), o Options) (node.Node, error) {
 	switch {
 	case dial == nil:

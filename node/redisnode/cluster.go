@@ -86,7 +86,6 @@ func ofCaller(err error) error {
 	return nil
 }
 
-// streaming is the caller's provider.
 type streaming struct {
 	auth.StreamingCredentialsProvider
 }
@@ -96,8 +95,8 @@ func (s streaming) Subscribe(l auth.CredentialsListener) (auth.Credentials, auth
 	return now, unsubscribe, ofCaller(err)
 }
 
-// said returns err, marked if a server has sent it. A client of the caller's has dialers
-// that are not known, so there only an error counts that nobody has wrapped.
+// said returns err, marked if a server has sent it. The dialers of a caller's client are
+// not known, so of that only an error counts that nobody has wrapped.
 func (r *shared) said(err error) error {
 	reply, ok := err.(redis.Error)
 	if r.own {
@@ -111,24 +110,21 @@ func (r *shared) said(err error) error {
 	return courier.Refusal(reply)
 }
 
-// Close implements courier.Client.
 func (r *shared) Close() {
 	if r.own {
 		r.client.Close()
 	}
 }
 
-// masters is a ClusterClient, or a client that is built around one.
 type masters interface {
 	ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
 }
 
-// shards is a Ring or a ClusterClient.
 type shards interface {
 	ForEachShard(context.Context, func(context.Context, *redis.Client) error) error
 }
 
-// Ask implements courier.Client: it asks every master of a cluster.
+// Ask asks every master of a cluster.
 func (r *shared) Ask(ctx context.Context, commands [][]string) (replies [][]any, err error) {
 	cluster, ok := r.client.(masters)
 	if !ok {
@@ -174,7 +170,7 @@ func (r *shared) reply(cmd *redis.Cmd) any {
 	return val
 }
 
-// Send implements courier.Client, by a pipeline to each server.
+// Send sends by a pipeline to each server.
 func (r *shared) Send(commands [][]string, d time.Duration) (replies []any) {
 	pipes := make(map[pipelined]redis.Pipeliner)
 	var cmds []request
@@ -228,35 +224,30 @@ type request struct{ *redis.Cmd }
 
 func (request) NoRetry() bool { return true }
 
-// Subscribe implements courier.Client. An error comes with the first read.
+// Subscribe reports an error only with the first read.
 func (r *shared) Subscribe(channels []string) courier.Subscription {
 	return pubSub{r.client.Subscribe(within(r.timeout), channels...), r}
 }
 
-// A pubSub is a subscription of go-redis.
 type pubSub struct {
 	redis *redis.PubSub
 	of    *shared
 }
 
-// Subscribe implements courier.Subscription.
 func (p pubSub) Subscribe(channels ...string) error {
 	return p.redis.Subscribe(within(courier.AskFor), channels...)
 }
 
-// Unsubscribe implements courier.Subscription.
 func (p pubSub) Unsubscribe(channels ...string) error {
 	return p.redis.Unsubscribe(within(courier.AskFor), channels...)
 }
 
-// Ping implements courier.Subscription.
 func (p pubSub) Ping() error { return p.redis.Ping(within(courier.AskFor)) }
 
-// Close implements courier.Subscription.
 func (p pubSub) Close() error { return p.redis.Close() }
 
-// Receive implements courier.Subscription. It also ends when go-redis panics, which that
-// does when it has read a list of other elements than a message has.
+// Receive also ends when go-redis panics, which it does when it has read a list of other
+// elements than a message has.
 func (p pubSub) Receive() (channel, message string, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -283,14 +274,10 @@ type bound struct{ at time.Time }
 
 func within(d time.Duration) *bound { return &bound{time.Now().Add(d)} }
 
-// Deadline implements context.Context.
 func (b *bound) Deadline() (time.Time, bool) { return b.at, true }
 
-// Done implements context.Context.
 func (b *bound) Done() <-chan struct{} { return nil }
 
-// Err implements context.Context.
 func (b *bound) Err() error { return nil }
 
-// Value implements context.Context.
 func (b *bound) Value(any) any { return nil }

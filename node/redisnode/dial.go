@@ -27,20 +27,20 @@ import (
 
 // Options change how a node works. The zero value is sensible.
 type Options struct {
-	// Name is what Node.Name returns. By default it is made of the client's
-	// options: host:port or the socket's path, with /db if that is not 0.
+	// Name is what Node.Name returns. By default it is made of the client's options:
+	// host:port or the socket's path, with /db if that is not 0.
 	Name string
 
 	// Clock measures deadlines and lives; clock.System() by default. It has to be the
 	// same as that of the node's user.
 	Clock clock.Clock
 
-	// Queue is how many commands may be open, waiting for a connection or for
-	// their reply; 4096 by default. One more is answered with
-	// node.ErrOverloaded, unless it extends or releases what was acquired.
+	// Queue is how many commands may be open, waiting for a connection or for their
+	// reply; 4096 by default. One more is answered with node.ErrOverloaded, unless it
+	// extends or releases what was acquired.
 	Queue int
 
-	// Logger gets a line when a node goes down, comes up, or begins a new life. By
+	// Logger gets a line when a node goes down, comes up, or begins a new life; by
 	// default nothing is logged. If its handler blocks, the node works on: 4096 lines
 	// wait for it, and Close waits for a tenth of a second.
 	Logger *slog.Logger
@@ -106,7 +106,7 @@ func DialOptions(options ...*redis.Options) ([]node.Node, error) {
 	return DialServers(servers...)
 }
 
-// DialServers returns a node for each server, as [Dial] does.
+// DialServers is [Dial] for parsed URLs.
 func DialServers(servers ...Server) ([]node.Node, error) {
 	nodes := make([]node.Node, len(servers))
 	for i, s := range servers {
@@ -159,7 +159,6 @@ func noDB(db int) error { return fmt.Errorf("DB is %d; it must not be below 0", 
 
 var errOnConnect = errors.New("OnConnect needs a connection of go-redis, and a node's are its own: leave it out, or do the same in the Dialer")
 
-// directly takes from a client's options how to begin a connection.
 func directly(o *redis.Options) courier.Target {
 	return courier.Target{
 		Dial:        func(ctx context.Context) (net.Conn, error) { return o.Dialer(ctx, o.Network, o.Addr) },
@@ -211,8 +210,7 @@ func renews(streaming auth.StreamingCredentialsProvider, withContext func(contex
 	return streaming != nil || withContext != nil || plain != nil || config != nil && config.GetClientCertificate != nil
 }
 
-// credentials returns what the options say about user and password, in the order of
-// go-redis.
+// credentials returns what the options say about user and password, in go-redis's order.
 func credentials(o *redis.Options) func(context.Context) (user, password string, err error) {
 	switch {
 	case o.StreamingCredentialsProvider != nil:
@@ -356,9 +354,9 @@ func Parse(u string) (Server, error) {
 	return Server{o, replicas}, err
 }
 
-// ParseURL reads a URL, or host:port, as [Dial] does. It is [redis.ParseURL] with errors
-// that quote nothing of the URL: in a malformed URL any part may belong to a password
-// that was not percent-encoded. The setting replicas, and Sentinel, are for [Parse].
+// ParseURL is [redis.ParseURL], also for host:port, with errors that quote nothing of the
+// URL: in a malformed one any part may belong to a password that was not percent-encoded.
+// The setting replicas, and Sentinel, are for [Parse].
 func ParseURL(u string) (*redis.Options, error) {
 	if !strings.Contains(u, "://") { // redis.ParseURL would take some of these for localhost
 		if !isHostPort(u) {
@@ -437,7 +435,6 @@ func settingCalled(name, query string) string {
 	return fmt.Sprintf("the setting %q", name)
 }
 
-// isHostPort reports whether text is host:port and nothing else.
 func isHostPort(text string) bool {
 	host, port, err := net.SplitHostPort(text)
 	if ip, bad := netip.ParseAddr(host); err == nil && bad == nil {

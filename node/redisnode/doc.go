@@ -10,16 +10,18 @@
 //
 // docs/connection.md says how, with figures.
 //
-//   - A command costs no allocation, and shares its system calls with others that come at the same time. Many
-//     callers have no limit to what is in flight.
-//   - Each command is answered at its own deadline at the latest. While the server is down it is answered at
-//     once with [node.ErrUnreachable].
-//   - A server that refuses the handshake is configured otherwise than the program expects, such as with
-//     another password, database or certificate. The error is permanent ([node.Permanent]), except where
-//     the server is loading, busy, full or a replica. If a provider gives the credentials, or
-//     GetClientCertificate the certificate, the next connection may have others: then it is not permanent.
-//     Nor is an error of a Dialer or a provider, even if it contains another server's.
-//   - A restart is noticed by INFO, before the first command that follows it. A replica is ignored.
+//   - A command costs no allocation, and shares its system calls with others that come at
+//     the same time. Many callers have no limit to what is in flight.
+//   - Each command is answered at its own deadline at the latest. While the server is
+//     down it is answered at once with [node.ErrUnreachable].
+//   - A server that refuses the handshake is configured otherwise than the program
+//     expects, such as with another password, database or certificate. The error is
+//     permanent ([node.Permanent]), except where the server is loading, busy, full or a
+//     replica, or where a provider gives the credentials, or GetClientCertificate the
+//     certificate: the next connection may have others. Nor is an error of a Dialer or a
+//     provider permanent, even if it contains another server's.
+//   - A restart is noticed by INFO, before the first command that follows it. A replica
+//     is ignored.
 //   - A server that answers nonsense is ignored, and does no other harm. So is a Sentinel
 //     of a URL. The Sentinels of [redis.NewFailoverClient] are asked by go-redis.
 //
@@ -43,25 +45,25 @@
 // The options of a [redis.ClusterClient] are copied in the same way into a cluster client
 // of the node's own, which manages its connections by itself. INFO is sent to all masters
 // when the node starts, after every error and then at most once a second. They count as
-// one Life, as old as the youngest. A command goes only to a master that was asked. MOVED
-// and ASK are errors: all masters are asked again, and the command is sent once more,
-// until its deadline. So a failover is noticed before the new master's first answer
-// counts, and a name cannot be locked while its slot migrates and its keys have left.
+// one Life, as old as the youngest. A command goes only to a master that was asked. After
+// MOVED or ASK all masters are asked again, and the command is sent once more, until its
+// deadline. So a failover is noticed before the new master's first answer counts, and a
+// name cannot be locked while its slot migrates and its keys have left.
 //
 // A cluster is only as available as its slowest master. The node needs INFO from all of
 // them, and waits for all answers to what it sends at the same time. While one master
-// hangs, or is down and not yet replaced, the node is down for every name, also for those
-// on the other masters. If the majority needs this node, leases of such names end too:
-// with one of three masters stopped, after 3.9 s in one test.
+// hangs, or is down and not yet replaced, the node is down for every name. If the
+// majority needs this node, leases of names on the other masters end too: with one of
+// three masters stopped, after 3.9 s in one test.
 //
-// The restart guard of a cluster is nevertheless weaker, in two cases. A master that
-// restarts is noticed up to a second late if no error reaches the node meanwhile. And a
-// master that has not learned of its own failover goes on granting locks, to clients that
-// do not know either; the new master counts from its promotion, and cannot know of these
-// locks. In a connected cluster that takes moments. A master that is cut off from the
-// others stops after cluster-node-timeout; after CLUSTER FAILOVER TAKEOVER it may not
-// stop before the cut ends. So make MaxLease longer than the longest lease by twice
-// cluster-node-timeout, and take over by force only from a master that has stopped.
+// The restart guard of a cluster is weaker, in two cases. A master that restarts is
+// noticed up to a second late if no error reaches the node meanwhile. And a master that
+// has not learned of its own failover goes on granting locks, to clients that do not know
+// either; the new master counts from its promotion, and cannot know of these locks. In a
+// connected cluster that takes moments. A master that is cut off from the others stops
+// after cluster-node-timeout; after CLUSTER FAILOVER TAKEOVER it may not stop before the
+// cut ends. So make MaxLease longer than the longest lease by twice cluster-node-timeout,
+// and take over by force only from a master that has stopped.
 //
 // A server in cluster mode that is given by its address is a node like any other if it
 // has all slots. If there are other masters it is refused, for every name. A user needs
@@ -90,8 +92,9 @@
 // a failover another server grants locks. For about ten seconds, or while it is cut off,
 // the old master does not know that and goes on granting locks to clients that still
 // reach it. A client cannot bound that time, and a promoted server cannot know of these
-// locks. So Sentinel is refused. Addresses that move with a failover are as dangerous: of
-// a proxy, a virtual IP, a DNS name, a Kubernetes Service. redisnode cannot detect these.
+// locks. So Sentinel is refused. Addresses that move with a failover are as dangerous,
+// and redisnode cannot detect them: of a proxy, a virtual IP, a DNS name, a Kubernetes
+// Service.
 //
 // With Options.Replicas a node is one primary and all of its replicas, and the address
 // may move or be Sentinel's. A grant, an extension and a downgrade count once a majority
@@ -124,10 +127,10 @@
 // "redquorum doctor" also needs +time, to compare clocks, and --name nightly, to test
 // permissions under a name that the user may use. "redquorum list" needs +scan.
 //
-// Some of these are not needed for all uses, but the doctor tests them all. Only readers
-// and writers need ~{nightly*, ~redquorum_next, &redisson_rwlock, +hget and +hscan.
-// Without +mget nothing is sent in groups. For names with an opening brace, such as
-// "nightly{1}", a user also needs
+// The doctor tests all of these, though not all uses need them. Only readers and writers
+// need ~{nightly*, ~redquorum_next, &redisson_rwlock, +hget and +hscan. Without +mget
+// nothing is sent in groups. For names with an opening brace, such as "nightly{1}", a
+// user also needs
 //
 //	~redquorum_fence::nightly* ~redquorum_readers::nightly* ~redquorum_next::nightly*
 //	~redquorum_waitqueue::nightly* ~redquorum_waitplace::nightly*
@@ -170,17 +173,18 @@
 //
 // # Servers
 //
-// The server has to be Redis 6.0 or newer, or Valkey. The project's checks run the tests of this
-// package and the conformance suite on Redis 6.2, 7.0 and 8.2, and on Valkey 8.1 and 9.1. Earlier
-// tests of this package also passed on Redis 6.0, 7.2 and 7.4 and on Valkey 8.0. Dragonfly,
-// KeyDB, Kvrocks and Garnet were not tested. For Dragonfly the scripts have the line that allows
-// undeclared keys; a test, gone since, ran them by Lua 5.4, its version, at commit 6ab2498.
+// The server has to be Redis 6.0 or newer, or Valkey. The project's checks run the tests
+// of this package and the conformance suite on Redis 6.2, 7.0 and 8.2, and on Valkey 8.1
+// and 9.1. Earlier tests of this package also passed on Redis 6.0, 7.2 and 7.4 and on
+// Valkey 8.0. Dragonfly, KeyDB, Kvrocks and Garnet were not tested. For Dragonfly the
+// scripts have the line that allows undeclared keys; a test, gone since, ran them by Lua
+// 5.4, its version, at commit 6ab2498.
 //
 // # Concurrency
 //
 // All methods of a node may be called from any goroutine. Replies come from the courier,
 // from a timer's goroutine, or from within Submit. Wakes come from the subscription's
 // reader or from within Watch. A callback that blocks delays all others of its node. A
-// reply must not call Close, and a wake must not call its own stop, as these wait for the
+// reply must not call Close, and a wake must not call its own stop: these wait for the
 // callback to end.
 package redisnode

@@ -95,7 +95,6 @@ func parseSentinel(u string) (Server, error) {
 	return server, nil
 }
 
-// takeCredentials takes the settings that are for the Sentinels.
 func (s *sentinels) takeCredentials(settings url.Values) error {
 	take := func(setting string) string {
 		defer settings.Del(setting)
@@ -179,7 +178,6 @@ func (s *sentinels) find(ctx context.Context) (addr string, err error) {
 	return addr, nil
 }
 
-// ask asks one Sentinel.
 func (s *sentinels) ask(ctx context.Context, at string, limit time.Duration) (addr string, err error) {
 	said, err := courier.Ask(ctx, courier.Target{
 		Dial:        func(ctx context.Context) (net.Conn, error) { return s.dial(ctx, at) },
@@ -207,7 +205,6 @@ func (s *sentinels) ask(ctx context.Context, at string, limit time.Duration) (ad
 
 var errNotWatched = errors.New("does not watch it")
 
-// refusals do not go away by waiting.
 var refusals = []error{node.ErrAuth, node.ErrCertificate, node.ErrUnsupported}
 
 // nobody is the error where no Sentinel has named the primary, with what each has said,

@@ -33,11 +33,11 @@ import (
 type Judge struct {
 	Lock     string        // its name and version
 	Slack    time.Duration // for what is observed late
-	Wake     time.Duration // for a process that notices late that a lock is over; 0: Slack
+	Wake     time.Duration // how late a process may notice that a lock is over; 0: Slack
 	Promised []string      // the invariants that the lock promises; none: all
-	Erased   int           // writes under a token that another write under a token has undone
+	Erased   int           // writes under a token that other such writes have undone
 	Record   *Record       // of the commands, for I16; nil: it is not judged
-	Busy     string        // why processes were late, so that I7 and I8 cannot be expected; "" if they were not
+	Busy     string        // why processes were late, which excuses I7 and I8; or ""
 }
 
 // Result judges a run. The entries may be in any order. Those after the faults begin with
@@ -56,7 +56,6 @@ func (j Judge) Result(p *faults.Plan, entries []sim.Entry) *sim.Result {
 	return sim.Observed(p, j.Lock, c.entries, c.found)
 }
 
-// hear takes all entries into account.
 func (j Judge) hear(p *faults.Plan, entries []sim.Entry) *court {
 	c := &court{Judge: j, p: p, entries: slices.Clone(entries), calm: p.Length, keys: make(map[place]*sim.Entry),
 		met: make(map[[2]int]bool), saw: make(map[[2]int]bool), changed: make(map[int]change),
@@ -80,7 +79,7 @@ type court struct {
 
 	procs     []faults.Process // of the clients
 	calm, end time.Duration
-	slow      string // why nobody need be served; "" if there is no reason
+	slow      string // why nobody need be served, or ""
 	healed    faults.Set
 	broken    []breach // in the order of their times
 	beliefs   []*belief
@@ -90,7 +89,7 @@ type court struct {
 
 	met     map[[2]int]bool // clients that have sent a command to a node
 	changed map[int]change  // by node
-	saw     map[[2]int]bool // clients that have met a node while it was a replica
+	saw     map[[2]int]bool // clients that have met a node as a replica
 }
 
 // A change is when a node got other data and kept its age.
@@ -197,7 +196,6 @@ func (c *court) setRates(rates map[int]faults.Ratio, e *faults.Event) {
 	}
 }
 
-// see takes an entry into account.
 func (c *court) see(e *sim.Entry) {
 	switch e.Kind {
 	case sim.KindCalm:
@@ -257,7 +255,6 @@ func (c *court) stops(e *sim.Entry) {
 	}
 }
 
-// kills ends what a client holds.
 func (c *court) kills(client int, at time.Duration) {
 	for _, b := range c.beliefs {
 		if b.client == client && b.ended == 0 && !b.again {
@@ -338,7 +335,6 @@ func (c *court) belief(client int, owner string) *belief {
 	return nil
 }
 
-// sees notes what a node has.
 func (c *court) sees(e *sim.Entry) {
 	at := place{e.Node, e.Name}
 	before := c.keys[at]

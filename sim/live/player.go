@@ -204,7 +204,6 @@ func (p *Player) close(e *faults.Event) {
 	p.outcome("close", "", p.Library.Close())
 }
 
-// step does one step.
 func (p *Player) step(e *faults.Event) {
 	p.report(sim.Entry{Kind: sim.KindStep, Name: e.Name, Text: e.Words(), Mode: string(e.As)})
 	switch e.Verb {
@@ -374,7 +373,6 @@ func (h *hold) report(e sim.Entry) {
 	}
 }
 
-// follow reports renewals, and the end.
 func (h *hold) follow() {
 	ctx, stop := context.WithCancel(h.Context())
 	defer stop()

@@ -83,7 +83,7 @@ type account struct {
 	over   bool                 // nothing more is judged
 	born   []time.Duration      // by node
 	rounds map[string][]round   // by owner
-	most   map[string]spec.Time // by owner: until when it may rely on its lease, by its client's clock
+	most   map[string]spec.Time // by owner: end of its lease by the client's clock
 }
 
 // A round of extends may have begun when a command was seen.

@@ -17,7 +17,6 @@ import (
 	"time"
 )
 
-// moduleRoot returns the directory of go.mod.
 func moduleRoot() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {

@@ -129,7 +129,6 @@ func mutantOf(id string) *Mutant {
 	return nil
 }
 
-// choose returns the mutants to run.
 func (c *config) choose() (list []*Mutant, err error) {
 	if c.canary {
 		c.seeds = min(c.seeds, canarySeeds)
@@ -174,7 +173,6 @@ func (c *config) all(ctx context.Context, root string, list []*Mutant, tell func
 	return outcomes, errors.Join(tasks.Wait(), ctx.Err())
 }
 
-// try lets one mutant run.
 func (c *config) try(ctx context.Context, m *Mutant, root string) (*Outcome, error) {
 	if c.stack {
 		here := *m

@@ -37,7 +37,6 @@ type link struct {
 	faults.Link[chan struct{}]
 }
 
-// draw draws for a server.
 func (l *link) draw(d faults.Range) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,14 +169,13 @@ type conn struct {
 	asked []*live.Command // that are not answered
 }
 
-// read takes what the client sends.
 func (c *conn) read(life context.Context) {
 	defer context.AfterFunc(life, func() { c.far.Close() })() // a killed process
 	defer context.AfterFunc(c.l.w.network, c.finish)()
 	r := bufio.NewReader(c.far)
 	for {
 		_, words, err := live.ReadMessage(r)
-		if err != nil || life.Err() != nil { // what a killed process sends is lost, even if the pipe is still open
+		if err != nil || life.Err() != nil { // messages of a killed process are lost, even if the pipe is still open
 			c.up.put(parcel{last: true})
 			return
 		}
@@ -229,7 +227,6 @@ func (c *conn) finish() {
 	})
 }
 
-// A parcel is one message.
 type parcel struct {
 	words   []string      // of a command
 	bytes   []byte        // of an answer

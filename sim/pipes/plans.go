@@ -1,7 +1,7 @@
 // Package pipes carries out plans with real goroutines in one process: each client has
 // the lock as its users have it, and talks by net.Pipe to servers that are miniredis with
 // a clock, a disk and one thread. The links between them stall as TCP does. In a bubble
-// of testing/synctest a run is in virtual time, and reproducible.
+// of testing/synctest runs are in virtual time, and reproducible.
 //
 // # What may change
 //

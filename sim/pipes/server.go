@@ -67,7 +67,6 @@ func newRedis(w *world, number int) *redis {
 	return s
 }
 
-// name begins a life.
 func (s *redis) name() {
 	s.lives++
 	s.id = fmt.Sprintf("%039d%d", s.number, s.lives)
@@ -254,7 +253,6 @@ func (s *redis) connect(c *conn) bool {
 	return true
 }
 
-// disconnect ends one, and its subscriptions.
 func (s *redis) disconnect(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -289,7 +287,6 @@ func (s *redis) leave(c *conn) {
 	}
 }
 
-// close ends the goroutines of miniredis.
 func (s *redis) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -375,7 +372,6 @@ func (s *redis) restart() {
 	}
 }
 
-// demote replaces what the server has.
 func (s *redis) demote(e *faults.Event) {
 	switch {
 	case e.Source != 0:
@@ -394,7 +390,6 @@ func (s *redis) demote(e *faults.Event) {
 	}
 }
 
-// sync writes to the disk.
 func (s *redis) sync() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

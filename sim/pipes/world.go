@@ -47,7 +47,6 @@ type at struct {
 	db    int
 }
 
-// A process is a client.
 type process struct {
 	player *live.Player
 	kill   context.CancelFunc
@@ -131,7 +130,6 @@ func (w *world) expire() {
 	}
 }
 
-// servers returns each server once.
 func (w *world) servers() (all []*redis) {
 	for _, n := range w.nodes {
 		if !slices.Contains(all, n.redis) {
@@ -141,7 +139,6 @@ func (w *world) servers() (all []*redis) {
 	return all
 }
 
-// start starts a client's process.
 func (w *world) start(i int) {
 	c := w.clients[i]
 	life, kill := context.WithCancel(context.Background())

@@ -1,6 +1,6 @@
 // Rivals carries out the plans of package sim with redquorum's production stack and with
-// other locks, each unchanged. It is a module of its own, so that users of redquorum do
-// not get those.
+// other locks, each unchanged. It is a module of its own, to keep those from users of
+// redquorum.
 //
 //	go run . run S13 redsync                 # the story of a scenario with a lock
 //	go run . run PLAN redsync --html FILE    # of a plan in a file, and its page
@@ -128,7 +128,6 @@ func (c *contestant) named(what string) (p *faults.Plan, s *sim.Scenario, lacks 
 	return p, nil, lacks, err
 }
 
-// run shows one run.
 func (c *contestant) run(in bubble, what, html string, out io.Writer) error {
 	p, s, lacks, err := c.named(what)
 	if err != nil {

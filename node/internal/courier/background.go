@@ -12,7 +12,6 @@ import (
 	"github.com/redquorum/redquorum/internal/backlog"
 )
 
-// logFor is for how long Close waits for the log.
 const logFor = 100 * time.Millisecond
 
 // A background is what all goroutines of a node share: its clock, its log, and its end.
@@ -33,15 +32,14 @@ func newBackground(o Options) *background {
 	return b
 }
 
-// note adds a line to the log, whose handler may block. Nobody waits for that, but Close
-// for a moment.
+// note adds a line to the log, whose handler may block. Only Close waits for that, for
+// logFor.
 func (b *background) note(level slog.Level, text string, args ...any) {
 	if b.lines != nil {
 		b.lines.Add(backlog.Line(b.clock.Wall(), level, text, args...))
 	}
 }
 
-// sleep waits for about d, or until Close.
 func (b *background) sleep(d time.Duration) {
 	t := time.NewTimer(d/2 + rand.N(d/2+1))
 	defer t.Stop()
@@ -51,7 +49,7 @@ func (b *background) sleep(d time.Duration) {
 	}
 }
 
-// finish waits for all goroutines, and for the log.
+// finish waits for all goroutines, and for the log for logFor.
 func (b *background) finish() {
 	b.tasks.Wait()
 	if b.lines != nil {

@@ -13,12 +13,11 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A call is one command on its way: from Submit through the queue and a
-// connection to its reply. Calls are recycled, so a command costs no allocation.
+// A call is one command on its way: from Submit through the queue and a connection to its
+// reply. Calls are recycled, so a command costs no allocation.
 //
-// A call in the queue or in flight has reply and answered guarded by the queue's mu.
-// Otherwise it belongs to the goroutine that took it out of the queue, until it is in
-// flight, and later to the one that takes it out of flight.
+// In the queue or in flight its reply and answered are guarded by the queue's mu.
+// Otherwise it belongs to the goroutine that took it out of the one or the other.
 type call struct {
 	row       *row // nil if kind is asksRole or awaitsReplicas
 	kind      node.Kind
@@ -41,7 +40,6 @@ type call struct {
 	placeTTL  int64 // ms
 }
 
-// asksRole is the kind of a call that asks the server for its role.
 const asksRole node.Kind = 0
 
 // check returns the row of a command, or why no server could execute it.
@@ -84,7 +82,6 @@ func ownerless(c node.Claim) bool { return c.Owner == "" }
 
 func tooLong(c node.Claim) bool { return len(c.Name) > node.MaxName }
 
-// fill takes over what Submit was given.
 func (c *call) fill(r *row, cmd node.Command, reply func(node.Reply)) {
 	c.row, c.kind, c.mode = r, cmd.Kind, cmd.Mode
 	c.wait, c.handover, c.from = cmd.Waiting(), cmd.HandOver, cmd.From
@@ -105,7 +102,7 @@ func (c *call) groups() bool {
 		!strings.HasPrefix(c.claims[0].Name, "redquorum_")
 }
 
-// alike reports whether one script can execute both calls, which can each be in a group.
+// alike reports whether one script can execute both calls.
 func (c *call) alike(other *call) bool {
 	return c.kind == other.kind && c.ttl == other.ttl && c.retention == other.retention
 }
@@ -116,8 +113,7 @@ type unanswered struct {
 	with  node.Reply
 }
 
-// answer appends c's one reply to list, unless c was answered before. The queue's mu
-// is held.
+// answer appends c's reply to list, unless c was answered before. The queue's mu is held.
 func (c *call) answer(list []unanswered, with node.Reply) []unanswered {
 	if c.answered {
 		return list
@@ -138,7 +134,6 @@ func (c *call) size() int { return max(1, c.together) }
 // sentBefore reports whether the server has received the call and not executed it.
 func (c *call) sentBefore() bool { return c.asText || c.apart || c.moved }
 
-// yields reports whether a renewal of those names goes before c.
 func (c *call) yields(names map[string]struct{}) bool {
 	return c.kind == node.Acquire && !c.sentBefore() && !slices.ContainsFunc(c.claims, func(one node.Claim) bool {
 		_, same := names[one.Name]
@@ -165,14 +160,11 @@ func (c *call) goesAgain(err error, apart, moved bool) bool {
 	return true
 }
 
-// lacksScript reports whether the server answered that it does not know the
-// script. Then it has not executed anything.
 func lacksScript(err error) bool {
 	return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT")
 }
 
-// outcome makes a Reply of val, or of err. It reports whether the link can no longer be
-// used.
+// outcome makes a Reply of val, or of err. It reports whether the link is of no more use.
 func (c *call) outcome(val any, err error, life *node.Life) (r node.Reply, breaks bool) {
 	switch {
 	case err == nil:
@@ -337,10 +329,8 @@ func decodeInspect(list []any) *node.State {
 	return s
 }
 
-// isLeft reports whether ms is a possible answer to PTTL.
 func isLeft(ms int64) bool { return ms >= -2 }
 
-// remaining reads a PTTL.
 func remaining(ms int64) time.Duration {
 	switch ms {
 	case -1:

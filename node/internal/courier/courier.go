@@ -19,7 +19,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A server is one node.Node.
 type server struct {
 	*background
 	name     string
@@ -30,7 +29,6 @@ type server struct {
 	follow   *followers
 }
 
-// Options are those of redisnode.
 type Options struct {
 	Name   string
 	Clock  clock.Clock
@@ -61,7 +59,6 @@ func start(r route, o Options) *server {
 	return s
 }
 
-// assemble returns a server without a link, and without anybody who makes one.
 func assemble(r route, b *background, o Options) *server {
 	s := &server{background: b, name: o.Name, route: r,
 		lifespan: &lifespan{background: b}, follow: &followers{count: replicas.Count(o.Replicas)}}
@@ -70,13 +67,10 @@ func assemble(r route, b *background, o Options) *server {
 	return s
 }
 
-// Name implements node.Node.
 func (s *server) Name() string { return s.name }
 
-// Replicas implements node.Replicated.
 func (s *server) Replicas() int { return int(s.follow.count) }
 
-// Submit implements node.Node.
 func (s *server) Submit(cmd node.Command, reply func(node.Reply)) {
 	if cmd.Kind == node.Extend && len(cmd.Claims) > 1 && !s.route.oneServer() {
 		submitEach(s.Submit, cmd, reply)
@@ -87,7 +81,6 @@ func (s *server) Submit(cmd node.Command, reply func(node.Reply)) {
 	}
 }
 
-// Watch implements node.Node. wake must not call its own stop.
 func (s *server) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 	one := &watch{wake: func(string) { wake() }}
 	if mode != node.Exclusive {
@@ -96,7 +89,6 @@ func (s *server) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 	return s.watch.add(node.Channel(name), one)
 }
 
-// Listen implements node.Node. hear must not call its own stop.
 func (s *server) Listen(process string, hear func(node.Turn)) (stop func()) {
 	one := new(watch)
 	one.wake = func(message string) {
@@ -126,10 +118,9 @@ func (s *server) holdTurn(turn node.Turn, hear func(*node.Life), to *watch) {
 }
 
 // turn reads a message to a process. A hand-over has a Life only if its run_id is the one
-// that INFO has reported, also over the connection that it comes from: a replica passes
-// on what its primary publishes, and that takes a hand-over back which none of its own
-// connections has heard of. Anybody may have sent it: its proof is for the waiter to
-// check.
+// that INFO has reported over this connection as well: a replica passes on what its
+// primary publishes, and that takes a hand-over back which none of its own connections
+// has heard of. Anybody may have sent it: the waiter checks its proof.
 func (s *server) turn(message string) (t node.Turn, ok bool) {
 	what, rest, _ := strings.Cut(message, " ")
 	switch what {
@@ -154,7 +145,6 @@ func (s *server) turn(message string) (t node.Turn, ok bool) {
 	return t, true
 }
 
-// Close implements node.Node.
 func (s *server) Close() error {
 	s.queue.close()
 	s.cancel()

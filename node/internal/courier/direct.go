@@ -23,7 +23,6 @@ type Target struct {
 	Timeout     time.Duration // for a connection to be made and greeted
 }
 
-// direct is the route to one server through connections of the node's own.
 type direct struct {
 	Target
 	dials chan struct{} // has an element for each call of Dial and Credentials that has not returned
@@ -92,8 +91,7 @@ func (d *direct) connect(ctx context.Context) (w *wire, greeting [][]string, err
 	}
 }
 
-// begin makes a wire that is ready for commands, and returns the replies to the first
-// ones.
+// begin makes a wire that is ready for commands, and returns the replies to the first.
 func (d *direct) begin(ctx context.Context, first ...[]string) (*wire, []result, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
@@ -130,7 +128,6 @@ func (d *direct) try(ctx context.Context, listen bool, first [][]string) (*wire,
 	return w, replies, nil
 }
 
-// forget is called when a wire is closed.
 func (d *direct) forget(w *wire) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

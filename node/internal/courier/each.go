@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// eachLeast is the least size of a group: from then on one script for all costs a
-	// server less than one for each.
-	eachLeast = 3
+	// eachLeast is the least size of a group: one script for all costs a server less than
+	// one for each.
+	eachLeast = 2
 
 	// eachMost bounds what a server does without a pause, to about a quarter of a
 	// millisecond.
@@ -61,7 +61,7 @@ func (g *grouping) gather(batch []*call, now clock.Instant) {
 }
 
 // distinct is how many calls at the head of batch have different names and can each be in
-// a group; it is 1 if the first cannot.
+// a group; 1 if the first cannot.
 func (g *grouping) distinct(batch []*call) int {
 	if g.names == nil {
 		g.names = make(map[string]struct{})
@@ -93,8 +93,7 @@ func (g *grouping) refused(err error, now clock.Instant) bool {
 	return true
 }
 
-// Together has n send commands together from so few on; 0: none ever are. It is for
-// tests.
+// Together has n send commands together from so few on; 0: none ever. It is for tests.
 func Together(n node.Node, least int) {
 	q := n.(*server).queue
 	q.mu.Lock()

@@ -16,9 +16,9 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// codes are the first words of a server's errors, and what they mean for a lock. When a
-// script fails on READONLY, OOM or MISCONF it has changed nothing: its first write is
-// refused like all later ones, or it changes nothing and Redis refuses none after it.
+// codes are the first words of a server's errors, and what they mean for a lock. A script
+// that fails on READONLY, OOM or MISCONF has changed nothing: its first write is refused
+// like all later ones, or it changes nothing and Redis refuses none after it.
 var codes = []struct {
 	word string
 	err  error
@@ -36,7 +36,6 @@ var codes = []struct {
 	{"NOPERM", node.ErrAuth},
 }
 
-// phrases are for errors that have no word of their own.
 var phrases = []struct {
 	text string
 	err  error
@@ -71,12 +70,12 @@ var inScript = regexp.MustCompile(
 
 // noNumber is Lua's error if a script has read a fence that is no number.
 var noNumber = regexp.MustCompile(
-	`compare (nil with number|number with nil)|arithmetic on a nil value|between nil and number|number expected, got nil`)
+	`compare (nil with number|number with nil)|arithmetic on a (nil|string) value|` +
+		`between (nil|string) and number|number expected, got nil`)
 
 var errDemoted = fmt.Errorf("%w: it was a replica a moment ago", node.ErrUnreachable)
 
-// ErrNotAsked is a Client's answer to a command for a server that it was not asked about
-// by Ask.
+// ErrNotAsked is a Client's answer to a command for a server that Ask has not asked.
 var ErrNotAsked error = refusal{error: errors.New("MOVED to a master that has not answered INFO yet")}
 
 // redirected reports whether a member of a cluster answered that another has the name, or
@@ -215,7 +214,7 @@ func ofCertificate(err error) bool {
 	return errors.As(err, &verify) || errors.As(err, &authority) || errors.As(err, &host) || errors.As(err, &invalid)
 }
 
-// handshakeError is why a node is down: what connectError says, but a server that refuses
+// handshakeError is why a node is down: what connectError says. But a server that refuses
 // the handshake is configured otherwise than the program expects, unless it says that
 // this passes. renews says that the next connection may have other credentials.
 func handshakeError(err error, renews bool) error {
@@ -235,8 +234,7 @@ func handshakeError(err error, renews bool) error {
 	return means
 }
 
-// passes are servers' refusals of a handshake that no code says to be passing: those of a
-// cluster.
+// passes are refusals of a handshake that pass although no code says so: a cluster's.
 var passes = regexp.MustCompile(`^(CLUSTERDOWN|TRYAGAIN|MOVED|ASK) `)
 
 // aboutClient are the alerts of TLS about the client's certificate.

@@ -17,16 +17,14 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// introduction is what each server is asked first.
 var introduction = [][]string{
 	{"info", "server"},
 	{"info", "replication"},
 	{"client", "list", "type", "replica"},
 }
 
-// introduced makes one text of the answers to an introduction. INFO has to be permitted;
-// the rest may be unknown to the server or forbidden. Without INFO it is no Redis, and
-// says nothing.
+// introduced makes one text of the answers to an introduction. INFO has to be permitted:
+// without it it is no Redis. The rest may be unknown to the server or forbidden.
 func introduced(answers []result) (text string, err error) {
 	for i, a := range answers {
 		part, ok := a.val.(string)
@@ -122,21 +120,18 @@ func (l *lifespan) trusted(r node.Reply) node.Reply {
 	return r
 }
 
-// distrust notes that a server has answered as a replica.
 func (l *lifespan) distrust() {
 	l.lives.Invalidate()
 	l.life.Store(nil)
 	l.demoted = true
 }
 
-// answered notes that servers have answered.
 func (l *lifespan) answered(now clock.Instant) { l.lives.Answered(now) }
 
 // current is the life as of the last handshake, nil if it is not known or no longer
 // counts.
 func (l *lifespan) current() *node.Life { return l.life.Load() }
 
-// noteReplicas logs once that a server has replicas although none are counted.
 func (l *lifespan) noteReplicas(text string) {
 	if !l.uncounted && replicas.Read(text, 0).Listed > 0 {
 		l.uncounted = true
@@ -145,8 +140,7 @@ func (l *lifespan) noteReplicas(text string) {
 	}
 }
 
-// uptimes returns the uptimes in the INFO texts of all servers, or nothing if one has no
-// run_id.
+// uptimes returns the uptimes in all servers' INFO, or nothing if one has no run_id.
 func uptimes(texts []string) (all []lives.Uptime) {
 	for _, text := range texts {
 		u := parseInfo(text)
@@ -158,8 +152,8 @@ func uptimes(texts []string) (all []lives.Uptime) {
 	return all
 }
 
-// ofReplica reports whether an INFO text says that its server is no master, also if it
-// takes writes.
+// ofReplica reports whether INFO says that its server is no master, even if it takes
+// writes.
 func ofReplica(info string) bool {
 	for line := range strings.Lines(info) {
 		if role, ok := strings.CutPrefix(line, "role:"); ok {
@@ -169,17 +163,15 @@ func ofReplica(info string) bool {
 	return false
 }
 
-// isRunID reports whether id is fit for commands and messages: Redis's have 40 digits.
+// isRunID: Redis's have 40 digits.
 func isRunID(id string) bool {
 	return len(id) <= 64 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f })
 }
 
-// parseInfo reads the answers to an introduction.
-//
-// A master that was a replica has, as replid2, the replid of the master that it followed,
-// and at its promotion it has drawn a replid and closed the connections to its own
-// replicas. So it has been a master for at least as long as the oldest of these has been
-// open. (Since Redis 7 a master that has restarted from a file has a replid2, too.)
+// parseInfo reads the answers to an introduction. At its promotion a replica draws a
+// replid, keeps its master's as replid2, and closes the connections to its own replicas.
+// So it has been a master for at least as long as the oldest of these has been open.
+// (Since Redis 7 a master that has restarted from a file has a replid2, too.)
 func parseInfo(text string) lives.Uptime {
 	u := lives.Uptime{Up: -1}
 	replid, replid2 := "", ""
@@ -207,7 +199,6 @@ func parseInfo(text string) lives.Uptime {
 	return u
 }
 
-// connectedFor returns the age of a connection, from its line in CLIENT LIST.
 func connectedFor(line string) time.Duration {
 	for _, field := range strings.Fields(line) {
 		if text, ok := strings.CutPrefix(field, "age="); ok {
@@ -217,8 +208,8 @@ func connectedFor(line string) time.Duration {
 	return 0
 }
 
-// age reads a number of seconds. It is less than 0 if text is none. A server whose clock
-// was set back says less than 0: it may be no older than that.
+// age reads a number of seconds; below 0 if text is none. A server whose clock was set
+// back says less than 0: it may be no older than that.
 func age(text string) time.Duration {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -14,7 +14,6 @@ const (
 	// When nobody has asked for a while they go on doubling: see quietAfter.
 	maxQuiet = 15 * time.Second
 
-	// lasting is how long a link has to last for the next to follow at once.
 	lasting = time.Second
 )
 
@@ -28,7 +27,6 @@ type keeper struct {
 	watch    *watcher
 }
 
-// run keeps a link, until Close.
 func (k *keeper) run() {
 	defer k.tasks.Done()
 	pause := minPause
@@ -83,8 +81,7 @@ func (k *keeper) converse() (met bool, err error) {
 	return true, nil
 }
 
-// fail has the queue refuse commands because of err. It reports whether nobody has asked
-// for a while: then the next command gets an attempt of its own.
+// fail has the queue refuse commands because of err. quiet is as with queue.refuse.
 func (k *keeper) fail(err error) (quiet bool) {
 	quiet, first := k.queue.refuse(err)
 	if first {
@@ -93,7 +90,6 @@ func (k *keeper) fail(err error) (quiet bool) {
 	return quiet
 }
 
-// restore has the queue accept commands again, for l.
 func (k *keeper) restore(l link, h holder) {
 	failed := k.queue.accept(l.abort, h)
 	poke(k.watch.kick)

@@ -12,31 +12,28 @@ type route interface {
 	// when ctx ends.
 	open(ctx context.Context) (l link, texts []string, err error)
 
-	// subscribe subscribes to one channel or more, over a connection of its own. life is
-	// the ID of its server's, or "" if that is not known.
+	// subscribe subscribes to channels, at least one, over a connection of its own. life
+	// is the ID of its server's, or "" if that is not known.
 	subscribe(ctx context.Context, channels []string) (sub Subscription, life string, err error)
 
-	// oneServer reports whether a link leads to one server, so that a script can
-	// touch any of its keys.
+	// oneServer reports whether a link leads to one server, so that a script can touch
+	// any of its keys.
 	oneServer() bool
 
-	// renews reports whether the next link may come with other credentials.
 	renews() bool
 
 	// close ends all that waits for the network, now and later.
 	close()
 }
 
-// A link carries calls.
 type link interface {
 	// carry sends what comes into q and settles it, until the link ends or q is closed.
 	// While unused is true nobody watches, and an idle link is left alone for longer.
-	// life is that of the replies. err, one of package node's, is the answer to the calls
-	// that are then in flight.
+	// life is that of the replies. err, one of package node's, answers the calls then in
+	// flight.
 	carry(q *queue, unused func() bool, life *node.Life) (err error)
 
-	// abort makes carry end soon. It may be called at any time, and does not
-	// block.
+	// abort makes carry end soon. It may be called at any time, and does not block.
 	abort()
 
 	// drop ends a link for good, also one that carries nothing.

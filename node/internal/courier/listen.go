@@ -15,8 +15,7 @@ type Subscription interface {
 
 	// Receive waits for what comes next, for QuietLimit at most: a message, "" when the
 	// subscription to the channel has begun, or an error of the server's, after which the
-	// subscription goes on. Without a channel it is of no interest: so is an empty
-	// message.
+	// subscription goes on. It skips what has no channel, and empty messages.
 	Receive() (channel, message string, err error)
 
 	Close() error // ends Receive
@@ -24,7 +23,6 @@ type Subscription interface {
 
 var errNoNotice = fmt.Errorf("%w: it is no message", resp.ErrProtocol)
 
-// notice reads what comes over a subscription.
 func notice(val any) (channel, message string, err error) {
 	list, _ := val.([]any)
 	switch {

@@ -18,33 +18,30 @@ const (
 	batchLimit = 256
 
 	// A connection with open commands is closed when nothing has come for as long as the
-	// oldest of them allows, but within these bounds. TCP sends lost packets again after
-	// 0.2 s, 0.6 s and 1.4 s. A new connection needs three round trips over the same
-	// network, and is as likely to stall.
+	// oldest of them allows, but within these bounds: docs/connection.md says why.
 	minSilence, maxSilence = 1500 * time.Millisecond, 5 * time.Second
 
 	// A connection with open commands that has been silent for stallAfter takes no
-	// further acquire. A server that hangs executes what was written to it when it goes
-	// on, also after the connection was closed. So the releases of all acquires that were
-	// written follow them before that.
+	// further acquire. A server that hangs executes later what was written to it, so the
+	// releases of all acquires that were written follow them before that.
 	stallAfter = 500 * time.Millisecond
 
 	// While a node is down, and nobody has asked for quietAfter, the next command gets an
 	// attempt to connect of its own.
 	quietAfter = 2 * time.Second
 
-	// recheck bounds one run of the timer: the runtime's timers do not count
-	// the time for which the machine was suspended.
+	// recheck bounds one run of the timer: the runtime's timers do not count the time for
+	// which the machine was suspended.
 	recheck = time.Second
 
-	// coarse keeps the timer from firing for each of many deadlines that lie
-	// close together: a reply may be late by this much.
+	// coarse keeps the timer from firing for each of many deadlines that lie close
+	// together: a reply may be late by this much.
 	coarse = 250 * time.Microsecond
 )
 
 // A queue has the calls of a node that have no answer yet. Any goroutine puts a call into
-// it. That of the keeper takes calls out for the present link, and the link's reader
-// settles them.
+// it. The keeper's takes calls out for the present link, and the link's reader settles
+// them.
 type queue struct {
 	*background
 	lifespan  *lifespan
@@ -72,7 +69,8 @@ type queue struct {
 	settling settlement          // scratch of settle: used only by the goroutine that settles
 }
 
-// A holder holds answers back that do not count yet. The queue's mu is held.
+// A holder, which is a replication, holds answers back that do not count yet. The queue's
+// mu is held.
 type holder interface {
 	open() int         // how many it holds
 	of(id string) bool // its link leads to the server with this run_id
@@ -104,7 +102,6 @@ type held struct {
 
 func all(*held) bool { return true }
 
-// A settlement is what comes of results.
 type settlement struct {
 	life  *node.Life // of the server that they come from
 	good  bool       // the link is
@@ -228,7 +225,6 @@ func (q *queue) hold(id string, h held) bool {
 	return true
 }
 
-// close answers all calls, and refuses others from now on.
 func (q *queue) close() {
 	q.mu.Lock()
 	var open []unanswered
@@ -276,7 +272,6 @@ func (q *queue) refuse(err error) (quiet, first bool) {
 	return false, first
 }
 
-// accept accepts commands again, for a new link. It reports whether the node was down.
 func (q *queue) accept(abort func(), h holder) (failed bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -385,8 +380,8 @@ func (q *queue) take(batch []*call) []*call {
 	return batch
 }
 
-// giveBack returns the last n calls from flight to the head of the queue. They were
-// certainly not sent.
+// giveBack returns the last n calls, which were certainly not sent, from flight to the
+// head of the queue.
 func (q *queue) giveBack(n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -399,23 +394,20 @@ func (q *queue) giveBack(n int) {
 	}))
 }
 
-// inFlight is how many calls are sent and not yet settled.
 func (q *queue) inFlight() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.flight.len()
 }
 
-// heardSince reports whether the link has received anything since then.
 func (q *queue) heardSince(at clock.Instant) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.heard > at
 }
 
-// askRole asks the server for its role before anything else that is queued. Nothing
-// waits for the reply, but the link ends if it does not come, or if it is not that of a
-// master.
+// askRole asks the server for its role before anything else that is queued. Nothing waits
+// for the reply, but without that of a master the link ends.
 func (q *queue) askRole(timeout time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -508,9 +500,8 @@ func (q *queue) sendAgain(again []*call) {
 	q.rouse()
 }
 
-// arm makes expire run at the instant at or before. In the steady state it does
-// nothing: the timer set for an earlier command still runs, and finds out by
-// itself when it has to run next. mu is held.
+// arm makes expire run at the instant at or before. Mostly it does nothing: the timer of
+// an earlier command still runs, and finds out when it has to run next. mu is held.
 func (q *queue) arm(at clock.Instant) {
 	if at >= q.armed {
 		return
@@ -575,7 +566,6 @@ func (q *queue) silentUntil() clock.Instant {
 	return max(oldest.sent, q.heard).Add(min(max(oldest.deadline.Sub(oldest.sent)+stallAfter, minSilence), maxSilence))
 }
 
-// A fifo is a queue of calls.
 type fifo struct {
 	list []*call
 	head int // of list; all before it was popped
@@ -604,7 +594,6 @@ func (f *fifo) pop() *call {
 	return c
 }
 
-// cut takes the last n.
 func (f *fifo) cut(n int) []*call {
 	at := len(f.list) - n
 	tail := slices.Clone(f.list[at:])
@@ -613,12 +602,10 @@ func (f *fifo) cut(n int) []*call {
 	return tail
 }
 
-// insert puts calls behind the first n.
 func (f *fifo) insert(n int, calls []*call) {
 	f.list = slices.Insert(f.list, f.head+n, calls...)
 }
 
-// filter keeps the calls for which keep is true.
 func (f *fifo) filter(keep func(*call) bool) {
 	f.list = slices.DeleteFunc(f.list[f.head:], func(c *call) bool { return !keep(c) })
 	f.head = 0

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// roundWait is for how long a round waits at most; then the next one follows.
+	// roundWait bounds how long a round waits; then the next one follows.
 	roundWait = 100 * time.Millisecond
 
 	// The round of a lone caller goes over the link if the last round was quick. It waits
@@ -25,9 +25,9 @@ const (
 	quick    = 5 * time.Millisecond
 	loneWait = 10 * time.Millisecond
 
-	// While an age below settled is the reason why a round may not count, rounds wait for
-	// all replicas, for patience at most: a yes of a replica that came a moment ago is
-	// worth little. If that was in vain they do not for vainFor.
+	// While a round may not count because of an age below settled, rounds wait for all
+	// replicas, for patience at most: a yes of a replica that came a moment ago is worth
+	// little. If that was in vain they do not for vainFor.
 	settled  = time.Hour
 	patience = 200 * time.Millisecond
 
@@ -48,20 +48,17 @@ type followers struct {
 
 // A replication holds back each yes of a primary until enough of its replicas have it,
 // and answers it otherwise with an error. It belongs to one link, and has a connection of
-// its own to the same server, as WAIT blocks a connection.
-//
-// In a round the server is asked, in this order, for its offset, to wait until replicas
-// have acknowledged that, and which replicas have. All that was answered before the round
-// was sent is below that offset. Only INFO is evidence: WAIT counts a replica twice that
-// has two connections. The server has been a master, without a promotion, from the link's
-// handshake to the round if its replid is still the same.
+// its own to the same server, as WAIT blocks a connection. docs/connection.md describes
+// its rounds. All that was answered before a round was sent is below the offset that the
+// round begins with. If the replid is still that of the link's handshake, the server has
+// been a master from then to the round, without a promotion.
 //
 // Of primary and replicas a majority is needed. A replica follows one server at a time,
-// so two servers cannot both have a majority. But a replica may have moved here a moment
-// ago, and have confirmed a lock to another server before. So if not all replicas are
-// needed, a yes counts only those that have followed for long enough: its Life is Born
-// when the youngest of them began to. package quorum's guards of restarted servers do the
-// rest, for renewals as well (spec/Replicas.tla).
+// so two servers cannot both have a majority. But one may have moved here a moment ago,
+// and have confirmed a lock to another server before. So if not all replicas are needed,
+// a yes counts only those that have followed for long enough: its Life is Born when the
+// youngest of them began to. Package quorum's guards of restarted servers do the rest,
+// for renewals as well (spec/Replicas.tla).
 type replication struct {
 	queue  *queue
 	node   *followers
@@ -96,7 +93,6 @@ const awaitsReplicas node.Kind = 255
 var errMoved = fmt.Errorf("%w: its address leads to another server now, "+
 	"or the server was promoted or demoted", node.ErrUnreachable)
 
-// replicate begins the replication of a link to a server that has said text.
 func replicate(ctx context.Context, q *queue, of *followers, t *stream, life *node.Life,
 	text string) (*replication, error) {
 	r := &replication{queue: q, node: of, link: t, kick: make(chan struct{}, 1), met: life, yes: life,
@@ -128,7 +124,6 @@ func (r *replication) open() int         { return len(r.held) }
 func (r *replication) of(id string) bool { return r.met.ID == id }
 func (r *replication) life() *node.Life  { return r.yes }
 
-// hold keeps a reply back. The queue's mu is held.
 func (r *replication) hold(h held) {
 	r.holds++
 	h.number = r.holds
@@ -139,8 +134,6 @@ func (r *replication) hold(h held) {
 	}
 }
 
-// answer appends those held replies to list that go, as they are or with err. The queue's
-// mu is held.
 func (r *replication) answer(list []unanswered, err error, goes func(*held) bool) []unanswered {
 	r.held = slices.DeleteFunc(r.held, func(h held) bool {
 		if !goes(&h) {
@@ -155,8 +148,6 @@ func (r *replication) answer(list []unanswered, err error, goes func(*held) bool
 	return list
 }
 
-// expire answers what is held for too long, and returns when it has to be called next.
-// The queue's mu is held.
 func (r *replication) expire(list []unanswered, now, next clock.Instant) ([]unanswered, clock.Instant) {
 	list = r.answer(list, cmp.Or(r.short, node.ErrTimeout), func(h *held) bool { return h.deadline <= now })
 	for i := range r.held {
@@ -165,7 +156,6 @@ func (r *replication) expire(list []unanswered, now, next clock.Instant) ([]unan
 	return list, next
 }
 
-// run makes rounds until ended. It returns why it gave up.
 func (r *replication) run(ended <-chan struct{}) error {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -218,11 +208,8 @@ func (r *replication) plan() (want int, wait time.Duration, last int, holds bool
 	return r.need, wait, r.holds, true
 }
 
-// patient reports whether a round should wait for all replicas.
 func (r *replication) patient(now clock.Instant) bool { return r.young && now >= r.retry }
 
-// conclude answers held replies by what a round has found that waited for so many
-// replicas.
 func (r *replication) conclude(found round, want int, took time.Duration, of func(*held) bool) {
 	q := r.queue
 	q.mu.Lock()
@@ -330,7 +317,6 @@ func (r *replication) tellApart(found round) {
 	r.whose = whose
 }
 
-// join appends a round to the batch of a lone caller. The queue's mu is held.
 func (r *replication) join(batch []*call) []*call {
 	q, n, now := r.queue, len(batch), r.queue.clock.Now()
 	if n == 2 && batch[0].kind == asksRole {
@@ -349,8 +335,7 @@ func (r *replication) join(batch []*call) []*call {
 	return batch
 }
 
-// settle takes one reply to a round over the link, and decides when it was the last. The
-// queue's mu is held.
+// settle decides when it has taken the last reply to a round over the link.
 func (r *replication) settle(got result, to *settlement) {
 	err := r.found.add(got)
 	if r.found.replies < r.size {
@@ -366,7 +351,6 @@ func (r *replication) settle(got result, to *settlement) {
 	}
 }
 
-// during makes rounds while carry carries the link. It returns why this ended.
 func (r *replication) during(carry func() error) error {
 	ended, done := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -390,11 +374,9 @@ func (r *replication) during(carry func() error) error {
 }
 
 // publishNothing is a write that reaches the replicas and no disk. Since Redis 7.2 and in
-// Valkey WAIT waits for the last write of its own connection, not for what others wrote
-// before.
+// Valkey WAIT waits for the last write of its own connection, not for those of others.
 var publishNothing = []string{"publish", node.WaiterPrefix + "replicas", ""}
 
-// appendRound appends the commands of a round to w.
 func (r *replication) appendRound(w *words, want int, wait time.Duration) {
 	w.command("info", "replication")
 	w.command(publishNothing...)
@@ -409,10 +391,8 @@ func (r *replication) appendRound(w *words, want int, wait time.Duration) {
 	w.command("exec")
 }
 
-// appendLone appends the round of a lone caller.
 func (r *replication) appendLone(w *words) { r.appendRound(w, r.need, loneWait) }
 
-// A round is the replies that have come to it, and what it has found of the replicas.
 type round struct {
 	replies       int
 	before, after string // the first and the last
@@ -427,7 +407,6 @@ type connection struct {
 	silent bool          // it has acknowledged nothing: the replica is still being given a copy
 }
 
-// add takes one reply.
 func (p *round) add(got result) error {
 	text, _ := got.val.(string)
 	list, _ := got.val.([]any) // of EXEC
@@ -446,7 +425,6 @@ func (p *round) add(got result) error {
 	return got.err
 }
 
-// ask makes one round over the replication's own connection.
 func (r *replication) ask(want int, wait time.Duration) (found round, err error) {
 	r.appendRound(&r.conn.out, want, wait)
 	r.conn.SetDeadline(time.Now().Add(wait + r.link.route.Timeout))
@@ -485,7 +463,6 @@ func (r *replication) judge(found *round) error {
 	return nil
 }
 
-// connectionsIn reads those of replicas in CLIENT LIST.
 func connectionsIn(text string) map[string]connection {
 	all := make(map[string]connection)
 	for line := range strings.Lines(text) {
@@ -498,7 +475,6 @@ func connectionsIn(text string) map[string]connection {
 	return all
 }
 
-// field is the value of a line of INFO.
 func field(text, key string) string {
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, key); ok && strings.HasPrefix(rest, ":") {

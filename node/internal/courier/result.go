@@ -29,8 +29,7 @@ func understand(reply any) result {
 	return result{val: reply}
 }
 
-// understandAll appends what the replies in b say that are whole. They have so many
-// bytes.
+// understandAll appends what the replies in b say that are whole: used bytes of it.
 func understandAll(p *resp.Parser, b []byte, results []result) (_ []result, used int, err error) {
 	p.Reset()
 	for used < len(b) {
@@ -44,7 +43,6 @@ func understandAll(p *resp.Parser, b []byte, results []result) (_ []result, used
 	return results, used, nil
 }
 
-// part is the result of the i-th of n calls in a group.
 func (r result) part(i, n int) result {
 	if r.err != nil {
 		return r

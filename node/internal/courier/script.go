@@ -12,7 +12,6 @@ import (
 )
 
 // This file is how a call becomes a Redis command: rows, the words of these, and scripts.
-// Some are methods of call and words.
 
 // A row says how commands of one sort go to a server: by which script, with which keys
 // and arguments. The head of the script names them in the same order.
@@ -100,7 +99,6 @@ var rows = [...]row{
 		keys: []word{lockKey, fenceKey, readersKey, holdKey, formerHoldKey}, args: renameArgs},
 }
 
-// rowOf returns the row of a command, nil if there is none.
 func rowOf(cmd *node.Command) *row {
 	queued := cmd.Waiting().Queued()
 	for i := range rows {
@@ -113,12 +111,10 @@ func rowOf(cmd *node.Command) *row {
 	return nil
 }
 
-// takes reports whether an argument goes to the server.
 func (r *row) takes(arg word) bool {
 	return slices.Contains(r.args, arg) || slices.Contains(r.each, arg)
 }
 
-// A word is one key or argument of a script.
 type word uint8
 
 const (
@@ -151,7 +147,6 @@ const (
 	holdsArg  // what the keys of all holds begin with
 )
 
-// write appends one word about a claim to w.
 func (c *call) write(w *words, what word, of *node.Claim) {
 	var room [128]byte
 	b := room[:0]
@@ -216,9 +211,7 @@ func (c *call) write(w *words, what word, of *node.Claim) {
 }
 
 // append appends the Redis command of c to w. The script goes as text to a server that
-// may not know it, otherwise as its SHA.
-//
-// life is the ID of the server's, if it is known.
+// may not know it, otherwise as its SHA. life is the ID of the server's, if it is known.
 func (c *call) append(w *words, asText bool, life string) {
 	switch c.kind {
 	case asksRole:
@@ -245,7 +238,6 @@ func (c *call) append(w *words, asText bool, life string) {
 	}
 }
 
-// writeEach appends these words about each claim to w.
 func (c *call) writeEach(w *words, what []word) {
 	for i := range c.claims {
 		for _, one := range what {
@@ -254,11 +246,10 @@ func (c *call) writeEach(w *words, what []word) {
 	}
 }
 
-// handsOver reports whether a release may hand its locks over. It needs the server's
-// life: without it the new holder could not tell whether the server has a vote.
+// handsOver reports whether a release may hand its locks over. Without the server's life
+// the new holder could not tell whether the server has a vote.
 func (c *call) handsOver(life string) bool { return c.handover != 0 && life != "" }
 
-// run begins a command that runs a script, whose keys and arguments follow.
 func (w *words) run(s *script, asText bool, keys, args int) {
 	w.begin(3 + keys + args)
 	if asText {
@@ -271,23 +262,22 @@ func (w *words) run(s *script, asText bool, keys, args int) {
 	w.number(int64(keys))
 }
 
-// A script is what a server executes, in the two forms in which it takes it.
 type script struct{ text, sha string }
 
 var (
-	acquireScript     = newScript("", "of_lock", "acquire")
-	acquireEachScript = newScript("", "acquire_each")
-	acquireAllScript  = newScript(constants, "of_lock", "readers", "create", "acquire_all",
+	acquireScript     = newScript("of_lock", "acquire")
+	acquireEachScript = newScript("acquire_each")
+	acquireAllScript  = newScript("constants", "of_lock", "readers", "create", "acquire_all",
 		"notify_next", "keep_place", "acquire_queued")
-	releaseScript     = newScript(constants, "notify_next", "raise_fences", "release")
-	releaseAllScript  = newScript(constants, "readers", "notify_next", "keep_place", "raise_fences", "release_all")
-	releaseEachScript = newScript(constants, "notify_next", "release_each")
-	extendScript      = newScript("", "extend")
-	extendReadScript  = newScript("", "extend_read")
-	inspectScript     = newScript(constants, "readers", "inspect")
-	breakScript       = newScript(constants, "notify_next", "break")
-	downgradeScript   = newScript(constants, "notify_next", "downgrade")
-	renameScript      = newScript(constants, "rename")
+	releaseScript     = newScript("notify_next", "raise_fences", "release")
+	releaseAllScript  = newScript("constants", "readers", "notify_next", "keep_place", "raise_fences", "release_all")
+	releaseEachScript = newScript("notify_next", "release_each")
+	extendScript      = newScript("extend")
+	extendReadScript  = newScript("extend_read")
+	inspectScript     = newScript("constants", "readers", "inspect")
+	breakScript       = newScript("notify_next", "break")
+	downgradeScript   = newScript("constants", "notify_next", "downgrade")
+	renameScript      = newScript("constants", "rename")
 )
 
 //go:embed scripts/*.lua
@@ -297,12 +287,9 @@ var sources embed.FS
 // of readers' holds and of others' places. It has to be the first line.
 const undeclared = "--!df flags=allow-undeclared-keys\n"
 
-// constants is what scripts share with Go code.
-var constants = node.LuaConstants()
-
 // newScript makes a script of the files of these names, the functions that it uses first.
-func newScript(head string, files ...string) *script {
-	text := undeclared + head
+func newScript(files ...string) *script {
+	text := undeclared
 	for _, name := range files {
 		text += source(name)
 	}
@@ -310,8 +297,13 @@ func newScript(head string, files ...string) *script {
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// source returns a file, with others in it where it has a line "--include NAME".
+// source returns a file, with others in it where it has a line "--include NAME". The
+// constants are what scripts share with Go code. A function that most runs of a script do
+// not call includes them itself: it costs each run to give it those of the script.
 func source(name string) string {
+	if name == "constants" {
+		return node.LuaConstants()
+	}
 	text, err := sources.ReadFile("scripts/" + name + ".lua")
 	if err != nil {
 		panic(err)

@@ -118,9 +118,9 @@ func (r *shared) send(q *queue, batch []*call, results []result) []result {
 	return results
 }
 
-// submitEach sends an Extend of many claims as one command for each: a script
-// cannot touch keys on different servers. A claim without an answer makes the
-// whole one Unknown. The life is the youngest of the answers', or none if one has none.
+// submitEach sends an Extend of many claims as one command for each: a script cannot
+// touch keys on different servers. A claim without an answer makes the whole one Unknown.
+// The life is the youngest of the answers', or none if one has none.
 func submitEach(submit func(node.Command, func(node.Reply)), cmd node.Command, reply func(node.Reply)) {
 	var mu sync.Mutex
 	open := len(cmd.Claims)

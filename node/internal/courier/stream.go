@@ -11,12 +11,10 @@ import (
 )
 
 const (
-	// tick is how often an idle connection is checked.
 	tick = time.Second
 
-	// restAfter is for how long a connection may be idle before the server is asked for
-	// its role. That keeps middle boxes from forgetting the connection, and notices if
-	// they did.
+	// An idle connection is asked for its role after restAfter. That keeps middle boxes
+	// from forgetting the connection, and notices if they did.
 	restAfter = 15 * time.Second
 
 	// roleEvery is how often a server is asked while commands go to it: the first command
@@ -62,7 +60,6 @@ func (t *stream) carry(q *queue, unused func() bool, life *node.Life) (err error
 	return err
 }
 
-// write sends what is queued until the stream ends.
 func (t *stream) write(q *queue, unused func() bool, life *node.Life, ended <-chan struct{}) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
@@ -176,7 +173,6 @@ func (t *stream) unsent(n int) (calls int) {
 	return calls
 }
 
-// readAll settles what comes back until the stream ends, and says why it does.
 func (t *stream) readAll(q *queue, life *node.Life) error {
 	for {
 		results, err := t.read()

@@ -12,8 +12,8 @@ import (
 
 // An undated connection has no deadlines, as those of an SSH tunnel. Its user has one end
 // of a pipe, which does, and two goroutines carry everything between the other end and
-// the connection. So a Read or Write ends in time also if that of the connection does
-// not, and not even its Close ends it: an SSH client whose network is dead.
+// the connection. So a Read or Write ends in time even if the connection's never does,
+// not even by its Close: an SSH client whose network is dead.
 type undated struct {
 	net.Conn // the end of the pipe
 	far      net.Conn
@@ -23,7 +23,6 @@ type undated struct {
 	why      error
 }
 
-// dated returns conn, with deadlines if it has none.
 func dated(conn net.Conn) net.Conn {
 	if conn.SetDeadline(time.Time{}) == nil {
 		return conn
@@ -59,8 +58,8 @@ func (u *undated) Write(b []byte) (int, error) {
 	return n, u.reason(err)
 }
 
-// reason is why a Read or a Write has failed: an error of the pipe's, or the connection's
-// that has ended it.
+// reason is why a Read or Write has failed: the pipe's error, or what has ended the
+// connection.
 func (u *undated) reason(err error) error {
 	if err != io.EOF && err != io.ErrClosedPipe {
 		return err

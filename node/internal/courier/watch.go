@@ -14,25 +14,24 @@ import (
 )
 
 const (
-	// linger is how long a subscription outlives its last watcher: the next
-	// waiter for a busy name finds it in place.
+	// linger is how long a subscription outlives its last watcher: the next waiter for a
+	// busy name finds it in place.
 	linger = 3 * time.Second
 
-	// A PING goes over the subscription connection this often; when nothing
-	// has come for longer than QuietLimit, the connection is dead.
+	// A PING goes over the subscription connection this often; when nothing has come for
+	// longer than QuietLimit, the connection is dead.
 	pingEvery  = 2 * time.Second
 	QuietLimit = 5 * time.Second
 
-	// sweepEvery is how often old subscriptions are looked for.
 	sweepEvery = 500 * time.Millisecond
 
 	// refusedFor is for how long a channel that was not permitted is not tried again.
 	refusedFor = 30 * time.Second
 )
 
-// A watcher keeps one subscription connection for all names of a node. Two
-// goroutines serve it, from the first Watch on: the steward, which connects,
-// subscribes and unsubscribes, and the reader, which listens.
+// A watcher keeps one subscription connection for all names of a node. Two goroutines
+// serve it, from the first Watch on: the steward, which connects, subscribes and
+// unsubscribes, and the reader, which listens.
 type watcher struct {
 	*background
 	route    route
@@ -52,7 +51,6 @@ type watcher struct {
 	asked []string // channels that are not answered yet, in order
 }
 
-// A topic is one channel.
 type topic struct {
 	watches   map[*watch]struct{}
 	asked     bool      // SUBSCRIBE was sent on the present connection
@@ -91,8 +89,7 @@ func newWatcher(r route, of *lifespan, linked func() bool) *watcher {
 		kick: make(chan struct{}, 1), topics: map[string]*topic{}}
 }
 
-// elsewhere reports whether another server is listened to than that of this life, or may
-// be.
+// elsewhere reports whether another server may be listened to than that of this life.
 func (w *watcher) elsewhere(life *node.Life) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,7 +156,6 @@ func (w *watcher) close() {
 	}
 }
 
-// steward keeps a session going while there are watches.
 func (w *watcher) steward() {
 	defer w.tasks.Done()
 	pause := minPause
@@ -191,7 +187,6 @@ func (w *watcher) idle() bool {
 	return len(w.topics) == 0
 }
 
-// lost forgets the subscriptions of a connection that has ended.
 func (w *watcher) lost() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,8 +199,6 @@ func (w *watcher) lost() {
 	}
 }
 
-// session serves one subscription connection until it breaks, or until the node
-// is closed.
 func (w *watcher) session() error {
 	channels, _ := w.changes()
 	if len(channels) == 0 {
@@ -315,7 +308,6 @@ func (w *watcher) changes() (add, drop []string) {
 	return add, drop
 }
 
-// read passes on what the server says, until the connection breaks.
 func (w *watcher) read(sub Subscription) error {
 	for {
 		channel, message, err := sub.Receive()

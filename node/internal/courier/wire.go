@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/internal/resp"
 )
 
-// A wire is a network connection of a direct route, with what goes over it next, and what
-// has come and is not settled yet. It is the Subscription, too, where it is for that.
+// A wire is a connection of a direct route, with what goes over it next, and what has
+// come and is not settled yet. It is the Subscription, too, where it is for that.
 type wire struct {
 	net.Conn
 	left func() // is called when it is closed
@@ -27,7 +27,6 @@ type wire struct {
 	err  error    // what follows them
 }
 
-// readAtOnce is how much is read at once, unless a reply is longer.
 const readAtOnce = 16 << 10
 
 func newWire(conn net.Conn, left func(*wire)) *wire {
@@ -36,13 +35,11 @@ func newWire(conn net.Conn, left func(*wire)) *wire {
 	return w
 }
 
-// Close closes the connection, which is no longer in use.
 func (w *wire) Close() error {
 	w.left()
 	return w.Conn.Close()
 }
 
-// send sends what is in out.
 func (w *wire) send() error {
 	_, err := w.Write(w.out)
 	w.out = w.out[:0]
@@ -60,7 +57,6 @@ func (w *wire) read() ([]result, error) {
 	return w.results, err
 }
 
-// makeRoom makes room for more of a reply that is not whole, unless it is too long.
 func (w *wire) makeRoom() error {
 	w.have = copy(w.buf, w.buf[w.used:w.have])
 	if w.have >= resp.MaxReply {
@@ -134,13 +130,10 @@ func (w *wire) exchange(end time.Time, greeting, first [][]string) ([]result, er
 // AskFor is how long a request over a subscription may take to be sent.
 const AskFor = time.Second
 
-// Subscribe implements Subscription.
 func (w *wire) Subscribe(channels ...string) error { return w.ask("subscribe", channels...) }
 
-// Unsubscribe implements Subscription.
 func (w *wire) Unsubscribe(channels ...string) error { return w.ask("unsubscribe", channels...) }
 
-// Ping implements Subscription.
 func (w *wire) Ping() error { return w.ask("ping") }
 
 func (w *wire) ask(command string, channels ...string) error {
@@ -149,7 +142,6 @@ func (w *wire) ask(command string, channels ...string) error {
 	return w.send()
 }
 
-// Receive implements Subscription.
 func (w *wire) Receive() (channel, message string, err error) {
 	if len(w.came) == 0 {
 		w.SetReadDeadline(time.Now().Add(QuietLimit))

@@ -6,13 +6,12 @@ import (
 	"github.com/redquorum/redquorum/internal/resp"
 )
 
-// words is one command or more as they are sent: each an array of bulk strings.
+// words are commands as they are sent: each an array of bulk strings.
 type words []byte
 
 // begin is for a command of n words, which follow.
 func (w *words) begin(n int) { *w = header(*w, '*', n) }
 
-// command appends a whole command.
 func (w *words) command(list ...string) {
 	w.begin(len(list))
 	for _, word := range list {

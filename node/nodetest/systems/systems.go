@@ -59,11 +59,11 @@ func (frozen) Now() clock.Instant { return 0 }
 // Miniredis starts miniredis as it comes, where time passes only by FastForward. Its
 // differences from Redis, and what is done about them:
 //
-//   - a key of p milliseconds is gone when p have passed; in Redis, when more
-//     than p have. So a nanosecond of each advance is left out: then something is
-//     left of the p-th millisecond, and nothing of the next;
-//   - INFO has no section server, which the node asks for the server's life. So
-//     that is answered before miniredis sees it.
+//   - a key of p milliseconds is gone when p have passed; in Redis, when more than p
+//     have. So a nanosecond of each advance is left out: then something is left of the
+//     p-th millisecond, and nothing of the next;
+//   - INFO has no section server, which the node asks for the server's life. So that is
+//     answered before miniredis sees it.
 func Miniredis() (s nodetest.System, done func(), err error) {
 	m := miniredis.NewMiniRedis()
 	if err := m.Start(); err != nil {

@@ -1,5 +1,3 @@
-// Type handovers; methods of waiter: locks that are handed over to it.
-
 package core
 
 import (
@@ -7,41 +5,41 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/line"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// This file is about locks that are handed over from a holder to a waiter.
-//
-// A waiter leaves an offer with its place on the nodes. The release of another holder
-// makes the owner of the offer the owner there, with a token that the releasing holder
-// has drawn. The effect is as if the network had kept an acquire of the waiter until
-// then: its lease counts from before the place was asked for. So a lock changes hands
-// within one round trip instead of two, and nobody can come in between.
+// This file is about locks that are handed over from a holder to a waiter:
+// docs/waiting.md says how. A waiter leaves an offer with its place on the nodes, and
+// another holder's release makes the owner of the offer the owner there, as if the
+// network had kept an acquire of the waiter until then. So its lease counts from before
+// the place was asked for, and nobody can come in between.
 
 // An offer is what an attempt has left on the nodes, to be given the lock. Its owner is
 // not the attempt's, so that no late release of the attempt removes it.
 type offer struct {
-	Claim
+	claim.Claim
 	start    clock.Instant // of the attempt
 	to       *standby      // nil once the offer is revoked
 	detached bool          // it became a lease with its token, and that may go on elsewhere
 }
 
-// A handover is what one node has handed over.
 type handover struct {
 	by int
 	node.Turn
 }
 
-// A standby is a waiter in the wait queues on the nodes: what handovers knows of it.
+// A standby is what handovers knows of a waiter in the queues on the nodes.
 type standby struct {
-	*wakeable
-	wait      node.Wait      // of the next attempt; drawn once
-	names     []string       // if it waits for several, all of them, sorted
-	listed    bool           // the nodes tell it when it is first
-	listening spot[*standby] // in the line of those
-	offers    []*offer       // what its last attempts have left on the nodes, the oldest first
+	*machine.Wakeable
+	wait      node.Wait           // of the next attempt; drawn once
+	names     []string            // if it waits for several, all of them, sorted
+	listed    bool                // the nodes tell it when it is first
+	listening line.Spot[*standby] // in the line of those
+	offers    []*offer            // what its last attempts have left on the nodes, the oldest first
 
 	// News since the last attempt began:
 	released       vote.NodeSet // these nodes announced a release
@@ -51,27 +49,25 @@ type standby struct {
 }
 
 const (
-	// maxOffers is how many offers a waiter has: that of the last attempt and, on nodes
-	// that it has not reached yet, that of the one before.
+	// The last attempt has one and, on nodes that it has not reached yet, the one before.
 	maxOffers = 2
 
-	// maxRevoked is how many revoked offers a Locker remembers, the newest, since a
-	// hung node may execute a command at any time. If a node hands the lock to a
-	// forgotten offer, it stays reserved until it expires.
+	// maxRevoked is how many revoked offers a Locker remembers, the newest, since a hung
+	// node may execute a command at any time. A name handed over to a forgotten one stays
+	// reserved until it expires.
 	maxRevoked = 4096
 )
 
-// handovers has all offers of a Locker, and receives the turns of its waiters: a waiter
-// is first in the wait queue, or the lock was handed over to an offer.
+// handovers has all offers of a Locker, and receives the turns of its waiters.
 type handovers struct {
 	*rounds
 	releases  *releases
 	listening bool
-	turns     Subscriptions
+	turns     machine.Subscriptions
 	hears     vote.NodeSet        // nodes that have said that they would tell
 	since     []clock.Instant     // by node: when it said so last
 	waiters   map[string]*standby // that listen, by their names on the nodes
-	inOrder   line[*standby]      // the same, in the order in which they began
+	inOrder   line.Line[*standby] // the same, in the order in which they began
 	byOwner   map[string]*offer
 	revoked   []*offer // the oldest first
 }
@@ -82,23 +78,22 @@ func newHandovers(rs *rounds, to *releases) *handovers {
 }
 
 // offerLasts is how long a lease that was handed over lasts, from the start of its
-// attempt: a node keeps the lock for as long as it would have kept the place. The first
-// renewal, at a third of that, makes it a full lease.
+// attempt: as long as a node would have kept the place. The first renewal, at a third of
+// that, makes it a full lease.
 func (w *waiter) offerLasts() time.Duration {
-	return min(w.request.Lease, w.e.placeTTL()-w.e.Opts.Grace)
+	return min(w.Request.Lease, w.e.placeTTL()-w.e.Opts.Grace)
 }
 
-// mayOffer reports whether the waiter's attempts leave offers. They are replaced by
-// those of the next attempt, after Options.RetryEvery. Until then the offers must be
-// acceptable, and enough must be left to renew the lease.
+// mayOffer reports whether the waiter's attempts leave offers. The next attempt replaces
+// them, after Options.RetryEvery. Until then they must be acceptable, and enough must be
+// left to renew the lease.
 func (w *waiter) mayOffer() bool {
-	s, o := w.request, &w.e.Opts
+	s, o := w.Request, &w.e.Opts
 	return s.Names == nil && !s.Fixed && s.Keep == 0 &&
 		vote.AttemptWindow(s.Lease) >= o.RetryEvery && w.offerLasts() >= o.RetryEvery+2*o.Timeout
 }
 
-// offer notes that an attempt of w, begun at start, leaves an offer.
-func (f *handovers) offer(w *standby, c Claim, start clock.Instant) {
+func (f *handovers) offer(w *standby, c claim.Claim, start clock.Instant) {
 	c.Owner = node.Offer(c.Owner)
 	if len(w.offers) == maxOffers {
 		f.revoke(w, 1)
@@ -109,8 +104,8 @@ func (f *handovers) offer(w *standby, c Claim, start clock.Instant) {
 }
 
 // revoke drops w's n oldest offers, and remembers their owners: a lock that is handed
-// over to one later is released. Only remembered owners are: a hand-over may be for a
-// clone of this process (a copied VM), which has the same name.
+// over to one later is released. Others are not: they may be a clone's (a copied VM),
+// which has the same name.
 func (f *handovers) revoke(w *standby, n int) {
 	for _, o := range w.offers[:n] {
 		o.to = nil
@@ -119,7 +114,6 @@ func (f *handovers) revoke(w *standby, n int) {
 	w.offers = slices.Delete(w.offers, 0, n)
 }
 
-// remember keeps a revoked offer, and forgets the oldest.
 func (f *handovers) remember(o *offer) {
 	if len(f.revoked) == maxRevoked {
 		if old := f.revoked[0]; f.byOwner[old.Owner] == old {
@@ -131,51 +125,49 @@ func (f *handovers) remember(o *offer) {
 	f.byOwner[o.Owner] = o
 }
 
-// leaseEnds revokes the owner of a lease that is over, if the lease was handed over: a
-// late copy of a command may hand the lock over to that owner once more.
-func (f *handovers) leaseEnds(c *Claim) {
+// leaseEnds revokes the owner of a lease that was handed over and is over: a late copy of
+// a command may hand the lock over to it once more.
+func (f *handovers) leaseEnds(c *claim.Claim) {
 	if node.IsOffer(c.Owner) {
 		f.remember(&offer{Claim: *c})
 	}
 }
 
-// leaseDetached is leaseEnds for a lease that another process may resume. That gives it
-// another owner, so a node that hands the lock over to this one once more, with another
-// token, does so for nobody.
-func (f *handovers) leaseDetached(c *Claim) {
+// leaseDetached is leaseEnds for a lease that another process may resume, under another
+// owner. If a node hands the lock over to this one again, with another token, nobody has
+// it.
+func (f *handovers) leaseDetached(c *claim.Claim) {
 	if node.IsOffer(c.Owner) {
 		f.remember(&offer{Claim: *c, detached: true})
 	}
 }
 
-// listen delivers turns to w from now on.
 func (f *handovers) listen(w *standby) {
 	f.waiters[w.wait.Waiter] = w
-	w.listening = spot[*standby]{w: w}
-	f.inOrder.add(&w.listening)
+	w.listening = line.Spot[*standby]{Of: w}
+	f.inOrder.Add(&w.listening)
 	w.listed = true
 	w.released |= f.hears // a turn may have come before that
-	w.stir()
+	w.Stir()
 	if f.listening {
 		return
 	}
 	f.listening = true
-	f.subscribe(&f.turns, func(i int, n node.Node) (stop func()) {
+	f.Subscribe(&f.turns, func(i int, n node.Node) (stop func()) {
 		return n.Listen(f.UUID, func(t node.Turn) {
-			f.enter()
-			f.told(i, t)
+			f.Enter()
+			f.NoteTurn(i, t)
 			f.hear(i, t)
-			f.leave()
+			f.Leave()
 		})
 	})
 }
 
-// revokeAll revokes all offers of w, which waits no longer.
 func (f *handovers) revokeAll(w *standby) {
 	f.revoke(w, len(w.offers))
 	if w.listed {
 		delete(f.waiters, w.wait.Waiter)
-		f.inOrder.remove(&w.listening)
+		f.inOrder.Remove(&w.listening)
 	}
 }
 
@@ -189,8 +181,8 @@ func (f *handovers) hear(i int, t node.Turn) {
 		f.tellFirst(i, t)
 	default:
 		if o := f.take(i, t); o != nil && !(o.detached && t.Token == o.Token) {
-			c := Claim{Claim: node.Claim{Name: t.Name, Owner: t.Owner}, Mode: o.Mode} // its token is the fence already
-			f.releases.send(c, 1<<i, f.Expiry(f.now, f.placeTTL()))
+			c := claim.Claim{Lock: claim.Lock{Name: t.Name, Mode: o.Mode}, Owner: t.Owner} // its token is the fence already
+			f.releases.send(c, 1<<i, f.Expiry(f.Now, f.placeTTL()))
 		}
 	}
 }
@@ -199,14 +191,13 @@ func (f *handovers) hear(i int, t node.Turn) {
 // may have missed one.
 func (f *handovers) connected(i int) {
 	f.hears.Add(i)
-	f.since[i] = f.now
-	for s := f.inOrder.first; s != nil; s = s.next {
-		s.w.released.Add(i)
-		s.w.stir()
+	f.since[i] = f.Now
+	for s := f.inOrder.First; s != nil; s = s.Next {
+		s.Of.released.Add(i)
+		s.Of.Stir()
 	}
 }
 
-// tellFirst notifies a waiter that it is first for a name on node i.
 func (f *handovers) tellFirst(i int, t node.Turn) {
 	w := f.waiters[t.Waiter]
 	if w == nil {
@@ -216,17 +207,16 @@ func (f *handovers) tellFirst(i int, t node.Turn) {
 	if at, several := slices.BinarySearch(w.names, t.Name); several {
 		w.calledFirstFor[at].Add(i)
 	}
-	w.stir()
+	w.Stir()
 }
 
-// take gives what node i has handed over to the waiter that it is for. It returns the
-// offer if that was revoked.
+// take gives what node i has handed over to its waiter. It returns the offer if that was
+// revoked.
 //
-// Anybody who may use a waiter's channel can say there that a lock was handed over, and
-// repeat what a node has said. So only what proves itself is taken, once, and by the
-// node that has said it. It does not count for an offer that is older than the
-// subscription: perhaps nobody listened when it was said, and then the node has taken
-// the lock back.
+// Anybody who may use a waiter's channel can say there that a lock was handed over, or
+// repeat it. So only what proves itself is taken, once, and from the node that said it.
+// It does not count for an offer older than the subscription: perhaps nobody listened,
+// and then the node has taken the lock back.
 func (f *handovers) take(i int, t node.Turn) (revoked *offer) {
 	o := f.byOwner[t.Owner]
 	switch {
@@ -240,17 +230,15 @@ func (f *handovers) take(i int, t node.Turn) (revoked *offer) {
 		t.Life = nil
 	}
 	o.to.handed = append(o.to.handed, handover{i, t})
-	o.to.stir()
+	o.to.Stir()
 	return nil
 }
 
-// proves reports whether a node that has o has said that it handed the lock over to it.
 func (o *offer) proves(t *node.Turn) bool {
-	secret := o.wait.Secret
+	secret := o.Wait.Secret
 	return secret != "" && t.Name == o.Name && t.Proof == node.ProofOf(secret, t.Token, t.Server)
 }
 
-// handedBy returns the nodes that have handed the lock over to w.
 func (w *standby) handedBy() (s vote.NodeSet) {
 	for _, h := range w.handed {
 		s.Add(h.by)
@@ -258,15 +246,14 @@ func (w *standby) handedBy() (s vote.NodeSet) {
 	return s
 }
 
-// accept removes a granted offer from the registry: it is a lease from now on.
 func (f *handovers) accept(w *standby, o *offer) {
 	w.offers = slices.DeleteFunc(w.offers, func(p *offer) bool { return p == o })
 	delete(f.byOwner, o.Owner)
 }
 
-// handedOver returns the grant of one of w's offers, if enough nodes have handed the
-// lock over to it with the same token. With different tokens, tokens would not always
-// rise from one holder to the next.
+// handedOver returns the grant of one of w's offers, if enough nodes handed the lock over
+// to it with the same token. With different ones, tokens would not always rise from one
+// holder to the next.
 func (w *waiter) handedOver() (g Grant, ok bool) {
 	e, lease := w.e, w.offerLasts()
 	for _, o := range w.offers {
@@ -274,11 +261,11 @@ func (w *waiter) handedOver() (g Grant, ok bool) {
 		// Enough must be left to renew it.
 		renewable := vote.ValidUntil(o.start, lease, e.Opts.Drift).Add(-e.Opts.Timeout)
 		switch {
-		case token == 0 || e.now >= min(renewable, vote.DecideBy(o.start, lease, w.request.Lease, e.Opts.Drift)):
+		case token == 0 || e.Now >= min(renewable, vote.DecideBy(o.start, lease, w.Request.Lease, e.Opts.Drift)):
 		case e.outdated(token, o.Token):
 		case w.handedWith(o, token) >= e.Need:
 			e.handovers.accept(&w.standby, o)
-			e.tokens.saw(token)
+			e.sawToken(token)
 			c := o.Claim
 			c.Token = token
 			return Grant{Claim: c, start: o.start, lease: lease, mayHold: vote.AllNodes(len(e.Nodes))}, true
@@ -287,7 +274,6 @@ func (w *waiter) handedOver() (g Grant, ok bool) {
 	return Grant{}, false
 }
 
-// latest returns the token with which the lock was handed over to owner last, or 0.
 func latest(all []handover, owner string) (token node.Token) {
 	for _, h := range all {
 		if h.Owner == owner {
@@ -297,8 +283,6 @@ func latest(all []handover, owner string) (token node.Token) {
 	return token
 }
 
-// handedWith is how many nodes have handed the lock over to an offer with a token, and
-// have a vote.
 func (w *waiter) handedWith(o *offer, token node.Token) int {
 	by := vote.NodeSet(0)
 	v := w.e.voters
@@ -311,9 +295,8 @@ func (w *waiter) handedWith(o *offer, token node.Token) int {
 	return by.Len()
 }
 
-// returnHandovers releases what was handed over to w, except to one owner. As long as
-// it waits it keeps its places. The offers that something was handed over to, and
-// earlier ones, are revoked.
+// returnHandovers releases what was handed over to w, except to one owner. While it waits
+// it keeps its places. Those offers, and earlier ones, are revoked.
 func (w *waiter) returnHandovers(waits bool, except string) {
 	e, all, n := w.e, w.handed, 0
 	w.handed = nil
@@ -330,8 +313,8 @@ func (w *waiter) returnHandovers(waits bool, except string) {
 		c := w.last
 		c.Owner, c.Token = h.Owner, h.Token
 		if !waits {
-			c.wait.PlaceTTL = 0
+			c.Wait.PlaceTTL = 0
 		}
-		e.releases.send(c, 1<<h.by, e.Expiry(e.now, e.placeTTL()))
+		e.releases.send(c, 1<<h.by, e.Expiry(e.Now, e.placeTTL()))
 	}
 }

@@ -1,5 +1,3 @@
-// Type renewal; methods of holds and Hold: renewals and healing.
-
 package core
 
 import (
@@ -9,14 +7,14 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// maxRenewal bounds how many leases one command renews, and so how long a
-// node is kept from other commands.
+// maxRenewal bounds the leases of one command, and so how long it keeps a node from
+// others.
 const maxRenewal = 128
 
-// renew has a lease renewed in this step, by a command that renews others as well.
 func (e *holds) renew(h *Hold) {
 	for i := len(e.renewals) - 1; i >= 0; i-- {
 		if r := e.renewals[i]; r.takes(h) {
@@ -24,12 +22,11 @@ func (e *holds) renew(h *Hold) {
 			return
 		}
 	}
-	r := &renewal{e: e, lease: h.Lease, mode: h.mode, apart: h.renewedAlone}
+	r := &renewal{e: e, lease: h.Lease, mode: h.tenant.Mode, apart: h.renewedAlone}
 	r.add(h)
 	e.renewals = append(e.renewals, r)
 }
 
-// sendRenewals sends the renewals of this step.
 func (e *holds) sendRenewals() {
 	for _, r := range e.renewals {
 		r.send()
@@ -52,7 +49,6 @@ type renewal struct {
 	holds   []renewed
 }
 
-// A renewed is one lease in a renewal.
 type renewed struct {
 	*Hold
 	told    vote.NodeSet // nodes that had not confirmed a downgrade, and were sent it again
@@ -60,10 +56,9 @@ type renewed struct {
 	tally   vote.Tally
 }
 
-// takes reports whether h may share the command.
 func (r *renewal) takes(h *Hold) bool {
-	return !h.renewedAlone && !r.apart && r.lease == h.Lease && r.mode == h.mode &&
-		len(r.claims)+h.Claim.size() <= maxRenewal
+	return !h.renewedAlone && !r.apart && r.lease == h.Lease && r.mode == h.tenant.Mode &&
+		len(r.claims)+h.Claim.Size() <= maxRenewal
 }
 
 func (r *renewal) add(h *Hold) {
@@ -75,7 +70,7 @@ func (r *renewal) add(h *Hold) {
 
 func (r *renewal) send() {
 	e := r.e
-	r.start = e.now
+	r.start = e.Now
 	e.Above.Active(Step{e})
 	for k := range r.holds {
 		h := &r.holds[k]
@@ -85,12 +80,10 @@ func (r *renewal) send() {
 			h.follower.Renewing(Step{e})
 		}
 	}
-	e.send(vote.AllNodes(len(e.Nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims,
+	e.Send(vote.AllNodes(len(e.Nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims,
 		TTL: r.lease + e.Opts.Grace, Deadline: r.start.Add(e.Timeout(r.lease))}, r.receive)
 }
 
-// receive counts one node's answer for every lease, and acts on each verdict
-// when it falls.
 func (r *renewal) receive(i int, reply node.Reply) {
 	kept := reply.Kept
 	reply.Kept = nil
@@ -105,13 +98,13 @@ func (r *renewal) receive(i int, reply node.Reply) {
 		h := &r.holds[k]
 		h.ballots[i] = b
 		if b.Granted() {
-			h.ballots[i] = r.keptOn(i, h, b, kept[:h.Claim.size()])
-			kept = kept[h.Claim.size():]
+			h.ballots[i] = r.keptOn(i, h, b, kept[:h.Claim.Size()])
+			kept = kept[h.Claim.Size():]
 		}
 		before, gone := h.tally.Verdict(), h.tally.Gone()
 		h.tally.Add(h.ballots[i].Vote)
-		// It may be known for long that too few nodes have it, before it is known that
-		// a majority has lost it.
+		// That too few nodes have it may be known long before that a majority has lost
+		// it.
 		if before == vote.Undecided && h.tally.Verdict() != vote.Undecided || !gone && h.tally.Gone() {
 			decided = append(decided, h)
 		}
@@ -126,15 +119,14 @@ func (r *renewal) receive(i int, reply node.Reply) {
 	}
 }
 
-// refusedTogether reports whether a refusal of a command for several leases may be
-// about one of them, such as one that the user may no longer use, or about their being
+// refusedTogether reports whether a refusal of a command for several leases may be about
+// one of them, such as one that the user may no longer use, or about their being
 // together, as in a cluster. Then each is renewed by a command of its own. Other errors
 // pass, and say that the node refuses everything, or does not answer.
 func refusedTogether(reply node.Reply) bool {
 	return !reply.Unsent && (node.Permanent(reply.Err) || errors.Is(reply.Err, node.ErrServer))
 }
 
-// keptOn is the vote b of node i on one of the leases, or that it lacks the lease.
 func (r *renewal) keptOn(i int, h *renewed, b vote.Ballot, kept []bool) vote.Ballot {
 	if vote.KeptAll(kept) {
 		h.mayHold.Add(i) // it may have refused before, and granted a copy of the command later
@@ -150,12 +142,13 @@ func (r *renewal) decide(h *renewed) {
 		return
 	}
 	err := e.failure("extend", h.Claim.Title(), slices.Clone(h.ballots), ErrNoQuorum, nil)
-	gone := h.tally.Gone() && h.Hold.mode == r.mode
+	gone := h.tally.Gone() && h.tenant.Mode == r.mode
 	if gone {
 		err.Err, err.Cause = ErrLost, ErrBroken
 	}
 	if h.reports() {
-		e.tellOf(&h.Claim, Event{Kind: EventExtendFailed, Took: e.now.Sub(r.start), Err: e.Words.Explain(err)})
+		e.tellOf(&h.Claim, machine.Event{Kind: machine.EventExtendFailed, Took: e.Now.Sub(r.start),
+			Err: e.Words.Explain(err)})
 	}
 	if gone {
 		h.lose(e.Words.Explain(err))
@@ -164,10 +157,10 @@ func (r *renewal) decide(h *renewed) {
 	h.retry(&err)
 }
 
-// reports reports whether a failed renewal is worth an event: at most one a second is,
-// of those in a row.
+// reports reports whether a failed renewal is worth an event: at most one a second is, of
+// those in a row.
 func (h *Hold) reports() bool {
-	now := h.e.now
+	now := h.e.Now
 	if h.failed != nil && now < h.reported.Add(time.Second) {
 		return false
 	}
@@ -175,23 +168,22 @@ func (h *Hold) reports() bool {
 	return true
 }
 
-// retry plans the next renewal after one that too few nodes answered.
 func (h *Hold) retry(err *Failure) {
 	if h.state != stateHeld {
 		return
 	}
 	h.failed = err
-	now := h.e.now
+	now := h.e.Now
 	// Of one that was handed over there is little left.
 	wait := max(leastRetry, min(h.Lease, h.until.Sub(now))/retryOfRest)
 	h.renewAt = now.Add(wait + time.Duration(h.e.Chance()*float64(wait/retrySpread)))
 	h.schedule()
 }
 
-// heal gives leases that a majority still has back to the nodes that have lost them.
-// Such a node votes only from the next renewal on, so healing never makes up the
-// majority. It may make up what Options.Quorum asks for beyond one: while a majority
-// has the lease nobody else can.
+// heal gives leases that a majority still has back to the nodes that have lost them. Such
+// a node votes only from the next renewal on, so healing never makes up the majority. It
+// may make up what Options.Quorum asks for beyond one: while a majority has the lease
+// nobody else can.
 func (r *renewal) heal() {
 	for k := range r.holds {
 		h := &r.holds[k]
@@ -208,11 +200,11 @@ func (r *renewal) heal() {
 	}
 }
 
-// heal sends an acquire with a fresh token, as every creating command must
-// have, to node i. The lease keeps its fencing token.
+// heal sends an acquire to node i, with a fresh token as every creating command must
+// have. The lease keeps its fencing token.
 func (h *Hold) heal(i int) {
 	e := h.e
-	token, ok := e.tokens.next(h.high)
+	token, ok := e.token(h.high)
 	if !ok || h.isOver() {
 		return
 	}
@@ -220,15 +212,15 @@ func (h *Hold) heal(i int) {
 	h.mayHold.Add(i)
 	h.healed.Add(i)
 	h.settled &^= 1 << i
-	life := max(h.Lease, h.keptUntil().Sub(e.now))
-	h.expiry = max(h.expiry, e.Expiry(e.now, life))
+	life := max(h.Lease, h.keptUntil().Sub(e.Now))
+	h.expiry = max(h.expiry, e.Expiry(e.Now, life))
 	c := h.asItIs()
 	c.Token = token
-	e.send(1<<i, node.Command{Kind: node.Acquire, Mode: c.Mode, Claims: c.AppendTo(nil), TTL: life + e.Opts.Grace,
-		Retention: e.Opts.FenceRetention, Deadline: e.now.Add(e.Timeout(h.Lease))}, func(i int, reply node.Reply) {
-		e.tokens.saw(reply.Fence)
+	e.Send(1<<i, node.Command{Kind: node.Acquire, Mode: c.Mode, Claims: c.AppendTo(nil), TTL: life + e.Opts.Grace,
+		Retention: e.Opts.FenceRetention, Deadline: e.Now.Add(e.Timeout(h.Lease))}, func(i int, reply node.Reply) {
+		e.sawToken(reply.Fence)
 		if reply.Status == node.Granted {
-			e.tellOf(&h.Claim, Event{Kind: EventHealed, Node: e.Nodes[i].Name()})
+			e.tellOf(&h.Claim, machine.Event{Kind: machine.EventHealed, Node: e.Nodes[i].Name()})
 		}
 	})
 }

@@ -6,17 +6,19 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/queue"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
-// A Round is one command about one claim, sent to some or all nodes, and its answers.
-// Rounds are used again: a round is put back when its caller has finished with it and
-// the last node has answered, perhaps long after the decision.
+// A Round is one command about one claim, sent to some or all nodes, and its answers. It
+// is used again when its caller has finished with it and the last node has answered,
+// perhaps long after the decision.
 type Round struct {
 	e        *rounds
 	command  node.Command
-	Claim    Claim
+	Claim    claim.Claim
 	claims   []node.Claim  // of claim; of the command
 	wait     node.Wait     // of claim; of the command, if it waits
 	Start    clock.Instant // read before anything was sent
@@ -32,19 +34,17 @@ type Round struct {
 	eager   bool
 }
 
-// rounds makes rounds, and keeps those that nobody needs any more to be used again.
 type rounds struct {
 	*base
 	voters *voters
-	hear   func(c *Claim, start clock.Instant, line node.Line) // told what each answer says of the queues on a node
+	queues *queue.Queues
 	unused []*Round
 }
 
-// An asker is whose round it is: an attempt, a lease, a release. The round knows
-// nothing else of it.
+// An asker is whose round it is: an attempt, a lease, a release.
 type asker interface {
-	// answered is called when an answer of node i was counted. It reports whether that
-	// is all: no call waits for the round.
+	// answered is called when an answer of node i was counted. It reports whether that is
+	// all: no call waits for the round.
 	answered(r *Round, i int) bool
 	// over is called when every node asked has answered, and nobody needs the round any
 	// more.
@@ -60,19 +60,18 @@ func (e *rounds) newRound() *Round {
 	}
 	for i := range e.Nodes {
 		r.replies[i] = func(reply node.Reply) {
-			e.enter()
+			e.Enter()
 			r.receive(i, reply)
-			e.leave()
+			e.Leave()
 		}
 	}
 	return r
 }
 
-// maxSpare is how many rounds and waiters are kept to be used again. Few programs have
-// more operations under way at a time, again and again.
+// maxSpare is how many rounds and waiters are kept to be used again: few programs have
+// more operations under way at a time.
 const maxSpare = 1024
 
-// take returns one of those that were put back, or nil.
 func take[T any](spare *[]*T) (x *T) {
 	if n := len(*spare); n > 0 {
 		x = (*spare)[n-1]
@@ -81,22 +80,21 @@ func take[T any](spare *[]*T) (x *T) {
 	return x
 }
 
-// putBack keeps x to be used again.
 func putBack[T any](spare *[]*T, x *T) {
 	if len(*spare) < maxSpare {
 		*spare = append(*spare, x)
 	}
 }
 
-// round begins a round for one command. ttl is 0 where the command has none.
-func (e *rounds) round(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+// round begins a round. ttl is 0 where the command has none.
+func (e *rounds) round(kind node.Kind, c claim.Claim, ttl, timeout time.Duration) *Round {
 	r := take(&e.unused)
 	if r == nil {
 		r = e.newRound()
 	}
 	r.signal.Clear() // of what a late answer set
 	r.users = 1
-	r.Start = e.now
+	r.Start = e.Now
 	r.Deadline = r.Start.Add(timeout)
 	r.Claim, r.claims = c, c.AppendTo(r.claims[:0])
 	r.command = node.Command{
@@ -108,15 +106,15 @@ func (e *rounds) round(kind node.Kind, c Claim, ttl, timeout time.Duration) *Rou
 		Retention: e.Opts.FenceRetention,
 		Deadline:  r.Deadline,
 	}
-	if (kind == node.Acquire || kind == node.Release) && c.wait.Queued() {
-		r.wait = c.wait
+	if (kind == node.Acquire || kind == node.Release) && c.Wait.Queued() {
+		r.wait = c.Wait
 		if kind == node.Release {
 			r.wait.Barge, r.wait.Offer, r.wait.Secret, r.wait.Reserve = false, 0, "", false
 		}
 		r.command.Wait = &r.wait
 	}
 	if kind == node.Release {
-		r.command.HandOver = c.handover
+		r.command.HandOver = c.HandOver
 	}
 	clear(r.Ballots)
 	r.Tally = vote.Tally{Nodes: len(e.Nodes), Need: e.Need}
@@ -127,27 +125,27 @@ func (e *rounds) round(kind node.Kind, c Claim, ttl, timeout time.Duration) *Rou
 	return r
 }
 
-// ask sends the command to those of nodes that have not been asked before.
 func (r *Round) ask(nodes vote.NodeSet) {
 	nodes &^= r.asked
 	r.asked |= nodes
 	r.users += nodes.Len()
-	r.e.submit(nodes, r.command, r.replies)
+	r.e.Submit(nodes, r.command, r.replies)
 }
 
-// askAll begins a round, and asks all nodes.
-func (e *rounds) askAll(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+func (e *rounds) askAll(kind node.Kind, c claim.Claim, ttl, timeout time.Duration) *Round {
 	r := e.round(kind, c, ttl, timeout)
 	r.ask(vote.AllNodes(len(e.Nodes)))
 	return r
 }
 
-// receive takes the answer of node i.
 func (r *Round) receive(i int, reply node.Reply) {
 	e := r.e
-	e.answers(i, &r.command, reply)
+	e.NoteAnswer(i, &r.command, reply)
 	b := e.voters.judge(i, r.command.Kind, r.Start, reply)
-	e.hear(&r.Claim, r.Start, reply.Line)
+	if last := reply.Line.Last; last > 0 { // the next to wait here comes after those in the queue, whatever the clocks say
+		e.sawToken(last)
+	}
+	e.queues.Hear(&r.Claim, reply.Line, e.Now.Sub(r.Start))
 	if reply.Status == node.Refused && r.Claim.Mode != node.Read {
 		e.voters.noteLongLock(i, reply)
 	}
@@ -159,49 +157,48 @@ func (r *Round) receive(i int, reply node.Reply) {
 		return
 	}
 	if r.eager || before == vote.Undecided && r.Tally.Verdict() != vote.Undecided {
-		e.set(r.signal)
+		e.Set(r.signal)
 	}
 	r.done()
 }
 
 // Await is called outside a step. It returns the verdict, or undecided when ctx ended
-// before. It needs no timer: all nodes asked have answered by shortly after the
-// deadline.
+// before. It needs no timer: all nodes asked have answered by shortly after the deadline.
 func (r *Round) Await(ctx context.Context) vote.Verdict {
 	for wake := clock.WakeSet; ; wake = r.signal.Wait(ctx, clock.Never) {
 		var v vote.Verdict
-		r.e.read(func() { v = r.Tally.Verdict() })
+		r.e.Read(func() { v = r.Tally.Verdict() })
 		if v != vote.Undecided || wake != clock.WakeSet {
 			return v
 		}
 	}
 }
 
-// AwaitAll, outside a step, returns when every node asked has answered, or when ctx ends.
+// AwaitAll, outside a step, returns when every node asked has answered, or ctx ends.
 func (r *Round) AwaitAll(ctx context.Context) { r.awaitOpen(ctx, clock.Never) }
 
-// AwaitMost, outside a step, returns when a majority has answered, and the other nodes
-// have had a little more time, or when ctx ends.
+// AwaitMost, outside a step, returns when a majority has answered, and the others have
+// had a little more time, or when ctx ends.
 func (r *Round) AwaitMost(ctx context.Context) {
 	r.Await(ctx)
-	r.e.enter()
+	r.e.Enter()
 	until := r.lingerUntil()
-	r.e.leave()
+	r.e.Leave()
 	r.awaitOpen(ctx, until)
 }
 
 func (r *Round) awaitOpen(ctx context.Context, until clock.Instant) {
 	for wake := clock.WakeSet; wake == clock.WakeSet; wake = r.signal.Wait(ctx, until) {
 		over := false
-		r.e.read(func() { r.eager, over = true, r.Open() == 0 })
+		r.e.Read(func() { r.eager, over = true, r.Open() == 0 })
 		if over {
 			return
 		}
 	}
 }
 
-// DiscountDuplicates takes their votes from nodes that turned out to be one server, and
-// reports whether the round is still won.
+// DiscountDuplicates takes their votes from nodes that are one server, and reports
+// whether the round is still won.
 func (r *Round) DiscountDuplicates() bool {
 	for i := range r.Ballots {
 		b := &r.Ballots[i]
@@ -217,21 +214,18 @@ func (r *Round) DiscountDuplicates() bool {
 	return r.Tally.Verdict() == vote.Won
 }
 
-// lingerUntil is the instant until which a round that is decided now waits for further
-// answers.
+// lingerUntil is how long a round that is decided now waits for further answers.
 func (r *Round) lingerUntil() clock.Instant {
-	took := r.e.now.Sub(r.Start)
+	took := r.e.Now.Sub(r.Start)
 	return r.Start.Add(min(max(lingerRounds*took, leastLinger), r.Deadline.Sub(r.Start)/lingerOfTimeout))
 }
 
-// patience is the instant until which a round that was split just now waits for nodes
-// that have not answered.
+// patience is how long a round that was split just now waits for further answers.
 func (r *Round) patience() clock.Instant {
-	took := r.e.now.Sub(r.Start)
-	return r.e.now.Add(min(took, r.Deadline.Sub(r.Start)/lingerOfTimeout))
+	took := r.e.Now.Sub(r.Start)
+	return r.e.Now.Add(min(took, r.Deadline.Sub(r.Start)/lingerOfTimeout))
 }
 
-// Open is how many of the nodes asked have not answered.
 func (r *Round) Open() int {
 	answered := 0
 	for _, n := range r.Tally.Votes {
@@ -248,12 +242,11 @@ func (r *Round) done() {
 	if r.asker != nil {
 		r.asker.over(r)
 	}
-	r.command, r.Claim, r.asker = node.Command{}, Claim{}, nil
+	r.command, r.Claim, r.asker = node.Command{}, claim.Claim{}, nil
 	clear(r.claims)
 	putBack(&r.e.unused, r)
 }
 
-// Those returns the nodes whose ballots are such.
 func (r *Round) Those(are func(*vote.Ballot) bool) (s vote.NodeSet) {
 	for i := range r.Ballots {
 		if are(&r.Ballots[i]) {
@@ -263,9 +256,9 @@ func (r *Round) Those(are func(*vote.Ballot) bool) (s vote.NodeSet) {
 	return s
 }
 
-// MayHoldNow returns the nodes that may have, or may yet get, the claim of an
-// acquire: all that were asked, but for those that said no and those that the
-// command never reached.
+// MayHoldNow returns the nodes that may have, or may yet get, the claim of an acquire:
+// all that were asked but for those that refused and those that the command never
+// reached.
 func (r *Round) MayHoldNow() vote.NodeSet {
 	return r.asked &^ r.Those(func(b *vote.Ballot) bool { return b.Vote != vote.Pending && !b.May })
 }
@@ -275,7 +268,6 @@ func (r *Round) reached() vote.NodeSet {
 	return r.asked &^ r.Those(func(b *vote.Ballot) bool { return b.Unsent })
 }
 
-// Fail builds the error of a round that was not won.
 func (r *Round) Fail(op string, sentinel, cause error) error {
 	return r.e.Words.Explain(r.Failure(op, sentinel, cause))
 }
@@ -286,15 +278,15 @@ func (r *Round) Failure(op string, sentinel, cause error) Failure {
 	return f
 }
 
-// Removed reports whether any node so far had the released claim. A holder has a
-// quorum, and any quorum that confirms meets it.
+// Removed reports whether any node so far had the released claim. A holder has a quorum,
+// and any quorum that confirms meets it.
 func (r *Round) Removed() bool {
 	return slices.ContainsFunc(r.Ballots, func(b vote.Ballot) bool { return b.Removed })
 }
 
 // PutDown is done, outside a step.
 func (r *Round) PutDown() {
-	r.e.enter()
+	r.e.Enter()
 	r.done()
-	r.e.leave()
+	r.e.Leave()
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A Rule is what decides for how long a server that has restarted does not count.
-// Fields are those of quorum.Options.
+// A Rule decides for how long a server that has restarted does not count. Fields are
+// those of quorum.Options.
 type Rule struct {
 	MaxLease, Grace time.Duration
 	Drift           float64
 	NoRestartGuard  bool
 }
 
-// Servers is what is known of the servers behind the nodes. It decides what an answer
-// is worth.
+// Servers is what is known of the servers behind the nodes. It decides what an answer is
+// worth.
 type Servers struct {
 	Rule
 	Names []string     // of the nodes
@@ -28,11 +28,13 @@ type Servers struct {
 	twins bool         // two nodes are one server: found when the life of one changes, not with each answer
 }
 
-// ErrSameServer is quorum.ErrSameServer.
 var ErrSameServer = errors.New("two nodes are the same server")
 
-// Judge turns the reply of node i, to a command sent at start, into a ballot. The life
-// in it was learnt.
+// Lasting reports whether a node fails with err until somebody changes something.
+func Lasting(err error) bool { return node.Permanent(err) || errors.Is(err, ErrSameServer) }
+
+// Judge turns the reply of node i, to a command sent at start, into a ballot. The life in
+// it was learnt.
 func (v *Servers) Judge(i int, kind node.Kind, start, now clock.Instant, reply node.Reply) Ballot {
 	b := Ballot{Fence: reply.Fence, State: reply.State}
 	if reply.Status == node.Unknown {
@@ -74,7 +76,6 @@ func (v *Servers) Judge(i int, kind node.Kind, start, now clock.Instant, reply n
 	return b
 }
 
-// unknown is Judge of an answer that is an error.
 func (v *Servers) unknown(kind node.Kind, reply node.Reply, b *Ballot) {
 	b.Vote, b.Err, b.May = Unknown, reply.Err, !reply.Unsent || kind == node.Extend
 	b.Unsent = reply.Unsent
@@ -106,9 +107,9 @@ func (v *Servers) Abstains(kind node.Kind, start clock.Instant, life *node.Life)
 }
 
 // guard is for how long a server that may have forgotten everything does not count. An
-// attempt could get a name whose lease was forgotten, until every such lease is over.
-// The holder of a lease knows that no other lease was forgotten, but an attempt may
-// have been granted and forgotten, and is not over before its AttemptWindow.
+// attempt could get a name whose lease was forgotten, until every such lease is over. The
+// holder of a lease knows that no other lease was forgotten: for renewals see
+// AttemptWindow.
 func (v *Servers) guard(kind node.Kind) time.Duration {
 	if kind == node.Extend {
 		return AttemptWindow(v.MaxLease)
@@ -118,8 +119,8 @@ func (v *Servers) guard(kind node.Kind) time.Duration {
 
 var errNoLife = fmt.Errorf("%w: it does not tell when it started, so a restart could go unnoticed", node.ErrUnsupported)
 
-// MayVote returns an error if the server in this life, which answered for node i,
-// cannot have a vote: it reports no life, or is configured twice.
+// MayVote returns an error if the server in this life, which answered for node i, cannot
+// have a vote: it reports no life, or is configured twice.
 func (v *Servers) MayVote(i int, life *node.Life) error {
 	switch {
 	case life != nil:
@@ -130,7 +131,7 @@ func (v *Servers) MayVote(i int, life *node.Life) error {
 	return errNoLife
 }
 
-// Learn notes the life of the server that answered for node i. It returns the one before.
+// Learn notes the life of node i's server, and returns the one before.
 func (v *Servers) Learn(i int, life *node.Life) (was *node.Life) {
 	was = v.Lives[i]
 	v.Lives[i] = life
@@ -143,7 +144,7 @@ func (v *Servers) Learn(i int, life *node.Life) (was *node.Life) {
 	return was
 }
 
-// Duplicate is the error that node i is the server of another node as well, or nil. All
+// Duplicate is the error that node i's server is also that of another node, or nil. All
 // nodes of one server have the same.
 func (v *Servers) Duplicate(i int) error {
 	life := v.Lives[i]
@@ -162,7 +163,6 @@ func (v *Servers) Duplicate(i int) error {
 	return fmt.Errorf("%w: list one of %s (run_id %s)", ErrSameServer, strings.Join(same, ", "), life.ID)
 }
 
-// Another reports whether another node than i has this server.
 func (v *Servers) Another(i int, server string) bool {
 	for j, life := range v.Lives {
 		if j != i && life != nil && life.ID == server {
@@ -172,7 +172,6 @@ func (v *Servers) Another(i int, server string) bool {
 	return false
 }
 
-// shareServer reports whether two lives, by their IDs, have a server in common.
 func shareServer(a, b string) bool {
 	if a == b || !strings.Contains(a+b, node.LivesTogether) {
 		return a == b

@@ -7,23 +7,21 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// BothClocks is an instant by both clocks.
 type BothClocks struct {
 	Now  clock.Instant
 	Wall time.Time // only tokens use it
 }
 
-// Tokens makes the fencing tokens of a Locker.
 type Tokens struct {
 	Retention time.Duration // of fences: how far clocks may differ
 	last      int64         // the highest token made
 	lead      int64         // microseconds by which the highest fence seen is ahead of the monotonic clock here
 }
 
-// Next makes a token from the wall clock, above every token that this Locker has made
-// and above the given one. So tokens rise even if all nodes have forgotten theirs. A
-// given token that is far ahead does not raise later tokens of other names. Next fails
-// only when the 53 bits are used up.
+// Next makes a token from the wall clock, above every token that this Locker has made and
+// above the given one. So tokens rise even if all nodes have forgotten theirs. A given
+// token that is far ahead does not raise later tokens of other names. Next fails only
+// when the 53 bits are used up.
 func (t *Tokens) Next(at BothClocks, above node.Token) (node.Token, bool) {
 	if t.FarAhead(at, above) {
 		return above + 1, above < node.MaxToken
@@ -36,12 +34,11 @@ func (t *Tokens) Next(at BothClocks, above node.Token) (node.Token, bool) {
 	return node.Token(token), true
 }
 
-// Saw learns from a fence that another client's clock is ahead, so that
-// the next tokens need not be refused first.
+// Saw learns from a fence that another client's clock is ahead, so that the next tokens
+// need not be refused first.
 //
-// The lead is relative to the monotonic clock. A wall clock may be set forward and
-// back; the lead would then be counted again each time, and tokens would run away from
-// all clocks.
+// The lead is relative to the monotonic clock. A wall clock that is set forward and back
+// would count the lead again each time, and tokens would run away from all clocks.
 func (t *Tokens) Saw(at BothClocks, fence node.Token) {
 	if !t.FarAhead(at, fence) {
 		t.lead = max(t.lead, int64(fence)-at.micros())

@@ -21,7 +21,7 @@ import (
 type Client struct {
 	Plan  *faults.Plan
 	Clock clock.Clock
-	Epoch time.Time // from which its time of day counts, for those who rely on that
+	Epoch time.Time // start of its time of day
 	Draw  func() uint64
 	Below func(n int) int // draws for pauses
 	Nodes []Node
@@ -296,7 +296,6 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// watch renews the lock forever.
 func (l *Lease) watch(lease time.Duration) {
 	for {
 		l.b.Clock.NewSignal().Wait(context.Background(), l.b.Clock.Now().Add(lease/3))
