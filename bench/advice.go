@@ -164,8 +164,12 @@ func (a *Advice) table() table {
 	title += fmt.Sprintf(", if each node is away %s of the time, independently of the others", percent(a.NodeFailure))
 	t := table{Title: title, Head: []string{""}, Rows: [][]string{{"survives"}, {"available"},
 		{"without majority/year"}, {"pair p50"}, {"p99"}, {"client CPU"}, {"server CPU"}}}
-	for _, row := range a.Rows {
+	take := a.choice()
+	for i, row := range a.Rows {
 		t.Head = append(t.Head, fmt.Sprintf("N=%d", row.Nodes))
+		if row == take {
+			t.chosen = i + 1
+		}
 		for j, text := range []string{fmt.Sprint(row.Survives), nines(unavailability(row.Nodes, a.NodeFailure)),
 			away(row.Without), known(row.PairP50),
 			known(row.PairP99), known(row.ClientCPU), known(row.ServerCPU)} {
@@ -213,4 +217,20 @@ func (r *Report) noise() string {
 	}
 	return fmt.Sprintf("Too noisy, run longer: %s%s. Rounds that differ by ±%.0f %% or more say little; try --for %gs on a machine that does nothing else.",
 		strings.Join(noisy, "; "), more, 100*tooNoisy, max(time.Minute, 5*r.For).Seconds())
+}
+
+// isNoise reports whether the medians of two lists of values differ by no more than the
+// values of each list do among themselves. One round says nothing of that, and two may
+// agree by chance.
+func isNoise(a, b []float64) bool {
+	doubt := 0.0
+	for _, values := range [][]float64{a, b} {
+		least := 0.05
+		if len(values) < 3 {
+			least = 0.5
+		}
+		doubt += max(least, spread(values))
+	}
+	ratio := median(a) / median(b)
+	return max(ratio, 1/ratio) <= 1+doubt
 }

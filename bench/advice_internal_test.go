@@ -108,6 +108,31 @@ func TestNoise(t *testing.T) {
 		many = append(many, cell("2 hung", 1, 17))
 	}
 	tests.Says(t, reportOf(many...).noise(), "(±89 %) and 2 more. ")
+
+	healthy := []float64{89, 130, 48}
+	for _, c := range []struct {
+		a, b []float64
+		want bool
+	}{
+		{[]float64{22, 22, 23}, healthy, false},
+		{[]float64{60, 60, 62}, healthy, true},
+		{[]float64{93, 94, 94}, []float64{100, 101, 101}, true},
+		{[]float64{70, 71, 71}, []float64{100, 101, 101}, false},
+		{[]float64{52, 52}, []float64{100, 101}, true}, // of two rounds
+		{[]float64{190}, []float64{100}, true},
+		{[]float64{300}, []float64{100}, false},
+	} {
+		assert.That(t, isNoise(c.a, c.b) == c.want, "%v of %v is noise: %v", c.a, c.b, !c.want)
+	}
+
+	r := reportOf(cell("healthy", healthy...), cell("1 killed", 60, 61, 62), cell("2 hung", 1000, 1001, 1002))
+	chart := r.badChart(0)
+	tests.Says(t, chart.Note, "that with healthy nodes is too noisy: run longer", "!share this machine")
+	for i, want := range []string{"0.685 x, noise", "11.2 x"} {
+		b := chart.Bars[i]
+		assert.That(t, b.Text == want && b.Noise == (i == 0), "%+v, want %q", b, want)
+	}
+	tests.Says(t, reportOf(cell("healthy", 100, 100, 101), cell("1 killed", 50, 50, 51)).badChart(0).Note, "all servers share this machine", "!too noisy")
 }
 
 // A table that is too wide is several, each with the columns that say what a row is

@@ -44,7 +44,7 @@ Exit status: 0 measured, 1 something failed, or there were overlaps or orphans,
 2 usage, 130 interrupted.`
 
 const examples = `  %[1]s                    # a minute and a half, without Redis
-  %[1]s --spawn --n 1,3,5 --rounds 7 --for 9m
+  %[1]s --spawn --n 1,3,5 --rounds 7 --for 9m --html x.html
   %[1]s --spawn --rtt 0,1ms,5ms --workload latency
   %[1]s --spawn --n 5 --workload fairness --for 3m
   %[1]s --spawn --n 3 --workload overload --rounds 1
@@ -97,7 +97,7 @@ type flags struct {
 	set     *pflag.FlagSet
 
 	contestants []string
-	addrs       string
+	addrs, html string
 	given       int // how often --nodes is there
 	fails       float64
 	spawn, json bool
@@ -134,6 +134,7 @@ func (f *flags) register() {
 			strings.Join(f.names(), ", ")+" (default all)")
 	}
 	fs.BoolVar(&f.json, "json", false, "print one JSON object with every round")
+	fs.StringVar(&f.html, "html", "", "also write a page with charts to this `file`")
 }
 
 func (f *flags) names() (names []string) {
@@ -295,6 +296,13 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	f.config.Self = append(append([]string{self}, f.program.Args...), "--"+childFlag)
 	bar := progress{Bar: terminal.Bar{W: stderr, Live: terminal.Is(stderr)}, begin: time.Now(), said: time.Now()}
 	f.config.Progress = bar.show
+	var page *os.File
+	if f.html != "" { // now, and not after half an hour
+		if page, err = os.OpenFile(f.html, os.O_WRONLY|os.O_CREATE, 0o666); err != nil {
+			return err
+		}
+		defer page.Close()
+	}
 	n, about := f.config.extent()
 	fmt.Fprintf(stderr, "%s, about %v\n", cli.Count(n, "measurement"), about)
 	r, broken := Run(ctx, f.config)
@@ -309,6 +317,12 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		err = encoder.Encode(r)
 	} else {
 		err = r.WriteText(stdout)
+	}
+	if page != nil && err == nil {
+		_ = page.Truncate(0) // what is there has stayed until now; a device cannot be truncated
+		if err = errors.Join(r.WriteHTML(page), page.Close()); err == nil {
+			fmt.Fprintln(stderr, "the charts are in", f.html)
+		}
 	}
 	switch {
 	case err != nil:

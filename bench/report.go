@@ -158,10 +158,12 @@ func brief(text string) string {
 
 // A table is one workload at one round trip.
 type table struct {
-	Title string
-	Head  []string
-	Rows  [][]string
-	Notes map[int]string // by row: what went wrong
+	Title  string
+	Head   []string
+	Rows   [][]string
+	Notes  map[int]string // by row: what went wrong
+	noisy  map[int]bool   // by row
+	chosen int            // the column to choose, if not 0
 }
 
 func (r *Report) tables() (all []table) {
@@ -185,7 +187,7 @@ func (r *Report) rtts() (all []time.Duration) {
 }
 
 func (r *Report) table(w *workload, rtt time.Duration) table {
-	t := table{Title: w.name + ": " + w.summary, Notes: make(map[int]string)}
+	t := table{Title: w.name + ": " + w.summary, Notes: make(map[int]string), noisy: make(map[int]bool)}
 	if rtt > 0 {
 		t.Title += fmt.Sprintf(" (RTT %v)", rtt)
 	}
@@ -237,6 +239,7 @@ func (r *Report) table(w *workload, rtt time.Duration) table {
 			t.Notes[len(t.Rows)] = fmt.Sprintf("(failed in %d of %d rounds: %s)", c.failures(), len(c.Rounds),
 				brief(c.Error))
 		}
+		t.noisy[len(t.Rows)] = c.noisy()
 		t.Rows = append(t.Rows, row)
 	}
 	return t
@@ -282,7 +285,7 @@ func (t *table) parts(width int) (parts []table) {
 }
 
 func (t *table) pick(columns []int) table {
-	part := table{Title: t.Title, Notes: t.Notes}
+	part := table{Title: t.Title, Notes: t.Notes, noisy: t.noisy}
 	for _, i := range columns {
 		part.Head = append(part.Head, t.Head[i])
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -433,39 +434,44 @@ func main(args ...string) (status int, stdout, stderr string) {
 
 func TestMainRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"--n 4":                         "4 nodes survive the loss of no more nodes than 3 would",
-		"--n x":                         `parsing "x": invalid syntax`,
-		"--n 17":                        "numbers from 1 to 15",
-		"--nodes a:1,b:1":               "2 nodes survive",
-		"--nodes a:1 --n 3":             "--nodes lists 1",
-		"--nodes a:1,a:1,b:1":           "is listed twice",
-		"--nodes u:secret@h:1":          "not a URL, such as redis://host:6379",
-		"--nodes redis://u:sec/ret@h:1": "percent-encoded",
-		"--nodes unix:///run/secret":    "has no port",
-		"--nodes=":                      "--nodes lists none",
-		"--lease 500ms":                 "want 1s to 30s",
-		"--lease 31s":                   "want 1s to 30s",
-		"--timeout -1s":                 "want at least 1ns",
-		"--timeout 0s":                  "want at least 1ns",
-		"--timeout 1s --lease 2s":       "at most a third of the lease of 2s",
-		"--nodes a:1 --spawn":           "[nodes spawn] were all set",
-		"--nodes a:1 --nodes b:1":       "--nodes is there 2 times",
-		"--workload overload":           "with --spawn",
-		"--workload latency,speed":      "there is no workload \"speed\"; there are latency, ",
-		"--contestants redquorum,fast":  "there is no contestant \"fast\"; there are redquorum, leaky",
-		"--rtt 5":                       `missing unit in duration "5"`,
-		"--rtt 500ms":                   "longer than the Timeout of redquorum, 500ms",
-		"--rtt 100ms --timeout 90ms":    "longer than the Timeout of redquorum, 90ms",
-		"--rtt 600ms --timeout 2s":      "made in two, within a second",
-		"--for 0s":                      "want at least 1ns",
-		"--for 5":                       `missing unit in duration "5"`,
-		"--rounds 0":                    "want at least 1",
-		"--node-failure 0.5":            "a share such as 0.001",
-		"--callers 0":                   "numbers from 1",
-		"fast":                          `unexpected argument "fast"`,
+		"--n 4":                             "4 nodes survive the loss of no more nodes than 3 would",
+		"--n x":                             `parsing "x": invalid syntax`,
+		"--n 17":                            "numbers from 1 to 15",
+		"--nodes a:1,b:1":                   "2 nodes survive",
+		"--nodes a:1 --n 3":                 "--nodes lists 1",
+		"--nodes a:1,a:1,b:1":               "is listed twice",
+		"--nodes u:secret@h:1":              "not a URL, such as redis://host:6379",
+		"--nodes redis://u:sec/ret@h:1":     "percent-encoded",
+		"--nodes unix:///run/secret":        "has no port",
+		"--nodes=":                          "--nodes lists none",
+		"--lease 500ms":                     "want 1s to 30s",
+		"--lease 31s":                       "want 1s to 30s",
+		"--timeout -1s":                     "want at least 1ns",
+		"--timeout 0s":                      "want at least 1ns",
+		"--timeout 1s --lease 2s":           "at most a third of the lease of 2s",
+		"--nodes a:1 --spawn":               "[nodes spawn] were all set",
+		"--nodes a:1 --nodes b:1":           "--nodes is there 2 times",
+		"--workload overload":               "with --spawn",
+		"--workload latency,speed":          "there is no workload \"speed\"; there are latency, ",
+		"--contestants redquorum,fast":      "there is no contestant \"fast\"; there are redquorum, leaky",
+		"--rtt 5":                           `missing unit in duration "5"`,
+		"--rtt 500ms":                       "longer than the Timeout of redquorum, 500ms",
+		"--rtt 100ms --timeout 90ms":        "longer than the Timeout of redquorum, 90ms",
+		"--rtt 600ms --timeout 2s":          "made in two, within a second",
+		"--for 0s":                          "want at least 1ns",
+		"--for 5":                           `missing unit in duration "5"`,
+		"--rounds 0":                        "want at least 1",
+		"--node-failure 0.5":                "a share such as 0.001",
+		"--callers 0":                       "numbers from 1",
+		"fast":                              `unexpected argument "fast"`,
+		"--html /nowhere/x.html --for 10ms": "no such file",
 	} {
 		status, stdout, stderr := main(strings.Fields(args)...)
-		assert.That(t, status == 2 && stdout == "" && strings.Contains(stderr, want) && !strings.Contains(stderr, "secret"),
+		wantStatus := 2
+		if strings.Contains(args, "html") {
+			wantStatus = 1
+		}
+		assert.That(t, status == wantStatus && stdout == "" && strings.Contains(stderr, want) && !strings.Contains(stderr, "secret"),
 			"%s: status %d, %q, %q", args, status, stdout, stderr)
 	}
 }
@@ -538,11 +544,12 @@ func TestMainHelps(t *testing.T) {
 
 // The formats are those of one run.
 func TestMain_formats(t *testing.T) {
+	file := t.TempDir() + "/page.html"
 	var status int
 	var stdout, stderr string
 	for range 3 { // on a busy machine a lock can time out
 		status, stdout, stderr = main("--n", "1", "--for", "50ms", "--rounds", "2", "--workload", "latency,throughput", "--callers", "1,2",
-			"--contestants", "redquorum,open")
+			"--contestants", "redquorum,open", "--html", file)
 		if status == 0 {
 			break
 		}
@@ -551,6 +558,15 @@ func TestMain_formats(t *testing.T) {
 		!strings.Contains(stdout, "--for 50ms; lease 10s; Timeout of") || !strings.Contains(stderr, "12 measurements, about ") {
 		t.Errorf("status %d, %s%s", status, stdout, stderr)
 	}
+	page, err := os.ReadFile(file)
+	assert.That(t, err == nil && strings.Contains(string(page), "Latency by number of nodes"), "%.100s, %v", page, err)
+	// A file stays until there is something better.
+	status, _, stderr = main("--nodes", "127.0.0.1:1", "--html", file)
+	assert.That(t, status == 1, "status %d, %s", status, stderr)
+	page, err = os.ReadFile(file)
+	assert.That(t, err == nil && strings.Contains(string(page), "</html>"), "%.100s, %v", page, err)
+	all, err := os.ReadDir(filepath.Dir(file))
+	assert.That(t, err == nil && len(all) == 1, "%v, %v", all, err)
 	// A run in which a lock does what no lock may do is no success.
 	for bad, want := range map[string]string{"leaky": "1 of 1 cases have overlaps or orphans", "broken": "out of order"} {
 		status, _, stderr := main("--n", "1", "--for", "20ms", "--rounds", "1", "--workload", "latency", "--contestants", bad)
