@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
 )
@@ -44,7 +45,7 @@ func (l *Locker) Holders(ctx context.Context, names ...string) (all []*Report, e
 
 // holders is Holders of names that are asked for together.
 func (l *Locker) holders(ctx context.Context, names []string) (reports []*Report, err error) {
-	about := core.Claim{Claim: node.Claim{Name: names[0]}}
+	about := claim.Lock{Name: names[0]}
 	if others := len(names) - 1; others > 0 {
 		about.Name += fmt.Sprintf(" and %d more", others)
 	}
@@ -56,7 +57,7 @@ func (l *Locker) holders(ctx context.Context, names []string) (reports []*Report
 	in := l.core.Step()
 	in.Because("inspect", &about)
 	for _, name := range names {
-		c := core.Claim{Claim: node.Claim{Name: name}}
+		c := claim.Claim{Lock: claim.Lock{Name: name}}
 		rounds = append(rounds, in.AskAll(node.Inspect, c, 0, l.opts.Timeout))
 	}
 	in.Leave()
