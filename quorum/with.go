@@ -251,8 +251,8 @@ func (s *settings) setKeep(o *Options) error {
 }
 
 // settings returns those of a call, or what is wrong with them.
-func (l *Locker) settings(name string, options []Option) (settings, error) {
-	s := settings{l: l, Want: claim.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
+func (l *Locker) settings(name string, options []Option) (*settings, error) {
+	s := &settings{l: l, Want: claim.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
 	claim.Change(&s.Want, options)
 	err := cmp.Or(s.Err, s.setNames(name, l.checkName), l.opts.checkLease(s.Lease), s.setKeep(&l.opts))
 	switch {
