@@ -21,7 +21,7 @@ type Config struct {
 
 	Nodes     []int           // numbers of nodes, odd
 	RTT       []time.Duration // round trips of the links; 0 is none added
-	Workloads []string        // by name; if empty, all but fairness, crowd and overload
+	Workloads []string        // by name; if empty, all but fairness, crowd, overload and takeover
 	Callers   []int           // of throughput
 	Leases    []int           // of keep
 	Waiters   []int           // of crowd
@@ -221,6 +221,8 @@ func (c *Config) window(w *workload, weights float64) time.Duration {
 		least = 3 * c.timeout()
 	case "overload":
 		least = overloadTime
+	case "takeover":
+		least = cmp.Or(c.Lease, benchLease)
 	}
 	return max(time.Duration(float64(c.For)*w.weight/weights/float64(c.Rounds)), least)
 }

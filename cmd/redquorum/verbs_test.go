@@ -82,6 +82,8 @@ func TestUsageErrors(t *testing.T) {
 		{"hold x", "no nodes"},
 		{"list x y", `unexpected argument "y"`},
 		{"list", "no nodes"},
+		{"list x --names-from -", "a pattern and --names-from exclude each other"},
+		{"list --names-from=", "--names-from names no file"},
 		{"status", "the lock's name is missing"},
 		{"status x", "no nodes"},
 		{"status x y", `unexpected argument "y"`},
@@ -135,6 +137,8 @@ func TestUsageErrors(t *testing.T) {
 	}
 	want(t, exitUsage, "--note", "hold", "b", "--nodes", "redis://h", "--note", "two\nlines")
 	want(t, exitUsage, "the pattern is missing or empty", "list", "", "--nodes", "redis://h")
+	want(t, exitUsage, ": line 3: the lock's name \"redquorum_x\" is reserved", "list", "--nodes", "redis://h", "--names-from",
+		fileOf(t, "a\n\nredquorum_x\n"))
 	t.Setenv("REDQUORUM_OWNER", "o")
 	want(t, exitUsage, "no owner", "check", "x", "--owner", "", "--nodes", "redis://h")
 	t.Setenv("REDQUORUM_MAX_LEASE", "soon")
