@@ -2,8 +2,8 @@ package clock
 
 import "golang.org/x/sys/unix"
 
-// bootInstant reads CLOCK_MONOTONIC, which on macOS goes on while the machine
-// sleeps; Go's own monotonic clock there does not.
+// bootInstant reads CLOCK_MONOTONIC, which on macOS counts sleep, unlike Go's own
+// monotonic clock.
 func bootInstant() Instant {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Go's own monotonic clock is CLOCK_MONOTONIC, which stands still during a
-// suspension (golang/go#24595). CLOCK_BOOTTIME goes on, but x/sys reads it by a
-// system call, which takes some 400 ns where time.Now takes 50: that was a fifth
-// of the CPU time of a lock.
+// Go's own monotonic clock is CLOCK_MONOTONIC, which stops during a suspension
+// (golang/go#24595). CLOCK_BOOTTIME goes on, but x/sys reads it by a system call of some
+// 400 ns, where time.Now takes 50: a fifth of the CPU time of a lock.
 var boot = bootClock{
 	cheap: func() (mono, wall time.Duration) {
 		now := time.Now()
@@ -29,20 +28,20 @@ var processStart = time.Now()
 
 func bootInstant() Instant { return boot.now() }
 
-// A bootClock reads CLOCK_BOOTTIME, but does so only when it may have moved
-// against the monotonic clock. That it does at the end of a suspension, and the
-// kernel then moves the time of day by the same amount. So as long as the time
-// of day and the monotonic clock keep their distance, so does CLOCK_BOOTTIME.
+// A bootClock reads CLOCK_BOOTTIME only when it may have moved against the monotonic
+// clock. That happens at the end of a suspension, when the kernel moves the time of day
+// by the same amount. So while the time of day keeps its distance from the monotonic
+// clock, CLOCK_BOOTTIME does, too.
 type bootClock struct {
 	cheap func() (mono, wall time.Duration)
 	dear  func() time.Duration
 	last  atomic.Pointer[distances]
 }
 
-// distances are those of two clocks from the monotonic one.
+// distances are from the monotonic clock.
 type distances struct{ wall, boot time.Duration }
 
-// jitter is what two readings of clocks may be apart, one after the other.
+// jitter bounds how far apart two readings, one after the other, may be.
 const jitter = 100 * time.Microsecond
 
 func (b *bootClock) now() Instant {
@@ -56,9 +55,9 @@ func (b *bootClock) now() Instant {
 	return Instant(mono + last.boot)
 }
 
-// measure reads the distances. CLOCK_BOOTTIME never comes nearer to the
-// monotonic clock: what looks so is an inexact reading. One that was interrupted
-// makes the distance too long, and a lease end too early rather than too late.
+// measure reads the distances. CLOCK_BOOTTIME never comes nearer to the monotonic clock:
+// that would be an inexact reading. An interrupted reading makes the distance too long,
+// and a lease end too early.
 func (b *bootClock) measure(last *distances) *distances {
 	var d distances
 	for range 10 {

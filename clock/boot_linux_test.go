@@ -8,7 +8,6 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 )
 
-// A machine whose clocks a test moves.
 type machine struct {
 	mono, wall, boot time.Duration
 	reads            int // of boot

@@ -10,8 +10,7 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 )
 
-// clocks runs a test on both clocks. The waits are real on System, so they are
-// short.
+// clocks runs a test on both clocks. System's waits are real, so they are short.
 func clocks(t *testing.T, test func(t *testing.T, c clock.Clock)) {
 	t.Run("System", func(t *testing.T) { test(t, clock.System()) })
 	t.Run("Runtime", func(t *testing.T) {
@@ -84,8 +83,8 @@ func TestOrderOfWakes(t *testing.T) {
 	})
 }
 
-// A long wait looks at the clock at least each second, so that it does not
-// outlast a suspension of the machine by more.
+// A long wait looks at the clock each second, so that it outlasts a suspension by no
+// more.
 func TestLongWaitRechecksTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.Runtime()

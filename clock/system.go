@@ -5,25 +5,23 @@ import (
 	"time"
 )
 
-// System returns the operating system's clock. Its instants count the time for which
-// the machine was suspended: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC on macOS. On
-// other systems they come from the Go runtime's monotonic clock, which may stop while
-// the machine sleeps. After such a sleep a holder may rely on its lease for too long,
-// by the time that the machine slept, and only the fencing token protects the resource.
+// System returns the operating system's clock. Its instants count the time for which the
+// machine was suspended: CLOCK_BOOTTIME on Linux, CLOCK_MONOTONIC on macOS. On other
+// systems they come from the Go runtime's monotonic clock, which may stop while the
+// machine sleeps. A holder may then rely on its lease for too long, by the time that the
+// machine slept, and only the fencing token protects the resource.
 //
 // A Wait during a suspension notices it within a second of the wake-up.
 func System() Clock { return system{now: bootInstant} }
 
-// Runtime returns a clock on the Go runtime's own monotonic time, which on most
-// systems stops while the machine is suspended. Tests use it: it is the clock
-// that testing/synctest controls.
+// Runtime returns a clock on the Go runtime's monotonic time, which stops during a
+// suspension on most systems. Tests use it, as testing/synctest controls it.
 func Runtime() Clock {
 	start := time.Now()
 	return system{now: func() Instant { return Instant(time.Since(start)) }}
 }
 
-// recheck bounds one sleep of the runtime's timers, which do not count
-// suspended time: after this long a Wait looks at the clock again.
+// recheck bounds one sleep of the runtime's timers, which do not count suspended time.
 const recheck = time.Second
 
 type system struct {

@@ -1,11 +1,9 @@
 package election_test
 
 // This file is a program for the simulator: its clients elect a leader, with the package
-// as it is. They campaign, lead, resign, stop slowly, and look who leads. The plan kills
-// them, pauses them and cuts them off, and takes nodes from them. The checker of the
-// simulator sees each lease, so I1 says that no two lead, and I15 that a client leads
-// when its Election says so. The program panics, and so breaks the run, if Run does not
-// do what it promises.
+// as it is. The simulator's checker sees each lease, so I1 says that no two lead, and I15
+// that a client leads when its Election says so. The program panics, and so breaks the
+// run, if Run breaks a promise.
 
 import (
 	"context"
@@ -27,7 +25,7 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// counts says in how many terms, of all runs, something happened.
+// counts are terms of all runs in which something happened.
 type counts struct {
 	Terms    atomic.Int64
 	Lost     atomic.Int64 // the lease was lost, and the client campaigned again
@@ -50,13 +48,11 @@ func campaigning(seen *counts) func(*sim.Client) error {
 	}
 }
 
-// leaderName is that of the election, and of the register that the leader writes.
 const leaderName = "leader"
 
-// longest is more than any lease that a plan is likely to have.
+// longest is more than any likely lease.
 const longest = 2 * time.Second
 
-// errFailed is what a leader returns that fails.
 var errFailed = errors.New("the leader failed")
 
 // A campaigner is a client's part.
@@ -70,7 +66,6 @@ type campaigner struct {
 	returns error           // what the leader returned last, if it resigned
 }
 
-// campaigns takes part in the election until the faults are over.
 func (k *campaigner) campaigns() {
 	c := k.c
 	for c.Context().Err() == nil {
@@ -162,7 +157,7 @@ func (k *campaigner) works(ctx context.Context) {
 	}
 }
 
-// stops takes its time to stop. The lease lasts as long, unless it was lost.
+// stops takes as long as the lease lasts, unless it was lost.
 func (k *campaigner) stops(ctx context.Context) error {
 	c, lease := k.c, k.lease
 	slow := k.some(100 * time.Millisecond)
@@ -185,7 +180,6 @@ func (k *campaigner) stops(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Never two lead, whatever happens to them and to the nodes.
 func TestElectionsDrawnFromSeeds(t *testing.T) {
 	seeds := uint64(tests.Times(60, 300))
 	if n, err := strconv.ParseUint(os.Getenv("SEEDS"), 10, 64); err == nil && n > 0 {
@@ -204,7 +198,6 @@ func TestElectionsDrawnFromSeeds(t *testing.T) {
 	assert.That(t, !tests.Long() || !slices.Contains(counts, 0), "not everything happened that is to be tested")
 }
 
-// The same plan gives the same run.
 func TestElectionsAreDeterministic(t *testing.T) {
 	for seed := range uint64(tests.Times(5, 20)) {
 		err := sim.Verify(faults.Generate(seed, faults.Profile{Outside: true}), sim.WithProgram(campaigning(nil)))

@@ -22,17 +22,16 @@ type Options struct {
 	Lock []quorum.Option
 
 	// OnLeader is called during Run with the present leader, and after each change that
-	// [Election.Observe] sees. It is called by a goroutine of its own, one call at a
-	// time. Run returns only after the last call has. Nil means that nobody asks for the
-	// leader.
+	// [Election.Observe] sees. A goroutine of its own makes one call at a time. Run
+	// returns only after the last call has. It may be nil.
 	OnLeader func(Leader)
 
 	// Every is how often Observe asks the nodes when no notice of a change arrives. 0
 	// means 10 s.
 	Every time.Duration
 
-	// Logger gets the errors after which Run goes on: one a minute at most. Nil means
-	// none. Each is also the Err of a quorum.EventNotAcquired.
+	// Logger gets the errors after which Run goes on: one a minute at most. It may be
+	// nil. Each is also the Err of a quorum.EventNotAcquired.
 	Logger *slog.Logger
 
 	// Clock is the Locker's. Nil means clock.System().
@@ -44,15 +43,15 @@ type Leader struct {
 	// Identity is the label of the leader's Locker (see quorum.Options.Label), or Owner
 	// if it has no label.
 	Identity string
-	// Owner is quorum.Lease.Owner of the leader's lease. It is another one in each term.
+	// Owner is quorum.Lease.Owner of the leader's lease, another one in each term.
 	Owner string
 	// Note is that of the leader's lease: quorum.WithNote in Options.Lock, changed by
 	// quorum.Lease.SetNote. It may be the leader's address.
 	Note string
 }
 
-// An Election is one program's part in electing the leader of a name. Its methods may be
-// called from any goroutine at any time.
+// An Election is one program's part in electing the leader of a name. It is safe for
+// concurrent use.
 type Election struct {
 	locker  *quorum.Locker
 	name    string
@@ -121,7 +120,6 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, *quorum.L
 	}
 }
 
-// campaignEvery is the pause after a campaign that failed.
 const campaignEvery = time.Second
 
 // Campaign waits until this program leads, and returns its lease. The lease's Context
@@ -136,7 +134,6 @@ func (e *Election) Campaign(ctx context.Context) (*quorum.Lease, error) {
 	return lease, err
 }
 
-// leads notes that this program leads, and tells the others.
 func (e *Election) leads(lease *quorum.Lease) {
 	e.lease.Store(lease)
 	lease.Announce()
@@ -169,11 +166,11 @@ func (e *Election) Leader(ctx context.Context) (Leader, error) {
 }
 
 // Observe yields the present leader and then each change, until ctx ends or the Locker is
-// closed. A new leader, a new note and a resignation are seen after two round trips.
-// Options.Every and quorum.Options.Timeout bound the time until a change is seen whose
-// notice was lost, and one without a notice: a leader died, or resigned without an
-// announcement (see [Election.Campaign]). A leader that leads for less may not be seen.
-// While no majority answers, Observe yields nothing.
+// closed. A new leader, a new note and a resignation are seen after two round trips. A
+// change without a notice, because that was lost, or a leader died or resigned without an
+// announcement (see [Election.Campaign]), is seen within Options.Every and
+// quorum.Options.Timeout. A leader that leads for less may not be seen. While no majority
+// answers, Observe yields nothing.
 func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
 	return func(yield func(Leader) bool) {
 		var last *Leader
@@ -193,8 +190,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq[Leader] {
 	}
 }
 
-// follow calls OnLeader until the function that it returns is called. That one returns
-// after the last call.
+// follow calls OnLeader until end is called, which returns after the last call.
 func (e *Election) follow(ctx context.Context) (end func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := e.options.Clock.NewSignal()

@@ -57,7 +57,7 @@ func inWorld(t *testing.T, test func(w *world)) {
 	})
 }
 
-// locker returns the Locker of another program, with a lease of 3 s.
+// locker returns another program's Locker, with a lease of 3 s.
 func (w *world) locker(label string) *quorum.Locker {
 	return w.open(quorum.Options{Label: label, NoRestartGuard: true})
 }
@@ -81,7 +81,7 @@ func (w *world) each(f func(*model.Node)) {
 	}
 }
 
-// pass lets time pass, and then sees what all tasks have done.
+// pass lets time pass, and then waits for all tasks.
 func pass(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -92,7 +92,6 @@ func (w *world) election(l *quorum.Locker, o election.Options) *election.Electio
 	return election.New(l, "boss", o)
 }
 
-// leads notes that a program leads while it works.
 func (w *world) leads(work func(context.Context, *quorum.Lease) error) func(context.Context, *quorum.Lease) error {
 	return func(ctx context.Context, lease *quorum.Lease) error {
 		if w.leaders++; w.leaders > 1 {
@@ -116,8 +115,8 @@ func untilEnd(d time.Duration) func(context.Context, *quorum.Lease) error {
 	}
 }
 
-// Programs lead one after the other. A program that is to end leads until its function
-// has returned, however long that takes, and then the next leads at once.
+// A program that is to end leads until its function has returned, however long that
+// takes, and then the next leads at once.
 func TestLeadersTakeTurns(t *testing.T) {
 	inWorld(t, func(w *world) {
 		const stops = 20 * time.Second // several leases
@@ -168,7 +167,6 @@ func TestLeadersTakeTurns(t *testing.T) {
 	})
 }
 
-// A program that loses its lease stops, and leads again when it can.
 func TestLostLeadership(t *testing.T) {
 	for name, lose := range map[string]func(w *world){
 		"no node answers": func(w *world) {
@@ -219,7 +217,6 @@ func TestLostLeadership(t *testing.T) {
 	}
 }
 
-// The bound of a term ends it, and the others have their turns.
 func TestTermsAreBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		ctx, cancel := context.WithCancel(background)
@@ -246,7 +243,7 @@ func TestTermsAreBounded(t *testing.T) {
 	})
 }
 
-// Run ends when its function returns, with its error; and when waiting cannot help.
+// Run ends when its function returns, with its error, and when waiting cannot help.
 func TestRunReturns(t *testing.T) {
 	failed := errors.New("failed")
 	forever := func(l *quorum.Locker) func(context.Context, *quorum.Lease) error { return untilEnd(0) }
@@ -296,9 +293,8 @@ func TestRunReturns(t *testing.T) {
 	}
 }
 
-// A candidate stays one: through an outage that is longer than MaxDown, an error that is
-// permanent until somebody puts it right, and a wait that is over. It asks seldom, and
-// says why once a minute.
+// A candidate outlasts an outage longer than MaxDown, an error that is permanent until
+// somebody fixes it, and the end of its wait. It asks seldom, and says why once a minute.
 func TestRunGoesOn(t *testing.T) {
 	for name, c := range map[string]struct {
 		lock         []quorum.Option
@@ -346,12 +342,10 @@ func TestRunGoesOn(t *testing.T) {
 	}
 }
 
-// A lineCounter counts the lines of a log.
 type lineCounter struct{ lines *int }
 
 func (c lineCounter) Write(b []byte) (int, error) { *c.lines++; return len(b), nil }
 
-// Candidates without a loop: as with etcd, but for the lease that a campaign returns.
 func TestCampaign(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b := w.locker("a"), w.locker("b")
@@ -372,8 +366,8 @@ func TestCampaign(t *testing.T) {
 	})
 }
 
-// Observers see each leader by name, and no change while too few nodes answer. The bound
-// is the interval and a timeout.
+// Observers see each leader by name, after at most the interval and a timeout, and no
+// change while too few nodes answer.
 func TestObserve(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, c := w.locker("a"), w.locker(quorum.NoLabel), w.locker("c")
@@ -459,8 +453,7 @@ func TestLeaderIsNotKnown(t *testing.T) {
 	})
 }
 
-// What restarted nodes have may be over, or be of an attempt for which they did not
-// count: nobody is named by them.
+// Keys on restarted nodes may be over, or be of an attempt for which these did not count.
 func TestRestartedNodesNameNoLeader(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.open(quorum.Options{})
@@ -505,8 +498,8 @@ func TestOnLeader(t *testing.T) {
 	})
 }
 
-// Followers hear of a new leader, of a change of its note and of a resignation by
-// notices, long before they ask by themselves.
+// Notices tell followers of a new leader, a new note and a resignation, long before they
+// ask by themselves.
 func TestNotices(t *testing.T) {
 	inWorld(t, func(w *world) {
 		a, b, follower := w.locker("a"), w.locker("b"), w.locker("c")
@@ -559,9 +552,6 @@ func TestNotices(t *testing.T) {
 	})
 }
 
-// This file has elections among processes, on redis-servers.
-
-// The environment of a candidate's process: its servers, and its lease.
 const (
 	candidateNodes = "REDQUORUM_ELECTION_NODES"
 	candidateLease = "REDQUORUM_ELECTION_LEASE"
@@ -606,7 +596,7 @@ func connect(urls []string, lease time.Duration) (*quorum.Locker, error) {
 	return quorum.New(nodes, quorum.Options{Lease: lease, NoRestartGuard: true})
 }
 
-// A candidate is another process. It is a Writer of what that says.
+// A candidate is another process, and a Writer of its output.
 type candidate struct {
 	*process.Process
 	leads chan time.Time
@@ -617,7 +607,6 @@ func (c *candidate) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A race is an election of two processes at a time.
 type race struct {
 	t     testing.TB
 	urls  []string
@@ -633,7 +622,6 @@ func newRace(t testing.TB, lease time.Duration) *race {
 	return r
 }
 
-// joins starts a process that takes part.
 func (r *race) joins() *candidate {
 	r.t.Helper()
 	c := &candidate{leads: make(chan time.Time, 100)}
@@ -661,7 +649,6 @@ func (r *race) awaits(c *candidate) time.Time {
 	panic("not reached")
 }
 
-// waits returns when a second process waits to lead.
 func (r *race) waits(l *quorum.Locker) {
 	r.t.Helper()
 	for range 3000 {
@@ -673,8 +660,8 @@ func (r *race) waits(l *quorum.Locker) {
 	r.t.Fatal("nobody waits")
 }
 
-// A leader that is killed is followed when its lease has ended, and one that resigns at
-// once. Other processes see who leads.
+// A killed leader is followed when its lease has ended, and one that resigns at once.
+// Other processes see who leads.
 func TestRealLeaders(t *testing.T) {
 	t.Parallel()
 	r := newRace(t, 3*time.Second) // a leader that a busy machine keeps from renewing is no leader
@@ -708,8 +695,8 @@ func TestRealLeaders(t *testing.T) {
 	}
 }
 
-// BenchmarkFailover measures how long nobody leads, by the clock of one machine: from the
-// end of a leader until the next has begun.
+// BenchmarkFailover measures how long nobody leads, from the end of a leader until the
+// next has begun, on one machine.
 //
 //	go test -bench Failover/kill/lease=5s -benchtime 10x -run '^$' ./election
 func BenchmarkFailover(b *testing.B) {

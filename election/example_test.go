@@ -13,7 +13,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// One of several programs. It leads until it is done, and then resigns.
+// One of several programs leads until it is done, and then resigns.
 func Example() {
 	servers, err := embedded.Start(3)
 	if err != nil {
@@ -38,7 +38,7 @@ func Example() {
 	// <nil> not the leader of "scheduler": lease is not held
 }
 
-// One of several programs ends in order at SIGTERM, whether it leads or waits.
+// The program ends in order at SIGTERM, whether it leads or waits.
 func ExampleElection_Run() {
 	servers, err := embedded.Start(3)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The code on the page about services is that of the example, but for what this does not do.
+// The code on the page is the example's.
 func TestServicePage(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "docs", "service.md"))
 	assert.Succeed(t, err)
@@ -29,7 +29,6 @@ func TestServicePage(t *testing.T) {
 	}
 }
 
-// Each example ends by itself and says what it is to show.
 func TestExamples(t *testing.T) {
 	tests.NeedSeconds(t)
 	dir := t.TempDir()

@@ -8,10 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An alarm sleeps exactly. A timer of the Go runtime can be a whole millisecond
-// late on Linux, when nothing else happens, because an idle program waits in
-// epoll, which counts in milliseconds; a timerfd is an event there.
-// It ends its sleep with ctx.
+// An alarm sleeps exactly. On Linux a timer of an idle Go program can be a millisecond
+// late, because the runtime waits in epoll, which counts milliseconds; a timerfd is an
+// event there.
 type alarm struct {
 	ctx  context.Context
 	file *os.File
@@ -27,7 +26,7 @@ func newAlarm(ctx context.Context) (*alarm, error) {
 	return &alarm{ctx, file, context.AfterFunc(ctx, func() { file.Close() })}, nil
 }
 
-// sleep returns after d, which is more than 0, or when ctx ends.
+// sleep returns after d, which must be positive, or when ctx ends.
 func (a *alarm) sleep(d time.Duration) {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
 	raw, err := a.file.SyscallConn()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An alarm sleeps as exactly as the Go runtime can. It ends its sleep with ctx.
+// An alarm sleeps as exactly as the Go runtime can.
 type alarm struct{ ctx context.Context }
 
 func newAlarm(ctx context.Context) (*alarm, error) { return &alarm{ctx}, nil }

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Check reports what is wrong with the plan: all that Parse would refuse.
+// Check reports all that Parse would refuse.
 func (p *Plan) Check() error {
 	if p == nil {
 		return errors.New("plan: there is none")
@@ -24,7 +24,6 @@ func (p *Plan) Check() error {
 	return nil
 }
 
-// A wrong is what is wrong with a plan that can be read: with settings, or with an event.
 type wrong struct {
 	settings []string
 	event    int
@@ -87,7 +86,7 @@ func (p *Plan) check() *wrong {
 	return nil
 }
 
-// allowance is what of a lease of that length is given up for the drift of clocks.
+// allowance is what a lease of that length loses to the drift of clocks.
 func (l *Lock) allowance(lease time.Duration) time.Duration {
 	return time.Duration(float64(lease)*float64(l.Drift)/1e6) + 2*time.Millisecond
 }
@@ -106,7 +105,6 @@ func (p *Plan) checkEvent(e Event) error {
 	return cmp.Or(checkWho(e), p.checkReplicas(e), p.checkWhen(e), checkHow(e), p.checkNames(e))
 }
 
-// checkReplicas checks what is of a primary and its replicas, or cannot be.
 func (p *Plan) checkReplicas(e Event) error {
 	if p.Lock.Replicas == 0 {
 		if e.Verb == Sever || e.Verb == Lead {
@@ -139,7 +137,6 @@ func (p *Plan) checkReplicas(e Event) error {
 	return nil
 }
 
-// checkWho checks where the event happens.
 func checkWho(e Event) error {
 	about := groups[e.Verb]
 	switch {
@@ -161,7 +158,6 @@ func checkWho(e Event) error {
 	return nil
 }
 
-// checkWhen checks its times.
 func (p *Plan) checkWhen(e Event) error {
 	switch {
 	case (e.Verb == View || e.Verb == Clone || e.Verb == Alias) && e.At != 0:
@@ -182,7 +178,6 @@ func (p *Plan) checkWhen(e Event) error {
 	return nil
 }
 
-// checkHow checks how it happens.
 func checkHow(e Event) error {
 	switch {
 	case e.Verb == Rate && (e.Ratio > Percent(50) || e.Ratio < -Percent(50)):
@@ -197,7 +192,6 @@ func checkHow(e Event) error {
 	return nil
 }
 
-// checkNames checks the names of locks, and their kind.
 func (p *Plan) checkNames(e Event) error {
 	switch {
 	case strings.ContainsAny(e.Name, " \t\n#"), e.Name == "for", e.Name == Far:
@@ -216,11 +210,10 @@ func (p *Plan) checkNames(e Event) error {
 	return nil
 }
 
-// forLibrary are the steps that plain clients cannot do.
 var forLibrary = map[Verb]bool{DoDowngrade: true, DoDetach: true, DoHandle: true, DoResume: true, DoBreak: true,
 	DoInspect: true, DoClose: true}
 
-// lasts are the verbs that may have a "for", after which they end by themselves.
+// lasts are the verbs that may have a "for".
 var lasts = map[Verb]bool{
 	Cut: true, Delay: true, Loss: true, Duplicate: true, Reorder: true, Hold: true, Deafen: true, HalfOpen: true,
 	Crash: true, Demote: true, Slow: true,

@@ -2,16 +2,16 @@ package faults
 
 import "time"
 
-// A Day is how the clocks of one process are off, as a plan has it, at an instant.
+// A Day is how the clocks of one process are off at an instant.
 type Day struct {
 	Ahead time.Duration // its time of day
-	// Its clocks have gained this by Since, and since then gain by Rate.
+	// Its clocks have gained Gained by Since, and gain by Rate from then on.
 	Gained, Since time.Duration
 	Rate          Ratio
 }
 
-// DayOf returns how the clocks of a process are off at an instant of the plan. It counts
-// strobes only while they last.
+// DayOf returns how a process's clocks are off at an instant. It counts strobes while
+// they last.
 func (p *Plan) DayOf(mine func(Procs) bool, at time.Duration) (d Day) {
 	var strobe time.Duration
 	for i := range p.Events {
@@ -47,12 +47,11 @@ func (p *Plan) DayOf(mine func(Procs) bool, at time.Duration) (d Day) {
 	return d
 }
 
-// Gain is how much the clocks have gained at an instant.
 func (d *Day) Gain(at time.Duration) time.Duration {
 	return d.Gained + time.Duration(float64(at-d.Since)*float64(d.Rate)/1e6)
 }
 
-// NextChange returns when the clocks of a process change next.
+// NextChange returns when a process's clocks change next.
 func (p *Plan) NextChange(mine func(Procs) bool, at time.Duration) (next time.Duration, ok bool) {
 	change := func(when time.Duration) {
 		if when > at && (!ok || when < next) {
@@ -74,8 +73,8 @@ func (p *Plan) NextChange(mine func(Procs) bool, at time.Duration) (next time.Du
 	return next, ok
 }
 
-// MovesClock reports whether a fault is about clocks. A node's time of day stands still
-// while its machine sleeps.
+// MovesClock reports whether a fault is about clocks. While its machine sleeps a node's
+// time of day stands still.
 func (e *Event) MovesClock() bool {
 	switch e.Verb {
 	case Skew, Step, Rate, Strobe:

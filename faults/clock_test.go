@@ -55,7 +55,6 @@ at 2s suspend c2 for 2s
 	assert.That(t, d.Ahead == time.Hour, "c2 is ahead by %v", d.Ahead)
 }
 
-// Between two changes nothing changes, and at each there is one.
 func TestNextChange(t *testing.T) {
 	p := parsed(t, `nodes 1
 clients 1

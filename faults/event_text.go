@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// An argument is one word of an event after its target.
 type argument struct {
 	want     string
 	of       func(*Event) field
@@ -111,7 +110,7 @@ func nodeSet(to *Set) field {
 	return field{"", func(s string) (err error) { *to, err = parseSet('n', s); return err }, func() string { return to.text('n') }}
 }
 
-// parseEvent reads what comes after "at": TIME VERB TARGET ARGUMENTS [for TIME].
+// parseEvent reads TIME VERB TARGET ARGUMENTS [for TIME].
 func parseEvent(words []string) (e Event, err error) {
 	if len(words) < 2 {
 		return e, fmt.Errorf("want at TIME VERB TARGET, have \"at %s\"", strings.Join(words, " "))
@@ -173,10 +172,9 @@ func parseEvent(words []string) (e Event, err error) {
 	return e, nil
 }
 
-// String writes the event as Parse reads it, without the "at".
+// String writes the event as Parse reads it, without "at".
 func (e Event) String() string { return formatDuration(e.At) + " " + e.Words() }
 
-// Words writes the event without its time.
 func (e Event) Words() string {
 	words := []string{string(e.Verb)}
 	switch {

@@ -14,14 +14,12 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
-// parsed reads a plan without its first line.
 func parsed(t *testing.T, text string) *faults.Plan {
 	t.Helper()
 	p := assert.Got(faults.Parse("redquorum plan 1\n" + text))(t)
 	return p
 }
 
-// A plan is written as it is read, and read as it is written.
 func TestParseUndoesString(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := faults.Generate(rapid.Uint64().Draw(t, "seed"), faults.Profile{Outside: rapid.Bool().Draw(t, "outside"),
@@ -39,8 +37,7 @@ func roundTrip(t assert.T, p *faults.Plan) {
 	assert.Must(t, got == text, "written:\n%s\nread and written again:\n%s", text, got)
 }
 
-// Whatever is given to Parse, it does not panic, and what it accepts is valid
-// and survives being written.
+// Parse never panics, and what it accepts is valid and survives being written.
 func FuzzParse(f *testing.F) {
 	for seed := range uint64(20) {
 		f.Add(faults.Generate(seed, faults.Profile{Outside: true, Machines: true}).String())
@@ -179,7 +176,7 @@ func TestEveryKind(t *testing.T) {
 		assert.Says(t, assert.ErrorOf(faults.Parse("redquorum plan 1\nnodes 5\nclients 2\n"+events+line+"\n")), want,
 			line)
 	}
-	// A plan that has none is written as it always was.
+	// A plan without these is written as before.
 	text := faults.New(3, 1).String()
 	assert.That(t, !strings.Contains(text, "need") && !strings.Contains(text, "read="), "written:\n%s", text)
 }
@@ -200,7 +197,7 @@ func TestEveryVerb(t *testing.T) {
 	assert.That(t, p.Scripted(0) && p.Scripted(1) && !p.Scripted(2), "which clients have steps is not known")
 }
 
-// Settings are on several lines, so that none is wider than 80 columns.
+// No line of settings is wider than 80 columns.
 func TestSettingsFit(t *testing.T) {
 	widest := 0
 	for seed := range uint64(500) {
@@ -213,7 +210,6 @@ func TestSettingsFit(t *testing.T) {
 	assert.That(t, widest == 80, "the widest line has %d columns, want 80", widest)
 }
 
-// A malformed plan is refused with the line, what was wanted, and what was there.
 func TestParseErrors(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{"", "it is empty"},
@@ -357,7 +353,6 @@ func TestGenerate(t *testing.T) {
 	assert.That(t, p.Nodes == 7 && p.Clients == 6 && p.Length == time.Minute, "the profile is ignored:\n%s", p)
 }
 
-// A plan may be of any size.
 func TestGenerateSizes(t *testing.T) {
 	seeds := tests.Times(4, 40)
 	for n := range faults.MaxClients {
@@ -377,7 +372,7 @@ func TestGenerateSizes(t *testing.T) {
 	}
 }
 
-// A plan without a node or client is about the others.
+// The rest of a plan is about the others.
 func TestDrop(t *testing.T) {
 	p := parsed(t, "nodes 3\nclients 3\nat 0s cut c1,c3-n2,n3\nat 1s crash n2 empty\nat 1s demote n1 n2\nat 1s demote n1 n3\nat 2s pause c3 for 1s\nat 3s cut c*-n*")
 	p.DropNode(1)
@@ -390,7 +385,6 @@ func TestDrop(t *testing.T) {
 	assert.That(t, slices.Equal(got, want) && p.Check() == nil, "got %q, want %q; %v", got, want, p.Check())
 }
 
-// A plan need not tell the longest lease.
 func TestMaxLeaseIsNoShorterThanTheLease(t *testing.T) {
 	for lock, want := range map[string]time.Duration{"": time.Second, "lock lease=2s": 2 * time.Second,
 		"lock lease=100ms": time.Second,
@@ -400,7 +394,7 @@ func TestMaxLeaseIsNoShorterThanTheLease(t *testing.T) {
 	}
 }
 
-// Check refuses what Parse would not read, in the same words, and Parse says where it is.
+// Check refuses what Parse would not read, in the same words, and Parse adds the line.
 func TestCheckIsNoLaxerThanParse(t *testing.T) {
 	second := time.Second
 	event := func(e faults.Event) func(*faults.Plan) {
@@ -449,7 +443,6 @@ func TestCheckIsNoLaxerThanParse(t *testing.T) {
 	assert.That(t, (*faults.Plan)(nil).Check() != nil, "no plan at all is valid")
 }
 
-// replicated has what is of primaries and replicas.
 const replicated = `nodes 6
 clients 2
 lock replicas=2
@@ -494,12 +487,12 @@ func TestReplicas(t *testing.T) {
 	} {
 		assert.Says(t, assert.ErrorOf(faults.Parse("redquorum plan 1\n"+line+"\n")), want, line)
 	}
-	// A plan that has none is written as it always was.
+	// A plan without these is written as before.
 	text := faults.New(3, 1).String()
 	assert.That(t, !strings.Contains(text, "replicas"), "written:\n%s", text)
 }
 
-// Drawn plans with failovers are valid. Those without are what they were.
+// Drawn plans with failovers are valid. Those without are unchanged.
 func TestGenerateReplicas(t *testing.T) {
 	failovers := 0
 	for seed := range uint64(300) {
@@ -515,8 +508,7 @@ func TestGenerateReplicas(t *testing.T) {
 	assert.That(t, failovers >= 300, "%d failovers", failovers)
 }
 
-// Lists of nodes may be in use at the same time as docs/operations.md says, and drawn
-// plans have no others.
+// Drawn plans have only lists of nodes that may be used together by docs/operations.md.
 func TestLists(t *testing.T) {
 	for lists, forget := range map[string]int{
 		"nodes 3":                            0,

@@ -10,18 +10,17 @@ import (
 type Profile struct {
 	Nodes, Clients int           // 0: drawn
 	Length         time.Duration // 0: drawn
-	Outside        bool          // also faults that no lock with a lease can stand: what they break is no bug
-	Machines       bool          // also nodes that lack disk, memory or processor, and connections that break
-	Replicas       bool          // each node is a primary with replicas, and there are failovers
+	Outside        bool          // also faults that no lock with a lease can stand: no bugs
+	Machines       bool          // also nodes without disk, memory or processor, and broken connections
+	Replicas       bool          // each node is a primary with replicas, with failovers
 }
 
-// Generate draws a plan from a seed: the same from the same, on every machine.
+// Generate draws a plan from a seed, the same on every machine.
 //
-// It works as a swarm does (Groce and others, "Swarm Testing", 2012): each kind of
-// fault is in a plan with a chance of a half, and so is each trait of the
-// configuration, because the rest goes deeper if some are left out. Times are drawn so
-// that they often fall on what is interesting: a few milliseconds after another event,
-// or just before or after a lease that began then has ended.
+// As in "Swarm Testing" (Groce and others, 2012), each kind of fault and each trait of
+// the configuration is in a plan with a chance of a half, because the rest goes deeper if
+// some are left out. Times often fall a few milliseconds after another event, or close to
+// the end of a lease that began then.
 func Generate(seed uint64, profile Profile) *Plan {
 	g := stream(seed)
 	p := New(5, 3)
@@ -64,7 +63,6 @@ func Generate(seed uint64, profile Profile) *Plan {
 	return p
 }
 
-// A generator draws numbers, all of them integers.
 type generator struct {
 	state uint64
 	at    time.Duration // of the latest event
@@ -126,15 +124,13 @@ func (g *generator) configure(p *Plan) {
 	p.Network.Delay = pick(g, Range{100 * time.Microsecond, 300 * time.Microsecond},
 		Range{200 * time.Microsecond, 2 * time.Millisecond},
 		Range{time.Millisecond, 15 * time.Millisecond})
-	// A round of a new connection is two there and back: a timeout must leave
-	// room for that, or nobody ever gets anything.
+	// A round of a new connection is two round trips: a timeout must leave room for that.
 	if most := min(l.Timeout, l.Lease/3) / 8; p.Network.Delay.Max > most {
 		p.Network.Delay = Range{100 * time.Microsecond, most}
 	}
 }
 
-// kinds draws of what kind the locks are. Half of the plans have none but the
-// plainest.
+// kinds draws locks of different kinds. Half of the plans have only plain ones.
 func (g *generator) kinds(p *Plan) {
 	if g.half() {
 		return
@@ -172,8 +168,7 @@ func (g *generator) kinds(p *Plan) {
 	}
 }
 
-// verbs draws what else clients ask of the library. Most plans have none of it, and so
-// are what they would be without.
+// verbs draws what else clients ask of the library, in few plans.
 func (g *generator) verbs(p *Plan) {
 	w := &p.Work
 	if g.below(4) == 0 {
@@ -187,15 +182,14 @@ func (g *generator) verbs(p *Plan) {
 	}
 }
 
-// lateReader keeps one acquire of each client from a node, but not what is sent to
-// give it the key again, until after the release, perhaps.
+// lateReader keeps one acquire of each client from a node, but not what restores its key,
+// perhaps until after the release.
 func (g *generator) lateReader(p *Plan) Event {
 	e := Event{At: g.when(p), Verb: Hold, Kind: "acquire", Count: 1, For: g.between(p.Lock.Lease/2, p.Lock.Lease)}
 	e.Links = Links{Clients: All, Nodes: Of(g.below(p.Nodes)), Way: To}
 	return e
 }
 
-// when draws the instant of an event.
 func (g *generator) when(p *Plan) time.Duration {
 	lease := p.Lock.Lease
 	var at time.Duration
@@ -214,7 +208,6 @@ func (g *generator) when(p *Plan) time.Duration {
 	return at
 }
 
-// span draws how long something lasts.
 func (g *generator) span(p *Plan) time.Duration {
 	lease := p.Lock.Lease
 	switch g.below(4) {
@@ -249,13 +242,11 @@ func (g *generator) links(p *Plan) Links {
 func (g *generator) node(p *Plan) Procs   { return Procs{Nodes: Of(g.below(p.Nodes))} }
 func (g *generator) client(p *Plan) Procs { return Procs{Clients: Of(g.below(p.Clients))} }
 
-// A class is a kind of fault, and how one of them is drawn.
 type class struct {
 	outside bool
 	draw    func(g *generator, p *Plan) []Event
 }
 
-// A drawing draws what is special about an event.
 type drawing func(g *generator, p *Plan, e *Event)
 
 func one(draw drawing) func(*generator, *Plan) []Event {
@@ -266,7 +257,6 @@ func one(draw drawing) func(*generator, *Plan) []Event {
 	}
 }
 
-// lasting draws a fault that ends by itself.
 func lasting(verb Verb, where drawing, rest ...drawing) func(*generator, *Plan) []Event {
 	return one(func(g *generator, p *Plan, e *Event) {
 		e.Verb = verb
@@ -282,7 +272,6 @@ func someLinks(g *generator, p *Plan, e *Event) { e.Links = g.links(p) }
 func oneNode(g *generator, p *Plan, e *Event)   { e.Procs = g.node(p) }
 func someNodes(g *generator, p *Plan, e *Event) { e.Procs = g.nodes(p) }
 
-// ratioOf draws one of these percentages.
 func ratioOf(percents ...int64) drawing {
 	return func(g *generator, _ *Plan, e *Event) { e.Ratio = Percent(pick(g, percents...)) }
 }
@@ -352,7 +341,7 @@ var classes = []class{
 	{true, lasting(Demote, oneNode, (*generator).copies)}, // perhaps for so short that some do not see it
 }
 
-// machineClasses are drawn from a stream of their own, so that a plan has all that it has
+// machineClasses are drawn from their own stream, so that the rest of a plan is the same
 // without them.
 var machineClasses = []class{
 	{false, lasting(Full, someNodes, func(g *generator, p *Plan, e *Event) { e.Mode = Disk })},
@@ -362,7 +351,7 @@ var machineClasses = []class{
 	{false, one(func(g *generator, p *Plan, e *Event) { e.Verb, e.Links = Reset, g.connections(p) })},
 }
 
-// machines adds faults of machines: what they lack, and connections that break.
+// machines adds machines that lack resources, and connections that break.
 func (g *generator) machines(p *Plan) {
 	most := pick(g, 1, 2, 4)
 	for _, c := range machineClasses {
@@ -392,8 +381,8 @@ func (g *generator) connections(p *Plan) Links {
 	return l
 }
 
-// vanished leaves connections half-open, for some time. Perhaps their client dies, which
-// the nodes then do not see.
+// vanished leaves connections half-open. Perhaps their client dies, which the nodes do
+// not see.
 func vanished(g *generator, p *Plan) []Event {
 	e := Event{At: g.when(p), Verb: HalfOpen, Links: g.connections(p), For: g.span(p)}
 	if g.half() {
@@ -403,7 +392,7 @@ func vanished(g *generator, p *Plan) []Event {
 	return []Event{e, {At: e.At, Verb: Kill, Procs: Procs{Clients: e.Links.Clients}, For: g.span(p)}}
 }
 
-// rolling restarts one node after the other, as an upgrade does.
+// rolling restarts one node after the other, like an upgrade.
 func rolling(g *generator, p *Plan) (events []Event) {
 	at, mode := g.when(p), pick(g, Durable, Empty)
 	down, gap := g.between(time.Millisecond, 50*time.Millisecond), g.between(10*time.Millisecond, p.Lock.Lease)
@@ -415,9 +404,9 @@ func rolling(g *generator, p *Plan) (events []Event) {
 	return events
 }
 
-// demotion makes a replica of a node, perhaps with commands or answers under way. If it
-// forgets anything it is one for so long that everybody who could rely on its vote
-// afterwards has seen so, as a rule.
+// demotion makes a replica of a node, perhaps with commands or answers under way. If the
+// node forgets anything, it is usually a replica until everybody who could rely on its
+// vote has seen that.
 func demotion(g *generator, p *Plan) []Event {
 	e := Event{At: g.when(p), Verb: Demote, Procs: g.node(p), For: g.span(p)}
 	g.copies(p, &e)
@@ -434,8 +423,8 @@ func demotion(g *generator, p *Plan) []Event {
 	return []Event{late, e}
 }
 
-// copies draws what a demoted node has: what it had, or less, or what another has, if
-// their times of day are the same.
+// copies draws a demoted node's data: what it had, or less, or another's, if their times
+// of day are the same.
 func (g *generator) copies(p *Plan, e *Event) {
 	e.Mode = pick(g, Durable, Second, Empty, "", "", "")
 	other := g.below(p.Nodes)
@@ -449,8 +438,8 @@ func (g *generator) copies(p *Plan, e *Event) {
 	}
 }
 
-// stall stops a client in the middle of a round: its links are slow, so that
-// rounds last, and then it stops for about a lease.
+// stall stops a client in a round for about a lease: its links are slow, so that rounds
+// last.
 func stall(g *generator, p *Plan) []Event {
 	e := Event{At: g.when(p), Verb: Delay, For: g.span(p), Links: Links{Clients: Of(g.below(p.Clients)), Nodes: All,
 		Way: pick(g, Both, From)}}
@@ -471,8 +460,8 @@ func newcomer(g *generator, p *Plan) []Event {
 	return []Event{crash, kill}
 }
 
-// lateHealing lets a node lose a lock, and keeps what is to give it the lock
-// again until after the unlock, perhaps.
+// lateHealing lets a node lose a lock, and perhaps delays the repair until after the
+// unlock.
 func lateHealing(g *generator, p *Plan) []Event {
 	crash := Event{At: g.when(p), Verb: Crash, Procs: g.node(p), For: g.between(time.Millisecond, 10*time.Millisecond),
 		Mode: Empty}
@@ -481,8 +470,8 @@ func lateHealing(g *generator, p *Plan) []Event {
 	return []Event{crash, hold}
 }
 
-// rates lets all clocks drift, by no more than is assumed between any client and
-// any node of the whole plan. A client may be as much too fast.
+// rates lets all clocks drift within the plan's assumption. A client may be as much too
+// fast.
 func rates(g *generator, p *Plan) (events []Event) {
 	part := p.Assume.Drift * Ratio(p.Seed%101) / 100
 	for i := range p.Nodes {
@@ -499,7 +488,6 @@ func rates(g *generator, p *Plan) (events []Event) {
 	return events
 }
 
-// add adds the faults.
 func (g *generator) add(p *Plan, profile Profile) {
 	most := pick(g, 1, 2, 4)
 	for _, c := range classes {
@@ -518,10 +506,10 @@ func (g *generator) add(p *Plan, profile Profile) {
 	}
 }
 
-// near makes of one plan in eight one that is close to the counterexamples of the formal
-// model: some leases are a tenth of others, a round may last for a third of the longest,
-// and nodes forget votes. It reports whether the plan is to have no other faults, as half
-// of these have not. It needs two clients.
+// near brings one plan in eight close to the counterexamples of the formal model: some
+// leases are a tenth of others, a round may last for a third of the longest, and nodes
+// forget votes. It needs two clients. It reports whether the plan is to have no other
+// faults, like half of these.
 func (g *generator) near(p *Plan, profile Profile) (alone bool) {
 	if g.below(8) > 0 || p.Clients < 2 {
 		return false
@@ -533,8 +521,8 @@ func (g *generator) near(p *Plan, profile Profile) (alone bool) {
 	return g.half()
 }
 
-// forgottenVotes draws how a plan comes close to those counterexamples. Some nodes forget
-// locks unnoticed as well.
+// forgottenVotes draws how a plan comes close to those counterexamples. Some nodes may
+// forget locks unnoticed as well.
 func (g *generator) forgottenVotes(p *Plan, unnoticed Set) {
 	l, w := &p.Lock, &p.Work
 	l.Lease = pick(g, time.Second, 2*time.Second, 3*time.Second)
@@ -554,9 +542,9 @@ func (g *generator) forgottenVotes(p *Plan, unnoticed Set) {
 	}
 }
 
-// forgottenVote lets nodes that the holder lacks forget, in a crash, that they have voted
-// for another client. The holder's renewals restore its lease there, and later it loses
-// its way to other nodes, whose votes come late to that client, which may also be paused.
+// forgottenVote lets nodes that the holder lacks forget in a crash that they have voted
+// for another client. The holder's renewals restore its lease there. Later it is cut off
+// from other nodes, whose votes come late to that client, which may be paused.
 func (g *generator) forgottenVote(p *Plan, at time.Duration, unnoticed Set) (events []Event) {
 	var nodes []int // the least quorum, in any order
 	for len(nodes) < p.Need() {
@@ -601,13 +589,13 @@ func (g *generator) forgottenVote(p *Plan, at time.Duration, unnoticed Set) (eve
 	return events
 }
 
-// lateRelease makes of one plan in sixteen one in which a release may come so late that
-// its token is below a later holder's. Nodes that the holder lacks forget, in a crash,
-// that they have voted for another client, whose time of day is ahead. The holder's
-// renewals restore its lease there. It unlocks, and a second part of the nodes is free
-// before the other's acquires come there. Its releases come to the rest when the first
-// nodes vote again, and perhaps while somebody waits. It reports whether the plan is to
-// have no other faults. Clients with no part in that do drawn work.
+// lateRelease lets a release come so late, in one plan in sixteen, that its token is
+// below a later holder's. Nodes that the holder lacks forget in a crash that they have
+// voted for another client, whose time of day is ahead. The holder's renewals restore its
+// lease there. It unlocks, and a second part of the nodes is free before the other's
+// acquires come there. Its releases come to the rest when the first nodes vote again, and
+// perhaps while somebody waits. Other clients do drawn work. It reports whether the plan
+// is to have no other faults.
 func (g *generator) lateRelease(p *Plan) (alone bool) {
 	if g.below(16) > 0 || p.Clients < 2 || p.Nodes < 3 {
 		return false
@@ -667,8 +655,8 @@ func (g *generator) lateRelease(p *Plan) (alone bool) {
 	return g.below(4) > 0
 }
 
-// options draws what few programs ask of the library. It draws no prefix of names: that
-// makes no difference to a run, and one client in four of the simulator has one.
+// options draws rare options. It draws no prefix, which makes no difference: one client
+// in four of the simulator has one.
 func (g *generator) options(p *Plan) {
 	l, w := &p.Lock, &p.Work
 	if g.below(8) == 0 {
@@ -693,7 +681,7 @@ func (g *generator) options(p *Plan) {
 	}
 }
 
-// strangers draws for one plan in eight somebody who repeats and forges hand-overs.
+// strangers draws somebody who repeats and forges hand-overs, for one plan in eight.
 func (g *generator) strangers(p *Plan) {
 	if g.below(8) > 0 {
 		return
@@ -707,8 +695,8 @@ func (g *generator) strangers(p *Plan) {
 	p.Events = append(p.Events, e)
 }
 
-// lists draws a change of the list of nodes: some clients lack one. The nodes of a lease
-// that clients hand on are those of the first one.
+// lists lets some clients lack a node. The nodes of a lease that clients hand on are
+// those of the first one.
 func (g *generator) lists(p *Plan) {
 	lacks := g.below(p.Nodes)
 	some := Set(1 + g.below(1<<min(p.Clients, MaxClients)-1))
@@ -720,9 +708,8 @@ func (g *generator) lists(p *Plan) {
 	p.Events = append(p.Events, Event{Verb: View, Procs: Procs{Clients: some, Nodes: (1<<p.Nodes - 1) &^ Of(lacks)}})
 }
 
-// quorums draws two lists of nodes, or nodes that forget locks unnoticed, and that so
-// many must grant a lock that neither does harm. Half of these plans have votes that a
-// crash takes back as well.
+// quorums draws two lists of nodes, or nodes that forget locks unnoticed, and a quorum
+// that makes up for them. Half of these plans have votes that a crash takes back as well.
 func (g *generator) quorums(p *Plan) {
 	special := p.Clients < 2 || p.Nodes < 3 || p.Work.Joint > 0
 	if g.below(8) > 0 || special {
@@ -757,7 +744,7 @@ func (g *generator) quorums(p *Plan) {
 	}
 }
 
-// handles draws for one plan in eight that leases are resumed while their holders go on.
+// handles lets leases be resumed while their holders go on, in one plan in eight.
 func (g *generator) handles(p *Plan) {
 	w := &p.Work
 	if g.below(8) > 0 || slices.ContainsFunc(p.Events, func(e Event) bool { return e.Verb == View }) {

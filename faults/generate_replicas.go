@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// servers draws how many replicas each node has, and how many nodes there are.
 func (g *generator) servers(p *Plan) {
 	p.Lock.Replicas = pick(g, 1, 2, 2, 2, 2, 4)
 	p.Nodes = (1 + p.Lock.Replicas) * pick(g, 1, 1, 1, 3)
 }
 
-// replicas adds failovers, and takes out what is about nodes that are one server.
+// replicas adds failovers, and removes what is about nodes on one server.
 func (g *generator) replicas(p *Plan) {
 	p.Lock.Need, p.Work.Joint = 0, 0
 	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.Verb == Demote })
@@ -24,8 +23,8 @@ func (g *generator) replicas(p *Plan) {
 			e.Procs.Nodes = p.Members(e.Procs.Nodes.First())
 		}
 	}
-	// A replica acknowledges after up to four delays more, as it may be at an earlier
-	// command, and a node waits for half of the time that is left.
+	// A replica acknowledges after up to four delays more, and a node waits for half of
+	// the time that is left.
 	p.Network.Delay.Max = min(p.Network.Delay.Max, min(p.Lock.Timeout, p.Lock.Lease/3)/16)
 	p.Network.Delay.Min = min(p.Network.Delay.Min, p.Network.Delay.Max)
 	if g.half() { // everybody wants one name, and keeps it
@@ -52,9 +51,9 @@ func (g *generator) replicas(p *Plan) {
 	}
 }
 
-// failover makes another server of a node its primary, for one of the reasons that there
-// are, while some clients stay with the old one. Perhaps the other replicas follow late,
-// or for a while stay with the old one as well.
+// failover makes another server of a node its primary, while some clients stay with the
+// old one. Perhaps the other replicas follow late, or stay with the old one for a while,
+// too.
 func (g *generator) failover(p *Plan, at time.Duration, first, old, fresh int) (events []Event) {
 	all := Of(first) * (1<<(1+p.Lock.Replicas) - 1)
 	others := all &^ Of(old, fresh)

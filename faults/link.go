@@ -8,19 +8,18 @@ const (
 	ToClient
 )
 
-// has reports whether the way with that index is meant.
 func (w Way) has(way int) bool { return w.Has([...]Way{To, From}[way]) }
 
-// A Link is what the faults of a plan do to one link, wherever the plan is played: a Link
-// decides, and its owner carries that out. M is what the owner keeps of a message that is
-// held. The zero value is a link with which nothing is wrong.
+// A Link decides what the faults of a plan do to one link, and its owner carries that
+// out. M is what the owner keeps of a message that is held. The zero value is a link
+// without faults.
 type Link[M any] struct {
 	Trouble
 	struck []*Event // that have not ended
 	holds  []*holding[M]
 }
 
-// A Trouble is how a link behaves. Of several faults of one kind the last one counts.
+// A Trouble is how a link behaves. Of several faults of one kind the last counts.
 type Trouble struct {
 	Cut       [2]bool // by ways
 	Delay     [2]Range
@@ -31,16 +30,14 @@ type Trouble struct {
 	Deaf      bool  // notices are lost
 }
 
-// A holding is a fault that keeps messages.
 type holding[M any] struct {
 	by   *Event
 	left int // how many it keeps still; less than 0: all
 	held []M
 }
 
-// Strike begins a fault, or ends it. It returns the messages that go on now, in their
-// order. Nothing is left of a Reset, and a HalfOpen is noted as one of those that have
-// not ended: both are about connections, which a Link does not know.
+// Strike begins or ends a fault. It returns the messages that go on now, in their order.
+// It ignores a Reset, and only notes a HalfOpen: a Link does not know connections.
 func (l *Link[M]) Strike(e *Event, end bool) (free []M) {
 	switch {
 	case e.Verb == Heal:
@@ -68,7 +65,6 @@ func (l *Link[M]) Strike(e *Event, end bool) (free []M) {
 	return free
 }
 
-// letGo ends the holds of a fault, or of all if that is nil.
 func (l *Link[M]) letGo(by *Event) (free []M) {
 	l.holds = slices.DeleteFunc(l.holds, func(h *holding[M]) bool {
 		ends := by == nil || h.by == by
@@ -80,7 +76,6 @@ func (l *Link[M]) letGo(by *Event) (free []M) {
 	return free
 }
 
-// suffer computes the trouble from the faults that have not ended.
 func (l *Link[M]) suffer() {
 	l.Trouble = Trouble{}
 	for _, e := range l.struck {
@@ -108,8 +103,8 @@ func (l *Link[M]) suffer() {
 // Suffers reports whether a fault has not ended.
 func (l *Link[M]) Suffers(e *Event) bool { return slices.Contains(l.struck, e) }
 
-// Hold keeps a message, if a fault says so: of a command of that kind, or of its reply.
-// It reports whether it did.
+// Hold keeps a message, of a command of that kind or of its reply, if a fault says so. It
+// reports whether it did.
 func (l *Link[M]) Hold(way int, kind string, message M) bool {
 	for _, h := range l.holds {
 		if h.left != 0 && h.by.Links.Way.has(way) && (h.by.Kind == "" || h.by.Kind == kind) {
@@ -121,10 +116,9 @@ func (l *Link[M]) Hold(way int, kind string, message M) bool {
 	return false
 }
 
-// Holds reports whether a fault that keeps messages has not ended.
 func (l *Link[M]) Holds() bool { return len(l.holds) > 0 }
 
-// Again returns the link of another process in the client's place: what was held is gone.
+// Again returns the link of the client's next process, without held messages.
 func (l *Link[M]) Again() Link[M] {
 	again := Link[M]{Trouble: l.Trouble, struck: slices.Clone(l.struck)}
 	for _, h := range l.holds {

@@ -20,11 +20,11 @@ const (
 	MaxNames   = 1000           // of the plan's work
 )
 
-// A Plan is one run. The zero value is not valid; [New] gives one that is.
+// A Plan is one run. [New] gives a valid one; the zero value is not.
 type Plan struct {
 	Seed    uint64        // of everything that is random
-	Nodes   int           // n1, n2, ...: servers; with Lock.Replicas, several are one node of the lock
-	Clients int           // c1, c2, ...: each is a process with a clock of its own
+	Nodes   int           // servers n1, n2, ...; with Lock.Replicas, several are one node of the lock
+	Clients int           // processes c1, c2, ..., each with its own clock
 	Length  time.Duration // of the part in which faults happen
 	Lock    Lock
 	Work    Work
@@ -33,7 +33,6 @@ type Plan struct {
 	Events  []Event // in the order of their times
 }
 
-// Lock is what the clients use, and how it is set.
 type Lock struct {
 	Client   Client
 	Lease    time.Duration
@@ -41,14 +40,14 @@ type Lock struct {
 	Timeout  time.Duration
 	Poll     time.Duration
 	Grace    time.Duration
-	Drift    Ratio // 0: none at all, which the library itself refuses
+	Drift    Ratio // 0: none, which the library itself refuses
 	Guard    bool  // the restart guard
 	Renew    bool
 	MaxHold  time.Duration // how long renewal goes on; 0: no bound
-	MaxDown  time.Duration // how long calls wait while too few nodes answer; 0: no bound
+	MaxDown  time.Duration // how long calls wait without a quorum; 0: no bound
 	Fence    bool          // the resource checks tokens
 	Need     int           // how many nodes must grant; 0: a majority
-	Replicas int           // of each node: 1+Replicas servers, in order, are a primary and its replicas
+	Replicas int           // 1+Replicas servers, in order, are one node: a primary and its replicas
 	Mistake  Mistake       // that a plain client makes; "" for none
 }
 
@@ -58,12 +57,11 @@ type Client string
 const (
 	// Redquorum is the library itself.
 	Redquorum Client = "redquorum"
-	// Plain is textbook Redlock: the steps of the Redis page and nothing else.
-	Plain Client = "plain"
+	Plain     Client = "plain"
 )
 
-// A Mistake is one that is known from other implementations. A plain client that
-// makes it is textbook Redlock in all else.
+// A Mistake is known from other implementations. A plain client that makes it is textbook
+// Redlock otherwise.
 type Mistake string
 
 var (
@@ -91,7 +89,6 @@ var (
 	Watchdog    = mistake("watchdog", "a lock is renewed in the background, and valid until that ends, which it never does")
 )
 
-// Mistakes says what each of them is.
 var Mistakes = make(map[Mistake]string)
 
 func mistake(name Mistake, what string) Mistake {
@@ -99,73 +96,67 @@ func mistake(name Mistake, what string) Mistake {
 	return name
 }
 
-// Work is what a client does that has no steps of its own among the events:
-// acquire, hold, write to the resource, release, think, and again.
+// Work is what a client without steps does: acquire, hold, write to the resource,
+// release, think, and again.
 type Work struct {
-	Names  int           // how many locks there are; each task picks one each time
-	Tasks  int           // of each client, that do all this at the same time
-	Hold   Range         // how long the lock is held, but see Expiring and Late
+	Names  int           // number of locks; each task picks one each time
+	Tasks  int           // of each client, at the same time
+	Hold   Range         // how long the lock is held; see Expiring and Late
 	Think  Range         // between two acquisitions
-	Step   time.Duration // of its processor that each step of a process takes, while other events wait
+	Step   time.Duration // processor time of each step of a process, while other events wait
 	Try    Ratio         // of acquisitions, that do not wait
 	Fixed  Ratio         // of leases, that are not renewed
-	Long   Ratio         // of leases, that are longer than the usual, up to the longest
-	Short  Ratio         // of leases, that last a tenth of the usual
+	Long   Ratio         // of leases: longer than usual, up to the longest
+	Short  Ratio         // of leases: a tenth of the usual
 	Extend Ratio         // of holds, that extend by hand
 	Cancel Ratio         // of acquisitions, that are canceled on the way
 	Nest   Ratio         // of holds, that acquire their name again
-	Close  Ratio         // of holds, at whose end the process closes its Locker, ends, and starts again
+	Close  Ratio         // of holds: the process then closes its Locker and starts again
 	Drop   Ratio         // of lost leases, that are not unlocked
 
-	// Expiring is the share of holds that last about as long as the lease, between 0.9
-	// and 1.1 times it, and not as Hold says. Late is the share of writes to the resource
-	// that arrive up to two leases after the check of the lease; the lock is held until
-	// then.
+	// Expiring is the share of holds that last 0.9 to 1.1 leases, and not Hold. Late is
+	// the share of writes that arrive up to two leases after the check of the lease; the
+	// lock is held until then.
 	Expiring, Late Ratio
 
-	Hand    Ratio // of holds, that are detached, and resumed by a client from their handle
-	Handle  Ratio // of holds, whose handle a client resumes while the holder goes on
-	Break   Ratio // of acquisitions, before which the name is unlocked by force, whatever the owner
-	Inspect Ratio // of acquisitions, before which the client asks who holds the name
-	Bound   Ratio // of acquisitions that wait, that do so for at most two leases
+	Hand    Ratio // of holds: detached, and resumed by a client
+	Handle  Ratio // of holds: a client resumes the handle while the holder goes on
+	Break   Ratio // of acquisitions: the name is first unlocked by force
+	Inspect Ratio // of acquisitions: the client first asks who holds the name
+	Bound   Ratio // of acquisitions that wait: for at most two leases
 	Label   Ratio // of processes, whose Locker has a label
-	// of processes, whose Locker has other options than most; and of calls, that are made
-	// as few programs make them
+	// of processes, whose Locker has unusual options, and of unusual calls
 	Odd     Ratio
-	MinHold Ratio // of acquisitions to be alone, whose names stay taken for a tenth to nine tenths of the longest lease
+	MinHold Ratio // of exclusive acquisitions: the names stay taken for 10 to 90 % of the longest lease
 
-	Read    Ratio // of acquisitions, that share their name with other readers
+	Read    Ratio // of acquisitions: to read, with other readers
 	Write   Ratio // of acquisitions, that exclude these
-	Down    Ratio // of holds to write, that go on to read
-	Fair    Ratio // of the other acquisitions of one name, that are fair
-	Several Ratio // of acquisitions, that lock all of the names at once
-	Joint   Ratio // of acquisitions, that lock some names here and Far elsewhere, as one
-	Chain   Ratio // of holds, under which a later name is waited for: all lock in one order
+	Down    Ratio // of holds to write: they go on to read
+	Fair    Ratio // of the other acquisitions of one name: fair
+	Several Ratio // of acquisitions: all names at once
+	Joint   Ratio // of acquisitions: some names here and Far elsewhere, as one
+	Chain   Ratio // of holds: wait for a later name, all in one order
 }
 
-// maxStep is how long a step may take: with more a process would do nothing but catch up.
+// maxStep bounds Step: with more a process would only catch up.
 const maxStep = 10 * time.Millisecond
 
-// maxTasks is how many tasks a client may have.
 const maxTasks = 8
 
-// Shares returns all of the work's shares.
 func (w *Work) Shares() []*Ratio {
 	return slices.Concat(w.habits(), []*Ratio{&w.Expiring, &w.Late, &w.Short}, w.verbs(), w.Kinds())
 }
 
-// habits are the shares that every kind of lock has, and that are drawn from the seed.
+// habits are the shares that every kind of lock has, drawn from the seed.
 func (w *Work) habits() []*Ratio {
 	return []*Ratio{&w.Try, &w.Fixed, &w.Long, &w.Extend, &w.Cancel, &w.Nest, &w.Close, &w.Drop}
 }
 
-// verbs are the shares of what else a client asks of the library, which plain clients
-// lack.
+// verbs are the shares that plain clients lack.
 func (w *Work) verbs() []*Ratio {
 	return []*Ratio{&w.Hand, &w.Handle, &w.Break, &w.Inspect, &w.Bound, &w.MinHold, &w.Label, &w.Odd}
 }
 
-// Kinds returns the shares that say of what kind the locks are.
 func (w *Work) Kinds() []*Ratio {
 	return []*Ratio{&w.Read, &w.Write, &w.Down, &w.Fair, &w.Several, &w.Joint, &w.Chain}
 }
@@ -180,7 +171,7 @@ func (w *Work) special() bool {
 	return false
 }
 
-// MakePlain gives the plan plain clients, and leaves out of the work what they cannot do.
+// MakePlain gives the plan plain clients, without the work that they cannot do.
 func (p *Plan) MakePlain() {
 	p.Lock.Client, p.Lock.Need, p.Lock.MaxDown = Plain, 0, 0
 	for _, share := range slices.Concat(p.Work.verbs(), p.Work.Kinds()) {
@@ -188,18 +179,17 @@ func (p *Plan) MakePlain() {
 	}
 }
 
-// MakeJoint sets the share of joint acquisitions. Far is on the same nodes for every
-// client, so no client lists other nodes than the rest.
+// MakeJoint sets the share of joint acquisitions. All clients then list all nodes, as Far
+// is on the same nodes for each.
 func (p *Plan) MakeJoint(share Ratio) {
 	p.Work.Joint = share
 	p.Events = slices.DeleteFunc(p.Events, func(e Event) bool { return e.Verb == View })
 }
 
-// Far is the name of the one lock that is not on all of the nodes, but on those
-// that FarNodes tells: for work's Joint.
+// Far is the name of the lock that is on the nodes of FarNodes alone, for Work.Joint.
 const Far = "far"
 
-// FarNodes is on how many of the plan's nodes, the first of them, Far is.
+// FarNodes is how many of the plan's nodes, the first of them, Far is on.
 func (p *Plan) FarNodes() int { return max(1, p.Nodes-2) }
 
 // FarWords names them.
@@ -210,15 +200,15 @@ func (p *Plan) FarWords() string {
 	return "n1"
 }
 
-// Network is how all links behave that no fault concerns.
+// Network is how all links behave apart from faults.
 type Network struct {
 	Delay Range // one way
 }
 
-// Assumptions are what the run takes for granted. A violation in a run that
-// breaks them is no bug: the violation says which it was.
+// Assumptions are what the run takes for granted. A violation in a run that breaks one
+// names it, and is no bug.
 type Assumptions struct {
-	Drift Ratio // by how much a client's and a node's clock together may differ in rate
+	Drift Ratio // by how much the rates of a client's and a node's clock may differ
 }
 
 // A Range is drawn from evenly.
@@ -230,7 +220,7 @@ type Ratio int64
 // Percent makes a ratio.
 func Percent(p int64) Ratio { return Ratio(p * 10_000) }
 
-// New returns a plan with n nodes and c clients in which nothing goes wrong.
+// New returns a plan of n nodes and c clients without faults.
 func New(n, c int) *Plan {
 	return &Plan{
 		Nodes:   n,
@@ -250,7 +240,7 @@ func New(n, c int) *Plan {
 	}
 }
 
-// An Event is one thing that goes wrong, or one step of a client.
+// An Event is one fault, or one step of a client.
 type Event struct {
 	At   time.Duration
 	Verb Verb
@@ -275,7 +265,6 @@ type Event struct {
 	As     As            // of a lock or try step
 }
 
-// As says of what kind a step's lock is.
 type As string
 
 const (
@@ -284,7 +273,7 @@ const (
 	Fairly  As = "fair"
 )
 
-// A Mode says what a crashed node comes back with, what a demoted one has, or what a full
+// A Mode is what a crashed node comes back with, what a demoted one has, or what a full
 // one lacks.
 type Mode string
 
@@ -293,25 +282,23 @@ const (
 	Second  Mode = "second"  // all but the last second: appendfsync everysec
 	Empty   Mode = "empty"   // nothing
 
-	// Replica is another server in the node's place, that has run for long and
-	// got its keys from the one that is gone: all but those of the last second.
+	// Replica is another server in the node's place, that has run for long and has its
+	// predecessor's keys except for the last second.
 	Replica Mode = "replica"
 
 	Disk   Mode = "disk"   // all writes are refused
 	Memory Mode = "memory" // those are refused that need some
 )
 
-// Slice is how often a starved node gets its share of the processor.
+// Slice is the period in which a starved node gets its share of the processor.
 const Slice = 100 * time.Millisecond
 
-// Links is a set of links: those between any of the clients and any of the
-// nodes.
+// Links are those between any of the clients and any of the nodes.
 type Links struct {
 	Clients, Nodes Set
 	Way            Way
 }
 
-// A Way is a direction on a link.
 type Way byte
 
 const (
@@ -323,13 +310,11 @@ const (
 // Has reports whether way is meant.
 func (w Way) Has(way Way) bool { return w == Both || w == way }
 
-// Procs is a set of processes, nodes or clients.
 type Procs struct{ Clients, Nodes Set }
 
-// A Set is a set of nodes or clients by number, from 0; All is every one.
+// A Set is a set of nodes or clients by number, from 0.
 type Set uint64
 
-// All is the set of every node, or client, that there is.
 const All Set = 1<<64 - 1
 
 // Of makes a set.
@@ -340,16 +325,13 @@ func Of(numbers ...int) (s Set) {
 	return s
 }
 
-// Has reports whether i is in the set.
 func (s Set) Has(i int) bool { return s>>i&1 == 1 }
 
-// Len is how many are in the set.
 func (s Set) Len() int { return bits.OnesCount64(uint64(s)) }
 
 // First is the lowest number in the set.
 func (s Set) First() int { return bits.TrailingZeros64(uint64(s)) }
 
-// A Verb is what an event does.
 type Verb string
 
 // Verbs about links.
@@ -357,7 +339,7 @@ const (
 	Cut       Verb = "cut"       // drops everything
 	Delay     Verb = "delay"     // adds a delay
 	Loss      Verb = "loss"      // a share is lost
-	Duplicate Verb = "duplicate" // a share arrives twice, the second time that much later
+	Duplicate Verb = "duplicate" // a share arrives again, that much later
 	Reorder   Verb = "reorder"   // a share overtakes, or is overtaken
 	Hold      Verb = "hold"      // keeps commands, until they are released
 	Release   Verb = "release"   // lets what is held go on
@@ -371,24 +353,24 @@ const (
 const (
 	Crash       Verb = "crash"
 	Restart     Verb = "restart"
-	Demote      Verb = "demote"      // it becomes a replica: what it had is replaced, and it refuses writes
+	Demote      Verb = "demote"      // it becomes a replica with other data, and refuses writes
 	Promote     Verb = "promote"     // it is a master again, with what it has then
 	Slow        Verb = "slow"        // each command takes that long
 	Block       Verb = "block"       // a script runs for that long, and nothing else
 	Full        Verb = "full"        // no disk or no memory is left: writes are refused
-	Starve      Verb = "starve"      // they have the processor for that share of each Slice
+	Starve      Verb = "starve"      // they have the processor for a share of each Slice
 	Evict       Verb = "evict"       // the locks are gone, their fences are not
 	Flush       Verb = "flush"       // all keys are gone
 	ScriptFlush Verb = "scriptflush" // the scripts are gone
 	Alias       Verb = "alias"       // they are one server, each a database of it; at 0s
-	Sever       Verb = "sever"       // nothing passes between them and other servers of their node
-	Forge       Verb = "forge"       // a stranger repeats and forges their hand-overs, on all of them
+	Sever       Verb = "sever"       // nothing passes between them and their node's other servers
+	Forge       Verb = "forge"       // a stranger repeats and forges their hand-overs
 )
 
 // Verbs about nodes and clients.
 const (
 	Pause   Verb = "pause"   // the process is stopped; its clocks run
-	Suspend Verb = "suspend" // the machine sleeps: its time of day stands still, too, for a node
+	Suspend Verb = "suspend" // the machine sleeps; a node's time of day stands still
 	Skew    Verb = "skew"    // the time of day is that far ahead of the true one
 	Step    Verb = "step"    // the time of day jumps
 	Rate    Verb = "rate"    // all clocks run that much faster
@@ -400,8 +382,8 @@ const (
 	Kill  Verb = "kill"
 	Start Verb = "start" // a killed client starts again
 	View  Verb = "view"  // it was configured with these nodes alone; at 0s
-	Clone Verb = "clone" // copies of one machine, which draw the same random numbers; at 0s
-	Lead  Verb = "lead"  // their next connections to a node lead to that server of it
+	Clone Verb = "clone" // copies of one machine, with the same random numbers; at 0s
+	Lead  Verb = "lead"  // their next connections to a node lead to that server
 )
 
 // Steps of a client.
@@ -411,20 +393,19 @@ const (
 	DoUnlock Verb = "unlock" // release what was acquired last
 	DoExtend Verb = "extend"
 	DoWrite  Verb = "write"  // write to the resource that the lock protects
-	DoCheck  Verb = "check"  // ask the lease whether it is valid, and remember the answer for the next write
+	DoCheck  Verb = "check"  // ask the lease whether it is valid; the next write uses the answer
 	DoCancel Verb = "cancel" // end the context of the acquisition under way
 
-	DoDowngrade Verb = "downgrade" // go on to read what was acquired to write
+	DoDowngrade Verb = "downgrade" // go on to read after writing
 
-	DoDetach  Verb = "detach"  // detach what was acquired last; any client can resume its handle
+	DoDetach  Verb = "detach"  // detach the latest lease; any client can resume it
 	DoHandle  Verb = "handle"  // the same, and go on
-	DoResume  Verb = "resume"  // resume what was detached, or its handle given, last
+	DoResume  Verb = "resume"  // resume the lease that was detached, or whose handle was given, last
 	DoBreak   Verb = "break"   // unlock by force
 	DoInspect Verb = "inspect" // ask who holds a lock
 	DoClose   Verb = "close"   // close the Locker
 )
 
-// group says what a verb is about.
 type group byte
 
 const (
@@ -449,17 +430,15 @@ var groups = map[Verb]group{
 	DoClose: isStep,
 }
 
-// IsStep reports whether the verb is a step of a client, and not a fault.
+// IsStep reports whether the verb is a step of a client, not a fault.
 func (v Verb) IsStep() bool { return groups[v] == isStep }
 
-// Stays reports whether what the verb does goes on, unless "for" ends it. A step of the
-// time of day is over at once, whether or not it is taken back later.
+// Stays reports whether the verb's effect lasts unless "for" ends it. A step of the time
+// of day is over at once, even if it is taken back later.
 func (v Verb) Stays() bool { return lasts[v] && v != Step || v == Rate }
 
-// OnLinks reports whether the verb is about links.
 func (v Verb) OnLinks() bool { return groups[v] == onLinks }
 
-// Scripted reports whether client c has steps of its own.
 func (p *Plan) Scripted(c int) bool {
 	for _, e := range p.Events {
 		if e.Verb.IsStep() && e.Procs.Clients.Has(c) {
@@ -469,7 +448,6 @@ func (p *Plan) Scripted(c int) bool {
 	return false
 }
 
-// Names returns the names of all locks in the plan.
 func (p *Plan) Names() (names []string) {
 	random := false
 	for c := range p.Clients {
@@ -490,25 +468,23 @@ func (p *Plan) Names() (names []string) {
 	return names
 }
 
-// Name returns the i-th of the work's names, from 0.
+// Name returns the i-th name, from 0.
 func (w *Work) Name(i int) string { return "x" + strconv.Itoa(i+1) }
 
-// DropClient takes a client, by number from 0, out of the plan. Those after it
-// move up.
+// DropClient removes a client, by number from 0. Those after it move up.
 func (p *Plan) DropClient(i int) {
 	p.Clients--
 	p.drop(func(e *Event) []*Set { return []*Set{&e.Links.Clients, &e.Procs.Clients} }, i)
 }
 
-// DropNode does the same with a node.
+// DropNode removes a node, by number from 0. Those after it move up.
 func (p *Plan) DropNode(i int) {
 	p.Nodes--
 	p.Lock.Need = min(p.Lock.Need, p.Sites())
 	p.drop(func(e *Event) []*Set { return []*Set{&e.Links.Nodes, &e.Procs.Nodes, &e.Source} }, i)
 }
 
-// drop takes i out of sets, and events that are about nothing else out of the
-// plan.
+// drop also removes events that are about i alone.
 func (p *Plan) drop(sets func(*Event) []*Set, i int) {
 	p.Events = slices.DeleteFunc(slices.Clone(p.Events), func(e Event) bool {
 		for _, s := range sets(&e) {
@@ -527,7 +503,6 @@ func (p *Plan) drop(sets func(*Event) []*Set, i int) {
 	}
 }
 
-// Need is how many nodes must grant a lock.
 func (p *Plan) Need() int {
 	if p.Lock.Need > 0 {
 		return p.Lock.Need
@@ -535,10 +510,10 @@ func (p *Plan) Need() int {
 	return p.Sites()/2 + 1
 }
 
-// Sites is how many nodes a lock has. Each is one server, or a primary with its replicas.
+// Sites is how many nodes a lock has, each one server or a primary with its replicas.
 func (p *Plan) Sites() int { return p.Nodes / (1 + p.Lock.Replicas) }
 
-// Members returns the servers that are one node of the lock with server n.
+// Members returns the servers that are one node together with server n.
 func (p *Plan) Members(n int) (members Set) {
 	size := 1 + p.Lock.Replicas
 	for i := range size {
@@ -547,8 +522,8 @@ func (p *Plan) Members(n int) (members Set) {
 	return members
 }
 
-// Site is on how many of the plan's nodes, the first of them, a lock is, and how many
-// must grant it.
+// Site returns how many nodes, the first of the plan's, a lock is on, and how many must
+// grant it.
 func (p *Plan) Site(name string) (nodes, need int) {
 	if name == Far {
 		return p.FarNodes(), p.FarNodes()/2 + 1
@@ -556,8 +531,7 @@ func (p *Plan) Site(name string) (nodes, need int) {
 	return p.Sites(), p.Need()
 }
 
-// Server returns the nodes that are on one server with node n, which are n alone unless
-// they are aliases.
+// Server returns the nodes on one server with node n: n alone unless they are aliases.
 func (p *Plan) Server(n int) Set {
 	nodes := Of(n)
 	for i := range p.Events {
@@ -578,8 +552,8 @@ func (p *Plan) Lists(client int) Set {
 	return All
 }
 
-// Quorum is how many of its nodes must grant a client a lock, at the least. One that
-// lists fewer nodes needs as many of them, if there are, and a majority at the least.
+// Quorum is how many of its nodes must grant a client a lock at least. A client that
+// lists fewer nodes needs as many of them, if there are, and at least a majority.
 func (p *Plan) Quorum(client int) int {
 	if n := p.listed(client).Len(); n < p.Nodes {
 		return max(n/2+1, min(n, p.Lock.Need))
@@ -587,13 +561,11 @@ func (p *Plan) Quorum(client int) int {
 	return p.Need()
 }
 
-// listed is Lists without what is no node.
 func (p *Plan) listed(client int) Set { return p.Lists(client) & (1<<p.Nodes - 1) }
 
-// MayForget returns how many nodes may forget locks unnoticed, and still any quorums of
-// two clients share a node that has not: two quorums overlap in as many as they are
-// together more than the nodes in both lists. It is negative if they need not share a
-// node at all.
+// MayForget returns how many nodes may forget locks unnoticed while any quorums of two
+// clients share one that has not: two quorums overlap in as many as they have together
+// beyond the nodes of both lists. It is negative if they need not overlap.
 func (p *Plan) MayForget() int {
 	least := p.Nodes
 	for a := range p.Clients {
@@ -608,8 +580,8 @@ func (p *Plan) MayForget() int {
 	return least
 }
 
-// TooForgetful reports whether more nodes forget locks unnoticed than may. Of a primary
-// with replicas none may.
+// TooForgetful reports whether more nodes forget locks unnoticed than may. With replicas
+// none may.
 func (p *Plan) TooForgetful() bool {
 	var nodes Set
 	for i := range p.Events {
@@ -622,8 +594,8 @@ func (p *Plan) TooForgetful() bool {
 	return nodes.Len() > p.MayForget() || nodes != 0 && p.Lock.Replicas > 0
 }
 
-// Core returns the nodes that are healed when the faults are over: as many as must grant
-// a lock. The simulator draws others.
+// Core returns the nodes that are healed after the faults, as many as must grant a lock.
+// The simulator draws others.
 func (p *Plan) Core() (core Set) {
 	for i := range p.Need() {
 		core |= Of((int(p.Seed%uint64(p.Nodes)) + i) % p.Nodes)

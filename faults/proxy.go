@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// A Proxy stands on one link of a deployment: a client that is given its address
-// talks to the server behind it, as well as the proxy's [Conduct] lets it. Its
-// methods may be called by several goroutines at once.
+// A Proxy stands on one link of a deployment: a client that is given its address talks to
+// the server behind it, as the proxy's [Conduct] lets it. Its methods are safe for
+// concurrent use.
 //
-// It is a delay line: what comes in goes out later by that much, in order. On Linux that
-// is exact to about 0.1 ms; most of the error is the way through the kernel and back.
+// Data goes out later by the delay, in order. On Linux that is exact to about 0.1 ms.
 type Proxy struct {
 	target, addr string
 	tap          func() io.Writer
@@ -34,20 +33,19 @@ type Proxy struct {
 
 // A Conduct is how a Proxy behaves. The zero Conduct passes everything on.
 type Conduct struct {
-	// Delay is drawn for all that comes in at once, in each direction. A
-	// new connection's first bytes are late by a further round trip: the
-	// handshake that a real link would have had.
+	// Delay is drawn for all that comes in at once, in each direction. A new connection's
+	// first bytes are late by a further round trip, for the handshake.
 	Delay Range
 	// Hang keeps connections, and takes new ones, but lets nothing through, like a
-	// stopped process. Data that came meanwhile goes on when it ends.
+	// stopped process. Data goes on when it ends.
 	Hang bool
 	// Down breaks all connections and refuses new ones, like a killed process.
 	Down bool
 }
 
-// NewProxy returns a proxy for the server at target, host:port, on a free port
-// of the loopback interface. If tap is not nil it is called for each connection,
-// and what the client sends is written to what it returns as well.
+// NewProxy returns a proxy for the server at target, host:port, on a free port of the
+// loopback interface. tap, if not nil, returns for each connection a writer that gets
+// what the client sends.
 func NewProxy(target string, tap func() io.Writer) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,10 +59,9 @@ func NewProxy(target string, tap func() io.Writer) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr returns the host and port at which the proxy listens.
 func (p *Proxy) Addr() string { return p.addr }
 
-// Set changes how the proxy behaves, for all that comes from now on.
+// Set changes how the proxy behaves from now on.
 func (p *Proxy) Set(c Conduct) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,8 +87,7 @@ func (p *Proxy) Set(c Conduct) error {
 	return nil
 }
 
-// Close breaks all connections and ends the proxy. Closing twice is the same as
-// once.
+// Close breaks all connections and ends the proxy. It may be called twice.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -112,7 +108,7 @@ func (p *Proxy) down() {
 	}
 }
 
-// serve takes connections. p.mu is held, or nobody else has p yet.
+// serve is called with p.mu held, or before anybody else has p.
 func (p *Proxy) serve(l net.Listener) {
 	p.listener = l
 	p.tasks.Go(func() {
@@ -126,8 +122,8 @@ func (p *Proxy) serve(l net.Listener) {
 	})
 }
 
-// add notes a connection, to be closed with the proxy, and reports whether it
-// may be used.
+// add notes a connection, to be closed with the proxy, and reports whether it may be
+// used.
 func (p *Proxy) add(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +145,6 @@ func (p *Proxy) drop(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// delay draws how late something is, one way.
 func (p *Proxy) delay() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,14 +152,13 @@ func (p *Proxy) delay() time.Duration {
 	return d.Min + time.Duration(rand.Int64N(int64(max(0, d.Max-d.Min))+1))
 }
 
-// gate returns a channel that is closed while things may pass.
+// gate returns a channel that is closed while data may pass.
 func (p *Proxy) gate() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.flowing
 }
 
-// carry is one connection.
 func (p *Proxy) carry(client net.Conn) {
 	if !p.add(client) {
 		return
@@ -192,7 +186,6 @@ func (p *Proxy) carry(client net.Conn) {
 	ways.Wait()
 }
 
-// A parcel is what came in at once, and when it goes out.
 type parcel struct {
 	bytes []byte
 	due   time.Time
@@ -260,7 +253,6 @@ func (p *Proxy) deliver(ctx context.Context, line <-chan parcel, to net.Conn, ta
 	return nil
 }
 
-// doze returns after d, or when ctx ends.
 func doze(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):

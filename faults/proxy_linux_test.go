@@ -9,7 +9,7 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 )
 
-// Closing a proxy does not wait for a server that takes no connections either.
+// Close does not wait for a server that takes no connections.
 func TestProxyClosesWhileItConnects(t *testing.T) {
 	l := listening(t)
 	raw := assert.Got(l.(*net.TCPListener).SyscallConn())(t)

@@ -23,7 +23,6 @@ func listening(t *testing.T) net.Listener {
 	return l
 }
 
-// echo is a server that sends back what it gets.
 func echo(t *testing.T) (addr string) {
 	t.Helper()
 	l := listening(t)
@@ -63,7 +62,6 @@ func dialed(t *testing.T, p *faults.Proxy) (net.Conn, *bufio.Reader) {
 	return conn, bufio.NewReader(conn)
 }
 
-// ask sends a line and returns how long the answer took.
 func ask(t *testing.T, conn net.Conn, r *bufio.Reader, line string) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -89,7 +87,7 @@ func TestProxyDelays(t *testing.T) {
 	assert.That(t, best >= 2*delay && best <= 3*delay, "the fastest answer took %v: a round trip is %v", best, 2*delay)
 }
 
-// With a new random delay each time, data stays in order, and a tap sees it all.
+// Data stays in order with random delays, and a tap sees it all.
 func TestProxyKeepsOrder(t *testing.T) {
 	var mu sync.Mutex
 	var seen bytes.Buffer
@@ -151,8 +149,7 @@ func TestProxyGoesDownAndUp(t *testing.T) {
 	ask(t, conn, r, "after")
 }
 
-// Closing a proxy waits for nothing: neither for what is late, nor for what hangs, both
-// ways.
+// Close waits neither for what is late, nor for what hangs.
 func TestProxyClosesAtOnce(t *testing.T) {
 	const late = time.Minute
 	for what, conduct := range map[string]faults.Conduct{
@@ -192,7 +189,6 @@ func closes(t *testing.T, p *faults.Proxy, what string) {
 	}
 }
 
-// events parses the events of a plan, one a line.
 func events(t *testing.T, text string) (all []*faults.Event) {
 	t.Helper()
 	p := parsed(t, "nodes 3\nclients 2\n"+text)

@@ -2,9 +2,8 @@ package faults
 
 import "slices"
 
-// A Server is what the faults of a plan do to one server, wherever the plan is played: a
-// Server decides, and its owner carries out what Strike and Heal return. A server that no
-// fault has struck is Server{Mode: Durable}.
+// A Server decides what the faults of a plan do to one server, and its owner carries out
+// what Strike and Heal return. A server without faults is Server{Mode: Durable}.
 type Server struct {
 	Down    bool
 	Mode    Mode // with what it comes back from a crash
@@ -17,9 +16,9 @@ type Server struct {
 	lacks                     []*Event // of disk or memory
 }
 
-// Strike begins a fault, or ends it, and returns what the server does now: it crashes,
-// restarts, is demoted or promoted, or does what the fault's own verb says. It does
-// nothing if another fault has taken this one's place.
+// Strike begins or ends a fault, and returns what the server does now: it crashes,
+// restarts, is demoted or promoted, or does what the fault's verb says. It does nothing
+// if another fault has replaced this one.
 func (s *Server) Strike(e *Event, end bool) []Verb {
 	switch e.Verb {
 	case Crash:
@@ -90,8 +89,7 @@ func (s *Server) promote() []Verb {
 	return []Verb{Promote}
 }
 
-// Heal ends everything that is wrong with the server, and returns what it does, as Strike
-// does.
+// Heal ends all faults of the server, and returns what it does now, as Strike does.
 func (s *Server) Heal() (does []Verb) {
 	if s.Down {
 		does = s.restart()
@@ -104,12 +102,11 @@ func (s *Server) Heal() (does []Verb) {
 	return does
 }
 
-// Lacks reports whether the server has no room on its disk, or in its memory.
 func (s *Server) Lacks(what Mode) bool {
 	return slices.ContainsFunc(s.lacks, func(e *Event) bool { return e.Mode == what })
 }
 
-// A Process is what the faults of a plan do to one client, as a Server is for a server.
+// A Process does for one client what a Server does for a server.
 type Process struct {
 	Dead    bool
 	Stopped int // how many faults stop it
@@ -117,8 +114,8 @@ type Process struct {
 	killedBy *Event
 }
 
-// Strike begins a fault, or ends it, and returns what the client does now: it is killed,
-// starts, stops or goes on. It is "" if nothing changes for it.
+// Strike begins or ends a fault, and returns what the client does now: it is killed,
+// starts, stops or goes on. It is "" if nothing changes.
 func (p *Process) Strike(e *Event, end bool) Verb {
 	switch {
 	case e.Verb == Kill && !end:

@@ -10,7 +10,7 @@ import (
 )
 
 // Parse reads a plan. Settings that are left out are as in [New]. An error names the
-// line, what was wanted, and what was there.
+// line, what was wanted, and what was found.
 func Parse(text string) (*Plan, error) {
 	p, line, err := parse(text)
 	switch {
@@ -22,7 +22,7 @@ func Parse(text string) (*Plan, error) {
 	return p, fmt.Errorf("plan: %w", err)
 }
 
-// parse reads a plan. Of an error it returns the line, or 0 if that is about no line.
+// parse returns the line of an error, or 0 if that is about no line.
 func parse(text string) (p *Plan, line int, err error) {
 	r := reader{p: New(5, 3), told: make(map[string]int)}
 	p = r.p
@@ -63,7 +63,6 @@ func parse(text string) (p *Plan, line int, err error) {
 	return p, 0, nil
 }
 
-// A reader is a plan that is being read.
 type reader struct {
 	p      *Plan
 	line   int
@@ -71,13 +70,11 @@ type reader struct {
 	events []read
 }
 
-// A read event is one with its line.
 type read struct {
 	Event
 	line int
 }
 
-// where returns the line of what is wrong, or 0.
 func (r *reader) where(w *wrong) (line int) {
 	for _, setting := range w.settings {
 		line = max(line, r.told[setting])
@@ -88,7 +85,6 @@ func (r *reader) where(w *wrong) (line int) {
 	return line
 }
 
-// tell notes that a setting is on this line.
 func (r *reader) tell(setting string) error {
 	if r.told[setting] > 0 {
 		return fmt.Errorf("%q is there already", setting)
@@ -134,7 +130,6 @@ func keys(fields []field) (keys []string) {
 	return keys
 }
 
-// settings reads the words of a block.
 func (r *reader) settings(b block, words []string) error {
 	for _, w := range words {
 		key, value, ok := strings.Cut(w, "=")
@@ -155,7 +150,7 @@ func (r *reader) settings(b block, words []string) error {
 	return nil
 }
 
-// A field is one setting: its word, how to read it and how to write it.
+// A field is how to read and write one setting.
 type field struct {
 	key string
 	set func(string) error
@@ -216,7 +211,6 @@ func (p *Plan) blocks() []block {
 	}
 }
 
-// unless leaves a field out of what is written.
 func unless(out bool, f field) field {
 	if out {
 		f.get = func() string { return "" }
@@ -235,7 +229,7 @@ func number(key string, n *int) field {
 	}, func() string { return strconv.Itoa(*n) }}
 }
 
-// word is one of those that are known.
+// word is one of the known ones.
 func word[T ~string](key string, to *T, known ...T) field {
 	return field{key, func(s string) error {
 		if *to = T(s); slices.Contains(known, *to) {
@@ -280,10 +274,9 @@ func share(key string, r *Ratio) field {
 	}, r.String}
 }
 
-// rare is a share that is left out if it is 0.
 func rare(key string, r *Ratio) field { return unless(*r == 0, share(key, r)) }
 
-// formatDuration writes d as time.Duration does, without the zero units at the end.
+// formatDuration leaves out the zero units at the end of time.Duration's text.
 func formatDuration(d time.Duration) string {
 	s := d.String()
 	if d != 0 && d%time.Minute == 0 {
@@ -325,8 +318,7 @@ func (r Range) String() string {
 	return formatDuration(r.Min) + ".." + formatDuration(r.Max)
 }
 
-// parseRatio reads a percentage, to four digits after the point, without
-// floating point.
+// parseRatio reads a percentage with up to four decimals, without floating point.
 func parseRatio(s string) (Ratio, error) {
 	bad := fmt.Errorf("want a percentage such as 0.5%%, have %q", s)
 	digits, ok := strings.CutSuffix(s, "%")
@@ -358,7 +350,7 @@ func (r Ratio) String() string {
 	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + "%"
 }
 
-// width is how many columns a line of settings has at most, if it has more than one.
+// width is the most columns of a line with several settings.
 const width = 80
 
 // String writes the plan as Parse reads it.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// unknown is the error for a word that is not among those that are known. It names the
-// nearest, if one is near.
+// unknown is the error for an unknown word. It names the nearest known one, if one is
+// near.
 func unknown(what, have string, known []string) error {
 	nearest, least := "", len(have)/2+1
 	for _, word := range known {
@@ -19,8 +19,7 @@ func unknown(what, have string, known []string) error {
 	return unknownBut(what, have, nearest, known)
 }
 
-// unknownBut is the error for a word that is not among those that are known. Another is
-// meant, unless it is "".
+// unknownBut names meant instead, unless it is "".
 func unknownBut(what, have, meant string, known []string) error {
 	if meant != "" {
 		meant = fmt.Sprintf(" (did you mean %q?)", meant)
@@ -28,7 +27,7 @@ func unknownBut(what, have, meant string, known []string) error {
 	return fmt.Errorf("unknown %s %q%s; the %ss are %s", what, have, meant, what, strings.Join(known, ", "))
 }
 
-// meant are verbs by words that other tools have for them.
+// meant are verbs by other tools' words.
 var meant = map[string]Verb{
 	"disconnect": Cut, "isolate": Cut, "partition": Cut, "separate": Cut, "split": Cut,
 	"drop": Loss, "lose": Loss, "latency": Delay, "duplicates": Duplicate,
@@ -50,7 +49,7 @@ func unknownVerb(v Verb) error {
 	return unknown("verb", string(v), known)
 }
 
-// distance is how many letters have to be changed, added or taken out to make b of a.
+// distance is the number of letters to change, add or take out to get from a to b.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

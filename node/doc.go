@@ -1,16 +1,15 @@
-// Package node is one Redis-like server as the lock sees it: commands in,
-// replies out.
+// Package node is one Redis-like server as the lock sees it: commands in, replies out.
 //
-// It defines the [Node] interface, which the engine (package quorum) talks to, and the
-// meaning of every command. These packages implement it:
+// It defines the [Node] interface of the engine (package quorum), and the meaning of
+// every command. These packages implement it:
 //
 //   - node/redisnode and node/redisconn reach real servers,
 //   - node/embedded runs miniredis inside the process,
 //   - node/model is the same behavior in plain Go, for the simulator.
 //
-// The suite in node/nodetest checks that they give the same replies. Its rules, in
-// node/nodetest/testdata, say the same as this page command by command. This package
-// imports only the standard library and package clock.
+// The suite in node/nodetest checks that they give the same replies, by rules in
+// node/nodetest/testdata that say the same as this page. This package imports only the
+// standard library and package clock.
 //
 // # Layout on a server
 //

@@ -2,8 +2,8 @@ package node
 
 import "errors"
 
-// Reasons why there is no answer. Match a Reply's Err with errors.Is; its text adds what
-// the server or the network said.
+// Reasons for no answer. Match a Reply's Err with errors.Is; its text adds what the
+// server or the network said.
 var (
 	// ErrTimeout: the deadline passed without an answer.
 	ErrTimeout = errors.New("no answer in time")
@@ -31,8 +31,8 @@ var (
 	// ErrServer: the server answered with an error that is none of the others.
 	ErrServer = errors.New("server error")
 
-	// ErrWrongType: the key at the lock's name is neither a lock nor a string, which is a
-	// lock of another library, or another key of the lock has the wrong type.
+	// ErrWrongType: the key at the lock's name is neither a lock nor a string, which is
+	// another library's lock, or another key of the lock has the wrong type.
 	ErrWrongType = errors.New("the key at this name is not a lock")
 	// ErrAuth: the server rejected the credentials or the client's certificate, or they
 	// do not allow the commands that a lock needs.
@@ -44,9 +44,9 @@ var (
 	ErrUnsupported = errors.New("not supported by the server")
 )
 
-// Permanent reports whether err will not go away by trying again: somebody has
-// to change a key, a name, a password, a certificate or a server. An error that is
-// also ErrUnreachable may go away: the next connection may have other credentials.
+// Permanent reports whether trying again cannot help: somebody has to change a key, a
+// name, a password, a certificate or a server. An error that is also ErrUnreachable may
+// go away: the next connection may have other credentials.
 func Permanent(err error) bool {
 	if errors.Is(err, ErrUnreachable) {
 		return false

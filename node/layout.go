@@ -10,11 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// This file has every name and literal of the layout on a server that more than one
-// place knows: Go code uses it, and Lua scripts begin with LuaConstants.
+// Names and literals of the layout on a server that more than one place knows are here.
+// Lua scripts begin with LuaConstants.
 
-// Prefixes and an infix that a lock's name must not have: keys and channels that belong
-// to a lock are named so.
+// Prefixes and an infix of keys and channels, which a lock's name must not have.
 const (
 	ourPrefix      = "redquorum_"
 	redissonPrefix = "redisson_"
@@ -26,10 +25,9 @@ const (
 // notices.
 const MaxName = 512 << 10
 
-// CheckName returns why no lock can have this name, or nil if one can. A lock at a key
-// that belongs to another lock, such as its fence, would break that lock. The whole
-// namespaces are refused, also where no key has the prefix yet. Names are UTF-8, as
-// handles and JSON have no other text.
+// CheckName returns why no lock can have this name, or nil. A lock at a key that belongs
+// to another lock, such as its fence, would break that lock, so whole namespaces are
+// refused. Names are UTF-8, as handles and JSON have no other text.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -45,13 +43,10 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Owners and waiters have names of one form: the name of their process, in which there is
-// no colon, a colon, and a number. A process of redquorum is a UUID of version 8 (RFC
-// 9562, section 5.8), one of Redisson a UUID of version 4. An offer has the name of its
-// owner with a suffix. These names are strings everywhere, as they are fields of hashes
-// and members of queues.
+// An owner or a waiter is named by its process, which has no colon, a colon, and a
+// number. A process of redquorum is a UUID of version 8 (RFC 9562, section 5.8), one of
+// Redisson a UUID of version 4. An offer has the name of its owner with a suffix.
 const (
-	// OfferSuffix ends the owner of an offer.
 	OfferSuffix = ":offer"
 	// uuidVersion is the version of a process's UUID, and uuidVersionAt where it is.
 	uuidVersion   = '8'
@@ -85,19 +80,19 @@ func Foreign(owner string) bool {
 	return len(owner) <= uuidVersionAt || owner[uuidVersionAt] != uuidVersion
 }
 
-// Offer returns the owner of the offer that the owner of an Acquire leaves. It is
-// another one, so that a late release of the first takes nothing from the second.
+// Offer returns the owner of an Acquire's offer. It is another one, so that a late
+// release of the first takes nothing from the second.
 func Offer(owner string) string { return owner + OfferSuffix }
 
-// IsOffer reports whether an owner is what Offer returns for some other.
+// IsOffer reports whether an owner is a result of Offer.
 func IsOffer(owner string) bool { return strings.HasSuffix(owner, OfferSuffix) }
 
-// PlaceOf is the value of a PlaceKey with the offer of owner. The secret is behind it, so
-// that a release of an older version, which knows no secrets, sees no offer.
+// PlaceOf is the value of a PlaceKey with owner's offer. The secret is behind it, so that
+// a release of an older version, which knows no secrets, sees no offer.
 func PlaceOf(owner, secret string) string { return Offer(owner) + " " + secret }
 
-// CutOffer returns the owner of the offer in the value of a PlaceKey, if there is one,
-// and its secret.
+// CutOffer returns the owner and the secret of the offer in a PlaceKey's value, if there
+// is one.
 func CutOffer(place string) (owner, secret string, ok bool) {
 	owner, secret, ok = strings.Cut(place, " ")
 	return owner, secret, ok && IsOffer(owner)
@@ -118,12 +113,11 @@ const (
 	ReadSuffix  = ":read"  // ends the name of a waiter that wants to read
 )
 
-// NewWaiter makes the name of a waiter of a process that waits for a lock in this mode.
+// NewWaiter makes the name of a waiter of a process in this mode.
 func NewWaiter(process string, number uint64, mode Mode) string {
 	return NewOwner(process, number) + [...]string{Exclusive: "", Read: ReadSuffix, Write: WriteSuffix}[mode]
 }
 
-// WaiterMode returns the mode in which a waiter wants the lock.
 func WaiterMode(waiter string) Mode {
 	switch {
 	case strings.HasSuffix(waiter, ReadSuffix):
@@ -134,15 +128,15 @@ func WaiterMode(waiter string) Mode {
 	return Exclusive
 }
 
-// The values of a PlaceKey, other than PlaceOf.
+// The values of a PlaceKey without an offer.
 const (
 	PlaceWaits    = "1"        // the waiter was not notified since it asked
 	PlaceTold     = "told"     // it was
 	PlaceReserves = "reserved" // it also waits for other names, and others may not overtake it
 )
 
-// Limits of what one command reads. Other programs can make any key as large as they
-// like, and a server does nothing else while a script reads it.
+// Limits of what one command reads: other programs can make any key large, and a server
+// does nothing else while a script reads it.
 const (
 	// ManyFields is the size of the largest hash that is read field by field, and how
 	// many fields and places an Inspect returns.
@@ -154,7 +148,7 @@ const (
 	// in its field's value, and the hash may be another program's.
 	MaxHolds = 1000
 	// MaxTold is how many waiters, from the first in the queue on, a release tries to
-	// notify. MaxGroup is how many readers, and how many waiters before its own an
+	// notify. MaxGroup is how many readers, and how many waiters before its own, an
 	// Acquire looks at.
 	MaxTold  = 10
 	MaxGroup = 250
@@ -162,9 +156,7 @@ const (
 
 // Prefixes of keys and channels.
 const (
-	fencePrefix = ourPrefix + "fence"
-	// readersPrefix begins a ReadersKey, nextPrefix a NextKey, queuePrefix a QueueKey,
-	// placePrefix a PlaceKey.
+	fencePrefix   = ourPrefix + "fence"
 	readersPrefix = ourPrefix + "readers"
 	nextPrefix    = ourPrefix + "next"
 	queuePrefix   = ourPrefix + "waitqueue"
@@ -179,7 +171,7 @@ const (
 	readWriteChannelPrefix = redissonPrefix + "rwlock"
 )
 
-// LuaConstants is Lua code that defines the literals which scripts share with Go code.
+// LuaConstants is Lua code with the literals that scripts share with Go code.
 func LuaConstants() string {
 	return fmt.Sprintf(`local OFFER, READER, WRITER = %q, %q, %q
 local WAITS, TOLD, RESERVES = %q, %q, %q
@@ -206,30 +198,28 @@ func ReadersKey(name string) string { return string(AppendReadersKey(nil, name))
 // AppendReadersKey appends ReadersKey(name) to b.
 func AppendReadersKey(b []byte, name string) []byte { return own(b, readersPrefix, name) }
 
-// NextKey returns the key of the token with which the last of several readers of name
-// hands the lock on.
+// NextKey returns the key of the token with which the last of several readers hands the
+// lock on.
 func NextKey(name string) string { return string(own(nil, nextPrefix, name)) }
 
-// QueueKey returns the key of the queue of name: a sorted set of waiters, by
-// their tickets.
+// QueueKey returns the key of name's queue, a sorted set of waiters by their tickets.
 func QueueKey(name string) string { return string(AppendQueueKey(nil, name)) }
 
 // AppendQueueKey appends QueueKey(name) to b.
 func AppendQueueKey(b []byte, name string) []byte { return own(b, queuePrefix, name) }
 
-// PlaceKey returns the key that is there as long as a waiter's place in the queue
-// of name is kept.
+// PlaceKey returns the key that exists while a waiter's place in name's queue is kept.
 func PlaceKey(name, waiter string) string {
 	return string(append(AppendPlacePrefix(nil, name), waiter...))
 }
 
-// AppendPlacePrefix appends to b what all PlaceKeys of name begin with.
+// AppendPlacePrefix appends what all PlaceKeys of name begin with.
 func AppendPlacePrefix(b []byte, name string) []byte {
 	return append(own(b, placePrefix, name), ':')
 }
 
-// HoldKey returns the key that is there as long as owner reads name: Redisson's,
-// for a reader's first hold. A reader of redquorum has no others.
+// HoldKey returns the key that exists while owner reads name: Redisson's, for a reader's
+// first hold. A reader of redquorum has no others.
 func HoldKey(name, owner string) string { return string(AppendHoldKey(nil, name, owner)) }
 
 // AppendHoldKey appends HoldKey(name, owner) to b.
@@ -240,7 +230,7 @@ func AppendHoldKey(b []byte, name, owner string) []byte {
 	return append(b, holdInfix+"1"...)
 }
 
-// AppendHoldPrefix appends to b what all HoldKeys of name begin with.
+// AppendHoldPrefix appends what all HoldKeys of name begin with.
 func AppendHoldPrefix(b []byte, name string) []byte {
 	if strings.Contains(name, "{") {
 		return append(b, name...)
@@ -257,8 +247,7 @@ func Channel(name string) string { return string(AppendChannel(nil, name)) }
 // AppendChannel appends Channel(name) to b.
 func AppendChannel(b []byte, name string) []byte { return redissons(b, channelPrefix, name) }
 
-// ReadWriteChannel returns the channel on which releases of name in modes Read
-// and Write are published: Redisson's.
+// ReadWriteChannel is Channel for modes Read and Write: Redisson's.
 func ReadWriteChannel(name string) string { return string(AppendReadWriteChannel(nil, name)) }
 
 // AppendReadWriteChannel appends ReadWriteChannel(name) to b.
@@ -266,25 +255,25 @@ func AppendReadWriteChannel(b []byte, name string) []byte {
 	return redissons(b, readWriteChannelPrefix, name)
 }
 
-// WaiterChannel returns the channel on which a waiter hears of its Turn. All waiters of
-// its process share it; the message names one of them.
+// WaiterChannel returns the channel of a waiter's Turns. All waiters of its process share
+// it; the message names one of them.
 func WaiterChannel(waiter string) string { return WaiterPrefix + Process(waiter) }
 
-// LabelName returns the name of the lock whose owner is the label of a process: a text
-// for people, which says where the process runs. No other lock can have that name.
+// LabelName returns the name of the lock whose owner is a process's label: a text for
+// people. No other lock can have that name.
 func LabelName(process string) string { return labelPrefix + process }
 
 // AskName returns the name of the lock that is taken and released to ask an owner to
-// finish, or those who watch a name to look: its release is published. No other lock can
-// have that name.
+// finish, or watchers of a name to look: its release is published. No other lock can have
+// that name.
 func AskName(of string) string { return askPrefix + of }
 
 // SettingsName is the name of the lock whose readers are the settings of programs: texts
 // for people. No other lock can have that name.
 const SettingsName = labelPrefix + "settings"
 
-// redissons is Redisson's rule for keys that belong to a name: the name goes into braces,
-// so that a cluster keeps both in one slot, unless it has a brace already.
+// redissons is Redisson's rule for keys of a name: the name goes into braces, unless it
+// has a brace, so that a cluster keeps both in one slot.
 func redissons(b []byte, prefix, name string) []byte {
 	b = append(b, prefix...)
 	if strings.Contains(name, "{") {
@@ -296,8 +285,8 @@ func redissons(b []byte, prefix, name string) []byte {
 	return append(b, '}')
 }
 
-// own is redquorum's rule. A name that has a brace follows two colons, so that "{a}"
-// shares none of these keys with "a".
+// own is redquorum's rule. A name with a brace follows two colons, so that "{a}" shares
+// none of these keys with "a".
 func own(b []byte, prefix, name string) []byte {
 	if strings.Contains(name, "{") {
 		return append(append(append(b, prefix...), "::"...), name...)

@@ -6,20 +6,19 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// A Node is one server. Its methods may be called from any goroutine at any time.
+// A Node is one server. It is safe for concurrent use.
 type Node interface {
 	// Name tells the node from others in errors and reports: an address, never
 	// a secret.
 	Name() string
 
-	// Submit hands cmd to the node and returns without waiting for anything. A
-	// node that cannot take it (down, closed, queue full) replies at once.
+	// Submit hands cmd to the node and does not wait. A node that cannot take it (down,
+	// closed, queue full) replies at once.
 	//
-	// reply is called exactly once: perhaps before Submit returns, otherwise
-	// from another goroutine, and never later than shortly after cmd.Deadline. It
-	// does not block, and it may call Submit, so a node holds no lock of its own
-	// while it calls reply. The caller may reuse cmd.Claims and cmd.Wait when Submit
-	// has returned.
+	// reply is called exactly once: perhaps before Submit returns, otherwise from another
+	// goroutine, and never later than shortly after cmd.Deadline. It does not block, and
+	// it may call Submit, so a node holds no lock of its own while it calls reply. The
+	// caller may reuse cmd.Claims and cmd.Wait when Submit has returned.
 	//
 	// Commands about one name are executed in the order of their Submits while the
 	// connection lasts. The exceptions are commands that are sent again, because the
@@ -42,25 +41,24 @@ type Node interface {
 	// stop follow the same rules.
 	Listen(process string, hear func(Turn)) (stop func())
 
-	// Close answers whatever is still open with ErrClosed, ends the node's
-	// goroutines, waits for them, and closes its connections. Later Submits are
-	// answered with ErrClosed. Closing twice is the same as once.
+	// Close answers whatever is still open with ErrClosed, ends the node's goroutines,
+	// waits for them, and closes its connections. Later Submits are answered with
+	// ErrClosed. It may be called twice.
 	Close() error
 }
 
 // A Replicated node is one primary with replicas, and may lead to another of these after
-// a failover. It needs the restart guard, for the locks that the promoted server does not
-// have. It is the only optional interface of a Node. A type that wraps a Node has to
-// implement it, too: a Locker cannot see the replicas of the Node within.
+// a failover. It needs the restart guard, for locks that the promoted server lacks. It is
+// the only optional interface of a Node. A type that wraps a Node has to implement it,
+// too: a Locker cannot see the Node within.
 type Replicated interface {
 	Node
-	// Replicas is how many replicas there are.
 	Replicas() int
 }
 
-// A Token is a fencing token: it rises from each holder of a name to the next.
-// It is made from the wall clock in microseconds and stays below 2^53, so that
-// Lua's numbers hold it exactly.
+// A Token is a fencing token: it rises from each holder of a name to the next. It is made
+// from the wall clock in microseconds and stays below 2^53, so that Lua's numbers hold it
+// exactly.
 type Token int64
 
 // MaxToken is the largest token: 2^53 - 1.
@@ -135,7 +133,7 @@ type Command struct {
 	// other commands take exactly one.
 	Claims []Claim
 
-	// From is the owner from which a Rename takes the locks; "" with all other commands.
+	// From is the owner whose locks a Rename takes; "" with all other commands.
 	From string
 
 	// TTL is the TTL that Acquire, Extend and Rename give a key, more than 0, in whole
@@ -159,7 +157,7 @@ type Command struct {
 	Wait *Wait
 }
 
-// Waiting returns what c.Wait points to, or the zero Wait, which no waiter has.
+// Waiting returns *c.Wait, or the zero Wait, which no waiter has.
 func (c *Command) Waiting() Wait {
 	if c.Wait == nil {
 		return Wait{}
@@ -167,8 +165,8 @@ func (c *Command) Waiting() Wait {
 	return *c.Wait
 }
 
-// A Wait is what a waiter asks a node to remember of it between two attempts. Its zero
-// value is that of a caller that does not wait.
+// A Wait is what a node remembers of a waiter between two attempts. It is zero for a
+// caller that does not wait.
 type Wait struct {
 	// Waiter names the waiter, as NewWaiter does for the command's mode. The name stays
 	// the same from attempt to attempt, unlike owner and token.
@@ -202,7 +200,7 @@ type Wait struct {
 	Reserve bool
 }
 
-// Queued reports whether the command goes by the queue: its waiter has a ticket.
+// Queued reports whether the command's waiter has a ticket.
 func (w Wait) Queued() bool { return w.Ticket > 0 }
 
 // Stays reports whether the waiter waits on after the command. If it does not, an
@@ -250,8 +248,8 @@ type Reply struct {
 	Life *Life
 }
 
-// A Line is what a Reply says of the queues of its names. Reply has it by value: a
-// pointer would cost an allocation for each reply that a contended lock brings.
+// A Line is what a Reply says of its names' queues. Reply has it by value, which saves an
+// allocation for each reply of a contended lock.
 type Line struct {
 	// Refused, with a Ticket: how many waiters are before this one, the most of one
 	// queue. A reader does not count the readers before the first waiter that excludes
@@ -326,8 +324,8 @@ type Field struct {
 	Name, Value string
 }
 
-// Milliseconds returns d in whole milliseconds, rounded up: how a TTL goes to a
-// server, so that a key never lives shorter than was asked for.
+// Milliseconds returns d in whole milliseconds, rounded up, so that a key never lives
+// shorter than was asked for.
 func Milliseconds(d time.Duration) int64 {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {

@@ -17,7 +17,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// asked reports whether a lease's holder was asked to finish.
 func asked(le *quorum.Lease) bool {
 	synctest.Wait()
 	select {
@@ -33,14 +32,12 @@ func (w *world) watched(owner string) int {
 	return w.count(func(s *model.Server, _ model.Time) bool { return s.Ears.Watched(node.AskName(owner), node.Exclusive) })
 }
 
-// ask asks the holder of a name to finish.
 func ask(t *testing.T, l *quorum.Locker, name string) {
 	t.Helper()
 	expect(t, l.Ask(background, name), nil, "ask", name)
 }
 
-// A holder is asked to finish, whichever kind of lease it has, and keeps the lock.
-// Nothing else is.
+// A holder of any kind of lease is asked to finish, and keeps the lock.
 func TestAsk(t *testing.T) {
 	for what, tt := range map[string]struct {
 		options quorum.Options
@@ -188,7 +185,7 @@ func (n telling) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 	return n.Node.Watch(name, mode, wake)
 }
 
-// A function of Watch may call the Locker, and stop. One that blocks holds up only Close,
+// A function of Watch may call the Locker, and stop. One that blocks delays Close alone,
 // for Timeout.
 func TestWatchCallsAnything(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
@@ -221,8 +218,7 @@ func TestWatchCallsAnything(t *testing.T) {
 	})
 }
 
-// The last call of a function of Watch tells that the Locker is closed. A watch that was
-// stopped before hears nothing.
+// The last call tells that the Locker is closed. A stopped watch hears nothing.
 func TestWatchHearsOfClose(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -297,7 +293,7 @@ func TestAskSubscriptionEnds(t *testing.T) {
 	})
 }
 
-// All readers are asked, also one that only a slow node and another tell of.
+// All readers are asked, even one that only a slow node and another tell of.
 func TestAskFindsAllReaders(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		first := lock(t, w.locker(quorum.Options{}), "x", quorum.WithRead())

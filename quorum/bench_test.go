@@ -13,8 +13,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// BenchmarkBadNodes measures one lock and unlock, with the percentiles of its latency,
-// while some of five servers are hung, killed or healthy.
+// BenchmarkBadNodes measures one lock and unlock, with percentiles of the latency, while
+// some of five servers are hung, killed or healthy.
 func BenchmarkBadNodes(b *testing.B) {
 	for _, bad := range []string{"healthy", "one hung", "two hung", "one killed", "two killed"} {
 		b.Run(bad, func(b *testing.B) {
@@ -48,8 +48,7 @@ func BenchmarkBadNodes(b *testing.B) {
 	}
 }
 
-// BenchmarkReaders measures readers of one name that all unlock at once, and the writer
-// that comes after them.
+// BenchmarkReaders measures readers of one name that unlock at once, and the next writer.
 func BenchmarkReaders(b *testing.B) {
 	for _, readers := range []int{100, 1000, 10000} {
 		b.Run(fmt.Sprint(readers), func(b *testing.B) {
@@ -79,7 +78,6 @@ func BenchmarkReaders(b *testing.B) {
 	}
 }
 
-// crowd makes that many readers of one name.
 func crowd(t testing.TB, l *quorum.Locker, readers int) []*quorum.Lease {
 	t.Helper()
 	leases := make([]*quorum.Lease, readers)
@@ -101,7 +99,7 @@ func crowd(t testing.TB, l *quorum.Locker, readers int) []*quorum.Lease {
 	return leases
 }
 
-// leave unlocks all leases at once, and counts those that cannot.
+// leave unlocks all leases at once, and counts failures.
 func leave(leases []*quorum.Lease) (failed int64) {
 	var errs atomic.Int64
 	var done sync.WaitGroup
@@ -116,7 +114,7 @@ func leave(leases []*quorum.Lease) (failed int64) {
 	return errs.Load()
 }
 
-// spent is the processor time of the servers, in seconds.
+// spent is the servers' processor time in seconds.
 func spent(t testing.TB, all []*redisserver.Server) (seconds float64) {
 	t.Helper()
 	for _, s := range all {

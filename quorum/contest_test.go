@@ -14,33 +14,26 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// This file has what tests do in which many want the same locks.
-
-// lock acquires a lock that it gets, at once or later.
 func lock(t testing.TB, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
 	t.Helper()
 	return must[*quorum.Lease](t)(l.Lock(background, name, opts...))
 }
 
-// tryLock acquires a lock that it gets at once.
 func tryLock(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
 	t.Helper()
 	return must[*quorum.Lease](t)(l.TryLock(background, name, opts...))
 }
 
-// nest acquires a lock that a holder has, within its lease.
 func nest(t *testing.T, l *quorum.Locker, outer interface{ Context() context.Context }, name string, opts ...quorum.Option) *quorum.Lease {
 	t.Helper()
 	return must[*quorum.Lease](t)(l.Lock(outer.Context(), name, append(opts, reentry)...))
 }
 
-// lockAll acquires locks of several Lockers as one.
 func lockAll(t *testing.T, members []quorum.Member, opts ...quorum.Option) *quorum.MultiLease {
 	t.Helper()
 	return must[*quorum.MultiLease](t)(quorum.LockAll(background, members, opts...))
 }
 
-// detach gives a lease away, and resume takes it over.
 func detach(t *testing.T, lease *quorum.Lease) quorum.Handle {
 	t.Helper()
 	return must[quorum.Handle](t)(lease.Detach())
@@ -56,13 +49,11 @@ func inspect(t *testing.T, l *quorum.Locker, name string) *quorum.Report {
 	return must[*quorum.Report](t)(l.Inspect(background, name))
 }
 
-// breakLock breaks a lock that is there.
 func breakLock(t *testing.T, l *quorum.Locker, name string) {
 	t.Helper()
 	equal(t, must[bool](t)(l.Break(background, name)), true, "there was a lock to break")
 }
 
-// taken checks that somebody has a lock.
 func taken(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) {
 	t.Helper()
 	lease, err := l.TryLock(background, name, opts...)
@@ -70,7 +61,6 @@ func taken(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) {
 	_ = lease.Unlock(background) // so that nobody waits for it
 }
 
-// A held lock is a Lease or a MultiLease.
 type held interface {
 	Unlock(context.Context) error
 }
@@ -84,14 +74,12 @@ func unlock(t *testing.T, h held) {
 	}
 }
 
-// async calls f in a task of its own.
 func async(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	return done
 }
 
-// locking acquires a lock in a task of its own.
 func locking(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) <-chan *quorum.Lease {
 	got := make(chan *quorum.Lease, 1)
 	go func() {
@@ -108,8 +96,7 @@ type users struct {
 	stop  func() // waits for them
 }
 
-// keepUsing has so many tasks take turns of x until they are stopped, or 10 seconds are
-// over.
+// keepUsing has tasks take turns of x until they are stopped, or 10 seconds are over.
 func keepUsing(t *testing.T, l *quorum.Locker, tasks int, hold time.Duration, opts ...quorum.Option) *users {
 	ctx, cancel := context.WithTimeout(background, 10*time.Second)
 	u := new(users)
@@ -125,7 +112,6 @@ func keepUsing(t *testing.T, l *quorum.Locker, tasks int, hold time.Duration, op
 	return u
 }
 
-// use acquires a lock in a task of its own, works under it, and unlocks.
 func use(t *testing.T, l *quorum.Locker, name string, work func(*quorum.Lease), opts ...quorum.Option) {
 	t.Helper()
 	lease, err := l.Lock(background, name, opts...)
@@ -137,8 +123,8 @@ func use(t *testing.T, l *quorum.Locker, name string, work func(*quorum.Lease), 
 	unlock(t, lease)
 }
 
-// overlapping returns those of holders that go on, by their contexts, although their time
-// is over and le has what they had. If their time is not over, two hold at once.
+// overlapping returns the holders whose contexts go on although their time is over, and
+// le has what they had. If their time is not over, two hold at once.
 func overlapping(t *testing.T, holders []*quorum.Lease, le *quorum.Lease) (open []*quorum.Lease) {
 	t.Helper()
 	for _, o := range holders {
@@ -155,8 +141,8 @@ func overlapping(t *testing.T, holders []*quorum.Lease, le *quorum.Lease) (open 
 	return open
 }
 
-// endNow checks that the contexts of leases that are over end now: before timers do that
-// are set later, so that it does not matter if the machine is slow.
+// endNow checks that the contexts of leases that are over end before timers that are set
+// later, however slow the machine is.
 func endNow(t *testing.T, open []*quorum.Lease) {
 	t.Helper()
 	if len(open) == 0 {
@@ -171,8 +157,7 @@ func endNow(t *testing.T, open []*quorum.Lease) {
 }
 
 // A contest has tasks that want the same locks again and again. It checks that a holder
-// is alone until it leaves or its context ends, unless all that have the lock read, and
-// that tokens rise.
+// is alone until it leaves or its context ends, unless all read, and that tokens rise.
 type contest struct {
 	t     *testing.T
 	tasks sync.WaitGroup
@@ -184,7 +169,7 @@ type contest struct {
 	together int              // how many readers had the same one, at most
 }
 
-// A room has the holders of a name, and the highest tokens of those who had it.
+// A room has the holders of a name, and the highest tokens so far.
 type room struct {
 	holders     []*quorum.Lease
 	read, alone node.Token
@@ -194,7 +179,7 @@ func newContest(t *testing.T) *contest {
 	return &contest{t: t, began: time.Now(), rooms: make(map[string]*room)}
 }
 
-// task takes so many turns, in a task of its own.
+// task takes so many turns in a goroutine.
 func (c *contest) task(turns int, take func() (held, error), stay func() time.Duration) {
 	c.turns += turns
 	c.tasks.Go(func() {
@@ -210,7 +195,6 @@ func (c *contest) task(turns int, take func() (held, error), stay func() time.Du
 	})
 }
 
-// inside has what h gives for a while.
 func (c *contest) inside(h held, d time.Duration) {
 	c.enter(h)
 	time.Sleep(d)
@@ -254,7 +238,7 @@ func (c *contest) leave(h held) {
 	})
 }
 
-// wait waits for all tasks, and checks how long a turn has taken on average.
+// wait also checks how long a turn has taken on average.
 func (c *contest) wait(most time.Duration) {
 	c.t.Helper()
 	c.tasks.Wait()
@@ -263,16 +247,15 @@ func (c *contest) wait(most time.Duration) {
 	assert.That(c.t, each <= most, "each of %d turns took %v", c.turns, each)
 }
 
-// always stays for as long each time.
 func always(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
 
-// A joint is held together with what its locks are called in the contest.
+// A joint is held together with its locks' names in the contest.
 type joint struct {
 	*quorum.MultiLease
 	names []string // by part
 }
 
-// visit calls f with each name that h gives, and the lease that is for it.
+// visit calls f with each name of h, and its lease.
 func visit(h held, f func(name string, le *quorum.Lease)) {
 	switch h := h.(type) {
 	case *quorum.Lease:

@@ -14,8 +14,8 @@ import (
 )
 
 // A waiter costs the same however many others wait for the same names, whether they give
-// up together or are served. Processor time does not depend on what else the machine
-// does; in steps over all waiters, ten times as many cost a hundred times as much.
+// up together or are served. In steps over all waiters, ten times as many would cost a
+// hundred times as much. Processor time does not depend on the rest of the machine.
 func TestCostOfAWaiterIsFlat(t *testing.T) {
 	tests.NeedLong(t)
 	const few, many, most = 500, 5000, 4 // the ratio is about 1; it was 6 for readers, and 8 for two names
@@ -44,8 +44,7 @@ func TestCostOfAWaiterIsFlat(t *testing.T) {
 	}
 }
 
-// crowdCost returns the processor time of n callers in one Locker, from their calls to
-// their returns.
+// crowdCost returns the processor time of n callers in one Locker.
 func crowdCost(t *testing.T, n int, served bool, options []quorum.Option) (cost time.Duration) {
 	inWorld(t, 3, func(w *world) {
 		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -77,7 +76,6 @@ func crowdCost(t *testing.T, n int, served bool, options []quorum.Option) (cost 
 	return cost
 }
 
-// processorTime is that of this process so far.
 func processorTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
 	succeed(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))

@@ -15,8 +15,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A stopped server executes what it was sent when it goes on, and answers nothing
-// meanwhile. Acquires are in its socket, and nothing else reaches it.
+// A stopped server answers nothing, and later executes the acquires in its socket.
 type stopped struct {
 	node.Node
 	until time.Time
@@ -44,9 +43,8 @@ func (s stopped) Submit(cmd node.Command, reply func(node.Reply)) {
 	time.AfterFunc(quorum.Defaults().Timeout, timeout)
 }
 
-// A release is repeated until the node has confirmed it, also if it hung for longer than
-// a lease. An idle program needs no more than the longest pause between two of its
-// questions.
+// A release is repeated until the node has confirmed it, also after a hang longer than a
+// lease. An idle program needs no more than its longest pause between two questions.
 func TestReleaseOutlastsAHang(t *testing.T) {
 	for _, hang := range []time.Duration{5 * time.Second, time.Minute, time.Hour} {
 		inWorld(t, 3, func(w *world) {
@@ -68,8 +66,6 @@ func TestReleaseOutlastsAHang(t *testing.T) {
 	}
 }
 
-// A release that was under way when its node answered again, and is lost, is repeated
-// soon.
 func TestReleaseLostAtTheEndOfAHang(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		until := time.Now().Add(time.Minute)
@@ -93,8 +89,7 @@ func TestReleaseLostAtTheEndOfAHang(t *testing.T) {
 	})
 }
 
-// Close waits for no release of what was never sent: a wait has left nothing on nodes
-// that were down all the time.
+// A wait has left nothing on nodes that were down all the time.
 func TestCloseAfterAWaitOnDeadNodes(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.nodes.Down(true)
@@ -106,9 +101,8 @@ func TestCloseAfterAWaitOnDeadNodes(t *testing.T) {
 	})
 }
 
-// While so many nodes are known to be down that no lock can be granted, calls fail at
-// once after MaxDown, and work again as soon as the nodes do. A lease that is held does
-// not end earlier.
+// After MaxDown calls fail at once while no quorum answers, and work again as soon as the
+// nodes do. A held lease does not end earlier.
 func TestMaxDown(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{MaxDown: 5 * time.Second})
@@ -156,7 +150,7 @@ func (refusing) Submit(_ node.Command, reply func(node.Reply)) {
 	reply(node.Reply{Err: fmt.Errorf("%w: connection refused", node.ErrUnreachable), Unsent: true})
 }
 
-// The error of such a call has the reason of each node.
+// The error has the reason of each node.
 func TestMaxDownSaysWhy(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.behind(quorum.Options{MaxDown: 5 * time.Second}, func(_ int, n node.Node) node.Node { return refusing{n} })
@@ -168,7 +162,8 @@ func TestMaxDownSaysWhy(t *testing.T) {
 	})
 }
 
-// So do calls that wait for a holder in their own process, once its renewal was in vain.
+// Calls that wait for a holder in their own process are refused once its renewal was in
+// vain.
 func TestMaxDownBehindAHolder(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{MaxDown: 2 * time.Second})
@@ -180,8 +175,8 @@ func TestMaxDownBehindAHolder(t *testing.T) {
 	})
 }
 
-// However short MaxDown is, a call that waits for a holder in its own process sleeps for
-// RetryEvery, and is refused in time.
+// Even then a call that waits for a holder in its own process sleeps for RetryEvery, and
+// is refused in time.
 func TestShortMaxDown(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		steps := &stepCounter{Clock: w.clock}
@@ -202,7 +197,7 @@ func TestShortMaxDown(t *testing.T) {
 	})
 }
 
-// A stepCounter counts the steps of a Locker: each reads the clock once.
+// A stepCounter counts a Locker's steps: each reads the clock once.
 type stepCounter struct {
 	clock.Clock
 	n atomic.Int64
@@ -213,15 +208,14 @@ func (s *stepCounter) Now() clock.Instant {
 	return s.Clock.Now()
 }
 
-// A deferred Unlock of a call that failed does nothing.
 func TestUnlockOfNoLease(t *testing.T) {
 	var lease *quorum.Lease
 	var all *quorum.MultiLease
 	expect(t, errors.Join(lease.Unlock(background), all.Unlock(background)), nil)
 }
 
-// An error says that the name is held only if somebody holds it, also to those that wait
-// behind others of their process.
+// An error says that the name is held only if somebody holds it, also to waiters behind
+// others of their process.
 func TestOnlyAHolderHolds(t *testing.T) {
 	held, none := []any{quorum.ErrHeld, not{quorum.ErrNoQuorum}}, []any{quorum.ErrNoQuorum, not{quorum.ErrHeld}}
 	unknown := []any{not{quorum.ErrHeld}, not{quorum.ErrNoQuorum}}

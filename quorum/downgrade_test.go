@@ -15,10 +15,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The tests of this file are about owners that both read and write.
-
-// A writer reads what it writes. When it stops writing first, it goes on as a
-// reader like any other.
+// A writer reads what it writes. When it stops writing first, it goes on as a reader like
+// any other.
 func TestDowngrade(t *testing.T) {
 	for _, broken := range []string{"none", "down", "slow", "forgetful"} {
 		inWorld(t, 5, func(w *world) {
@@ -71,9 +69,8 @@ func TestDowngrade(t *testing.T) {
 	}
 }
 
-// A renewal that is under way when the writer stops writing, and comes to the nodes after
-// the news of it, does not take what it does not find for a loss. A node that it is
-// overtaken on alone is not healed, either.
+// A renewal that comes to the nodes after the downgrade does not take the missing writer
+// for a loss. Nor is a node healed on which alone it is overtaken.
 func TestDowngradeDuringRenewal(t *testing.T) {
 	const each = 25 * time.Millisecond
 	for _, late := range []int{3, 1} {
@@ -102,9 +99,8 @@ func TestDowngradeDuringRenewal(t *testing.T) {
 	}
 }
 
-// A reader extends its lease by hand though no node has executed its downgrade: the
-// downgrade is sent again first. So it is when they have not heard of it twice, and the
-// lease is renewed by itself.
+// If no node has executed the downgrade, it is sent again before an extension, by hand or
+// by itself.
 func TestExtensionAfterALostDowngrade(t *testing.T) {
 	for _, twice := range []bool{false, true} {
 		inWorld(t, 3, func(w *world) {
@@ -126,7 +122,7 @@ func TestExtensionAfterALostDowngrade(t *testing.T) {
 	}
 }
 
-// A detached lease is not downgraded: the process that has resumed it still writes.
+// The process that has resumed a detached lease still writes.
 func TestUnlockAfterDetachDowngradesNothing(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -196,8 +192,8 @@ func TestDowngrading(t *testing.T) {
 	}.hold(t)
 }
 
-// A node that gets the acquire to write only after the downgrade, or never, has not lost
-// the lease, which goes on though another node has, and is given the reader.
+// A node that gets the acquire to write after the downgrade, or never, has not lost the
+// lease: it goes on though another node has lost it, and the node is given the reader.
 func TestDowngradeOvertakesAcquire(t *testing.T) {
 	for _, test := range []struct {
 		after     time.Duration // the downgrade: when the acquire comes, and another node restarts
@@ -240,7 +236,7 @@ func TestDowngradeOvertakesAcquire(t *testing.T) {
 	}
 }
 
-// That an owner's leases to write and to read end at the same time is no loss.
+// That an owner's leases to write and to read end together is no loss.
 func TestUnlockOfBothLeasesAtOnce(t *testing.T) {
 	var nodes []node.Node // their replies come from tasks of their own
 	for i := range 5 {
@@ -266,8 +262,8 @@ func TestUnlockOfBothLeasesAtOnce(t *testing.T) {
 	}
 }
 
-// An extension that a node executes before a downgrade, and whose answer comes after that
-// of the downgrade, says nothing about the reader's lease.
+// An extension that is executed before a downgrade, and answered after it, says nothing
+// about the reader's lease.
 func TestExtensionThatOvertakesDowngrade(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		o := new(observer)
@@ -299,8 +295,8 @@ func TestExtensionThatOvertakesDowngrade(t *testing.T) {
 	})
 }
 
-// A node that comes back with its data from before a downgrade gets the downgrade again;
-// by the renewal, if too few nodes answer for the lease to be healed.
+// A node that comes back with data from before a downgrade gets the downgrade again, by
+// the renewal if too few nodes answer for healing.
 func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
 	for _, byRenewal := range []bool{false, true} {
 		inWorld(t, 3, func(w *world) {
@@ -322,7 +318,6 @@ func TestNodeThatForgetsADowngradeIsToldAgain(t *testing.T) {
 	}
 }
 
-// writesAndReads has one owner write and read x.
 func writesAndReads(t *testing.T, l *quorum.Locker) (writes, reads *quorum.Lease) {
 	t.Helper()
 	writes = lock(t, l, "x", write)

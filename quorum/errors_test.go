@@ -54,8 +54,7 @@ func TestErrorSaysEachCauseOnce(t *testing.T) {
 	}
 }
 
-// An error of a lease that the nodes no longer have matches ErrLost, whichever call finds
-// out.
+// Any call that finds out reports the loss.
 func TestErrorAfterABreakMatchesErrLost(t *testing.T) {
 	failed := errors.New("the function failed")
 	type breaks func(*quorum.Lease)
@@ -110,8 +109,7 @@ func TestErrorAfterABreakMatchesErrLost(t *testing.T) {
 	}
 }
 
-// After a pause of the process an operation on a lease that is over may come before its
-// timer.
+// After a pause an operation may come before the timer of a lease that is over.
 func TestErrorsAfterAPauseMatchErrLost(t *testing.T) {
 	for what, do := range map[string]func(*quorum.Lease) error{
 		"Extend":  func(le *quorum.Lease) error { return le.Extend(background, time.Second) },
@@ -131,8 +129,7 @@ func TestErrorsAfterAPauseMatchErrLost(t *testing.T) {
 	}
 }
 
-// Close releases what the nodes may have of a lease that was lost, and that nobody has
-// unlocked.
+// The nodes may have a lease that was lost, and that nobody has unlocked.
 func TestCloseReleasesLostLeases(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{MaxHold: 12 * time.Second})
@@ -145,7 +142,6 @@ func TestCloseReleasesLostLeases(t *testing.T) {
 	})
 }
 
-// A function sees the leases that it runs under.
 func TestFromContext(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -174,8 +170,8 @@ func TestFromContext(t *testing.T) {
 	})
 }
 
-// An error does not match how another lease ended, though the context that ended the wait
-// is that of this other lease.
+// An error does not match how another lease ended, though the wait ended with that
+// lease's context.
 func TestCauseOfAnotherLease(t *testing.T) {
 	type ending func(w *world, l, other *quorum.Locker, outer *quorum.Lease) error
 	for what, end := range map[string]ending{
@@ -217,7 +213,7 @@ func TestCauseOfAnotherLease(t *testing.T) {
 }
 
 // A holder learns that its renewals fail while some of its lease is left, and that they
-// do no longer.
+// work again.
 func TestAtRisk(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -237,7 +233,7 @@ func TestAtRisk(t *testing.T) {
 	})
 }
 
-// A resource that a holder calls can find out whether it still is one.
+// A resource can find out whether its caller still is a holder.
 func TestCheck(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})

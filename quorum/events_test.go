@@ -15,8 +15,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// Each lease that comes to be held has one event that begins it and one that ends it,
-// whatever ends it, so that who counts them knows how many are held.
+// Each lease has one event that begins it and one that ends it, so that their difference
+// is the number of held leases.
 func TestEventsOfLeasesBalance(t *testing.T) {
 	type counts struct{ acquired, released, lost, detached int }
 	for name, test := range map[string]struct {
@@ -258,7 +258,7 @@ func TestEvents(t *testing.T) {
 	}.hold(t)
 }
 
-// Each call has one event that ends it, and one that begins its wait if it has to wait.
+// Each call has one event that ends it, and one that begins its wait, if it has to wait.
 func TestEventsOfWaitsBalance(t *testing.T) {
 	type counts struct {
 		waiting, waited, acquired int
@@ -360,7 +360,7 @@ func TestEventsOfWaitsBalance(t *testing.T) {
 	}
 }
 
-// A lease's last event says for how long it was held, and if it was lost, why.
+// A lease's last event says how long it was held, and why it was lost.
 func TestEventsTellHowLeasesEnded(t *testing.T) {
 	hour := quorum.WithMaxHold(time.Hour)
 	for name, test := range map[string]struct {
@@ -429,8 +429,8 @@ func TestEventsTellHowLeasesEnded(t *testing.T) {
 	}
 }
 
-// A node whose answers come in time and too late by turns fails and recovers once in ten
-// seconds, not with each of them. One that fails for good is reported nevertheless.
+// A node whose answers are in time and too late by turns fails and recovers once in ten
+// seconds. One that fails for good is reported nevertheless.
 func TestANodeAtTheLimitIsReportedSeldom(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		late := new(atomic.Bool)
@@ -460,7 +460,6 @@ func TestANodeAtTheLimitIsReportedSeldom(t *testing.T) {
 	})
 }
 
-// A flipping node answers too late for as long as it is late.
 type flipping struct {
 	node.Node
 	late *atomic.Bool
@@ -485,8 +484,8 @@ func (s stalled) Enabled(context.Context, slog.Level) bool {
 	return false
 }
 
-// Nothing of a Locker waits for a log or an observer that blocks: other leases are
-// renewed and end in time, also if all nodes die, and Close has its bound.
+// Nothing waits for a log or an observer that blocks: leases are renewed and end in time,
+// even if all nodes die, and Close has its bound.
 func TestNothingWaitsForForeignCode(t *testing.T) {
 	for name, blocked := range map[string]func(until chan struct{}) quorum.Options{
 		"log": func(until chan struct{}) quorum.Options {

@@ -14,7 +14,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// exampleNodes stands for redisnode.Dial in the examples, which need no server.
+// exampleNodes stands for redisnode.Dial, and needs no server.
 func exampleNodes() (nodes []node.Node) {
 	for _, name := range []string{"n1", "n2", "n3"} {
 		nodes = append(nodes, model.New(clock.System(), name))
@@ -60,8 +60,8 @@ func ExampleLocker_TryLock() {
 	// <nil>
 }
 
-// The meaning of each error for a program: first of one that could not get a lock, then
-// of one that has lost it.
+// A program handles each error: first those of a failed acquisition, then the loss of a
+// lock.
 func ExampleError() {
 	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
 	defer locker.Close()
@@ -96,9 +96,8 @@ func ExampleError() {
 	// true true true
 }
 
-// A counter counts events by kind, with the leases that are held and the time for which
-// was waited. An expvar.Map is safe for use by several tasks, and is shown at /debug/vars
-// if it is made by expvar.NewMap.
+// A counter counts events by kind, the held leases, and the time of waits. An expvar.Map
+// is safe for concurrent use, and is shown at /debug/vars if it is made by expvar.NewMap.
 type counter struct{ *expvar.Map }
 
 func (c counter) observe(e quorum.Event) {
@@ -252,8 +251,7 @@ func ExampleLocker_Inspect() {
 	// held 3 of 3 true
 }
 
-// On five hosts a job starts at about the same time, and it is done at once. It runs on
-// one of them.
+// Five hosts start a short job at about the same time. One of them runs it.
 func ExampleWithMinHold() {
 	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
 	defer locker.Close()
@@ -296,8 +294,8 @@ func ExampleWithFair() {
 	// third
 }
 
-// Applications that share servers have a prefix each, so their names do not meet. The
-// label is what operators and other programs see of the holder.
+// Applications that share servers have different prefixes, so their names do not meet.
+// Operators and other programs see the holder's label.
 func ExampleOptions_prefix() {
 	nodes := exampleNodes()
 	shop, _ := quorum.New(nodes, quorum.Options{Prefix: "shop:", Label: "shop-7", SharedNodes: true})
@@ -340,8 +338,8 @@ func ExampleLease_Extend() {
 	// <nil>
 }
 
-// Break takes a name from a holder that hangs. The holder works on until its next
-// renewal, so only the resource can refuse its writes, by the token.
+// Break takes a name from a holder that hangs. It works on until its next renewal, so
+// only the resource can refuse its writes, by the token.
 func ExampleLocker_Break() {
 	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
 	defer locker.Close()
@@ -357,8 +355,8 @@ func ExampleLocker_Break() {
 	// true <nil>
 }
 
-// A program that ends stops its work first, and then closes the Locker: Close gives away
-// what is still held. docs/service.md has the same for an HTTP service.
+// A program first stops its work, and then closes the Locker, which releases what is
+// still held. docs/service.md has the same for an HTTP service.
 func ExampleLocker_Close() {
 	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
 	ctx, stop := context.WithCancel(context.Background()) // or signal.NotifyContext

@@ -13,8 +13,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// Waiters are served in the order in which they asked, those of one process and of
-// others.
+// Waiters are served in the order in which they asked, in one process and across
+// processes.
 func TestFairServesInOrder(t *testing.T) {
 	const waiters = 12
 	for _, processes := range [][waiters]int{
@@ -57,11 +57,11 @@ func TestFairWaiters(t *testing.T) {
 		{"waiters whose first requests cross on the way agree in the end on who is first, and all are served", 5, func(t *testing.T, w *world) {
 			c := newContest(t)
 			for i := range 8 {
-				// To each node another is the nearest.
+				// Each node is nearest to another one.
 				l := w.far(quorum.Options{}, func(k int) time.Duration { return time.Duration(1+(i+2*k)%5) * time.Millisecond })
 				c.task(10, func() (held, error) { return l.Lock(background, "x", quorum.WithFair()) }, always(time.Millisecond))
 			}
-			// Where each node served those first who came to it first, it would be 3.5 s
+			// If each node served those first who came first to it, this would be 3.5 s
 			// for all.
 			c.wait(2 * time.Second / 80)
 		}},
@@ -160,8 +160,8 @@ func TestFairWaiters(t *testing.T) {
 	}.hold(t)
 }
 
-// A lock that was broken goes to its first waiter, and its holder learns that at once if
-// it is of the same process.
+// A lock that was broken goes to its first waiter. Its holder learns that at once in the
+// same process.
 func TestFairWaiterSupplantsAHolderOfItsProcess(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -183,8 +183,8 @@ func TestFairWaiterSupplantsAHolderOfItsProcess(t *testing.T) {
 	})
 }
 
-// A waiter whose attempts take all of their timeout and get some of the nodes waits
-// longer and longer. It still asks often enough to keep its place.
+// A waiter whose attempts use all of their timeout waits longer and longer, but asks
+// often enough to keep its place.
 func TestPlaceIsKeptThroughLongPauses(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.foreign("x", time.Hour, 1)

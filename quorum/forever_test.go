@@ -18,7 +18,7 @@ const (
 	decade  = 10 * 365 * 24 * time.Hour // the longest time in Options
 )
 
-// "Forever" is refused, or lasts, wherever somebody gives a time: no sum of it overflows.
+// Wherever a time is given, "forever" is refused or lasts: no sum overflows.
 func TestVeryLongTimes(t *testing.T) {
 	ms := node.Milliseconds(forever)
 	ensure(t, ms >= 0, "a TTL of %v is %d ms", forever, ms)
@@ -140,7 +140,7 @@ func withLong(option func(time.Duration) quorum.Option) func(*quorum.Options, ti
 	}
 }
 
-// longTime tries a lock with such options. A lease goes on until it is unlocked, and
+// longTime tries a lock with such options. The lease goes on until it is unlocked, and
 // others wait for that.
 func longTime(options func(*quorum.Options, time.Duration) []quorum.Option) func(*testing.T, *world, time.Duration) error {
 	return func(t *testing.T, w *world, d time.Duration) error {

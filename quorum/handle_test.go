@@ -24,7 +24,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// terms returns what a handle says, by the names that version 1 has for it.
+// terms returns a handle's content by the names of version 1.
 func terms(t *testing.T, h quorum.Handle) (m map[string]any) {
 	t.Helper()
 	body, ok := strings.CutPrefix(string(h), "redquorum1.")
@@ -35,13 +35,12 @@ func terms(t *testing.T, h quorum.Handle) (m map[string]any) {
 	return m
 }
 
-// handleOf returns a handle that says something else.
 func handleOf(t *testing.T, m map[string]any) quorum.Handle {
 	t.Helper()
 	return quorum.Handle("redquorum1." + base64.RawURLEncoding.EncodeToString(must[[]byte](t)(json.Marshal(m))))
 }
 
-// lasted waits for the end of a lease, but not forever, and returns when it was.
+// lasted waits for the end of a lease and returns when that was.
 func lasted(lease *quorum.Lease, since time.Time) time.Duration {
 	select {
 	case <-lease.Context().Done():
@@ -50,7 +49,7 @@ func lasted(lease *quorum.Lease, since time.Time) time.Duration {
 	return time.Since(since)
 }
 
-// A bounded lease stays bounded, whichever process resumes it, and however often.
+// A bounded lease stays bounded, however often and by whichever process it is resumed.
 func TestResumeHeedsTheBoundsOfALease(t *testing.T) {
 	for name, test := range map[string]struct {
 		acquire, resume   []quorum.Option
@@ -284,8 +283,8 @@ func TestHandles(t *testing.T) {
 	}.hold(t)
 }
 
-// A lease is not resumed by answers that are read when it is over, nor by those that are
-// read after a third of MaxLease: a node may have forgotten its answer.
+// Answers that are read after the lease's end, or after a third of MaxLease, do not
+// count: a node may have forgotten its answer.
 func TestResumeIsDecidedInTime(t *testing.T) {
 	for _, test := range []struct{ lease, maxLease, pause time.Duration }{
 		{lease: time.Second, pause: 400 * time.Millisecond},
@@ -368,8 +367,8 @@ func TestBadHandles(t *testing.T) {
 	})
 }
 
-// A program that resumes a lease of one whose clock is ahead knows from then on how
-// far: the token of its next attempt is not too low.
+// A program that resumes a lease of one with a clock ahead then knows by how much: its
+// next token is not too low.
 func TestWhoResumesKnowsTheTokens(t *testing.T) {
 	for _, mode := range []quorum.Option{nil, quorum.WithWrite()} {
 		inWorld(t, 3, func(w *world) {
@@ -385,9 +384,9 @@ func TestWhoResumesKnowsTheTokens(t *testing.T) {
 	}
 }
 
-// A healing command that arrives after the release creates nothing, be that by the
-// process that was under way with it, or by one that the lease was handed over to, also
-// with a handle from before the healing.
+// A healing command after the release creates nothing, whether it is from the lease's
+// first process or from one that has resumed it, also with a handle from before the
+// healing.
 func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
 	for _, how := range []string{"unlocked here", "detached", "of a program that is gone"} {
 		inWorld(t, 3, func(w *world) {
@@ -423,8 +422,8 @@ func TestDelayedHealingIsRefusedAfterHandOver(t *testing.T) {
 	}
 }
 
-// Nested leases that are taken and given back at the same time are whole: none
-// is over when it is granted, and none is said to have been lost.
+// Nested leases that are taken and released at the same time are valid when granted, and
+// not reported as lost.
 func TestNestingRaces(t *testing.T) {
 	var nodes []node.Node
 	for _, name := range []string{"a", "b", "c"} {

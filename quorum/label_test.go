@@ -20,7 +20,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// labelled makes a Locker with a label, and one that asks who the holder is.
 func labelled(w *world) (a, b *quorum.Locker) {
 	return w.locker(quorum.Options{Label: "shop-1 worker"}), w.locker(quorum.Options{Label: "shop-2 worker"})
 }
@@ -34,7 +33,6 @@ func holderOf(t *testing.T, err error) string {
 	return e.Holder
 }
 
-// labelOf returns the label of an owner in a report.
 func labelOf(t *testing.T, l *quorum.Locker, owner string) string {
 	t.Helper()
 	return inspect(t, l, "x").Label(owner)
@@ -249,7 +247,7 @@ func TestLabels(t *testing.T) {
 	}.hold(t)
 }
 
-// A label costs a busy Locker nothing: it is written once in half of MaxLease.
+// A label is written once in half of MaxLease, also by a busy Locker.
 func TestLabelIsWrittenRarely(t *testing.T) {
 	commands := func(label string) (n int64) {
 		inWorld(t, 3, func(w *world) {
@@ -269,8 +267,8 @@ func TestLabelIsWrittenRarely(t *testing.T) {
 	}
 }
 
-// A writer learns who the holder is if its wait has lasted, and a reader that a writer is
-// in its way.
+// A writer learns the holder if its wait has lasted, and a reader that a writer blocks
+// it.
 func TestHolderOfReadersAndWriters(t *testing.T) {
 	read, write := quorum.WithRead(), quorum.WithWrite()
 	for name, tt := range map[string]struct {
@@ -296,7 +294,7 @@ func TestHolderOfReadersAndWriters(t *testing.T) {
 	}
 }
 
-// To find out who the holder is lengthens no call beyond its bound, which is a third of a
+// The search for the holder lengthens no call beyond its bound, which is a third of a
 // short lease.
 func TestHolderIsFoundWithinTheBound(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -319,7 +317,6 @@ func TestHolderIsFoundWithinTheBound(t *testing.T) {
 	}
 }
 
-// unlabelled makes a Locker whose commands about labels fail.
 func unlabelled(w *world, o quorum.Options, err *error) *quorum.Locker {
 	return w.through(o, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
 		if *err != nil && strings.HasPrefix(cmd.Claims[0].Name, node.LabelName("")) {
@@ -467,13 +464,12 @@ func TestNotes(t *testing.T) {
 	}.hold(t)
 }
 
-// A differing Locker keeps what it reports of others' settings.
+// A differing Locker keeps its reports of others' settings.
 type differing struct {
 	events []quorum.Event
 	lines  bytes.Buffer
 }
 
-// differs makes a Locker on nodes, and has it hold a lock of its own.
 func (w *world) differs(o quorum.Options, nodes []node.Node) *differing {
 	w.t.Helper()
 	d := &differing{}
@@ -488,7 +484,7 @@ func (w *world) differs(o quorum.Options, nodes []node.Node) *differing {
 	return d
 }
 
-// Programs find each other's settings, and report each text that differs once.
+// Programs find each other's settings, and report each differing text once.
 func TestSettingsThatDiffer(t *testing.T) {
 	const usual = "nodes 5, quorum 3, replicas [], MaxLease 30s, Grace 0s"
 	for other, c := range map[string]struct {
@@ -531,7 +527,6 @@ func TestSettingsThatDiffer(t *testing.T) {
 	}
 }
 
-// Settings of programs that are gone are forgotten.
 func TestSettingsOfTheDead(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.differs(quorum.Options{MaxLease: time.Minute}, w.listed())
@@ -557,7 +552,6 @@ func TestSettingsThatMayDiffer(t *testing.T) {
 	})
 }
 
-// A replicated node says that it has so many replicas.
 type replicated struct {
 	node.Node
 	n int

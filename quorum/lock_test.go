@@ -21,7 +21,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A Locker's calls keep their promises at their edges.
 func TestCalls(t *testing.T) {
 	rules{
 		{"a lease's context gives its name again, without a command, until the last Unlock", 3, func(t *testing.T, w *world) {
@@ -232,8 +231,8 @@ func TestCalls(t *testing.T) {
 	}.hold(t)
 }
 
-// Goroutines that share the context of a lease would all have its name, and not know of
-// each other. Without the option they get an error at once.
+// Goroutines that share a lease's context would all have its name without knowing of each
+// other. Without the option they get an error at once.
 func TestNoReentryUnlessAskedFor(t *testing.T) {
 	type key struct{}
 	inWorld(t, 3, func(w *world) {
@@ -269,7 +268,6 @@ func TestNoReentryUnlessAskedFor(t *testing.T) {
 	})
 }
 
-// refused checks that an acquisition was refused because it would wait for itself.
 func refused(t *testing.T, err error) {
 	t.Helper()
 	assert.Must(t, errors.Is(err, quorum.ErrDeadlock) && permanent(err), "got %v", err)
@@ -277,8 +275,8 @@ func refused(t *testing.T, err error) {
 	ensure(t, strings.Contains(text, "WithReentry") || strings.Contains(text, "nobody can write"), "it says no way out: %v", err)
 }
 
-// That the lease was lost comes first. That its context was ended, and not the caller's,
-// is no cancellation: a program that passes over those would pass over this.
+// The loss comes first. The end of the lease's context, not the caller's, is no
+// cancellation: a program that ignores cancellations would ignore the loss.
 func TestDoReportsALostLeaseFirst(t *testing.T) {
 	mine := &fs.PathError{Op: "mine", Path: "p", Err: fs.ErrNotExist} // an error type is found, too
 	for name, test := range map[string]struct {
@@ -337,7 +335,7 @@ func permanent(err error) bool {
 	return ok && e.Permanent()
 }
 
-// A waiter can know from an error whether waiting is of use.
+// An error says whether waiting can help.
 func TestPermanentErrors(t *testing.T) {
 	same := fmt.Errorf("%w: a and b", quorum.ErrSameServer)
 	for _, test := range []struct {
@@ -436,8 +434,8 @@ func TestBadOptionsAndArguments(t *testing.T) {
 	})
 }
 
-// A lock at a key that another lock has next to it would break that, so none can have
-// such a name, by whichever call; nor one that is no text.
+// A name that another lock's keys may have is refused by every call; so is one that is no
+// text.
 func TestReservedNames(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -475,8 +473,7 @@ func TestReservedNames(t *testing.T) {
 	})
 }
 
-// Several Lockers may use the same nodes. One that is closed leaves nothing behind, and
-// the others go on.
+// A closed Locker leaves nothing behind, and others on the nodes go on.
 func TestLockersShareNodes(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var nodes []node.Node
@@ -518,7 +515,6 @@ func TestLockersShareNodes(t *testing.T) {
 	})
 }
 
-// A listened node counts who listens to it.
 type listened struct {
 	node.Node
 	listens *atomic.Int32
@@ -533,8 +529,8 @@ func (l listened) Listen(process string, hear func(node.Turn)) (stop func()) {
 	}
 }
 
-// A Break that a slow connection brings late, when its caller has given up, does not end
-// what is held by then: the next lease, in any mode, that was asked for since.
+// A Break that comes late, after its caller has given up, does not end a lease in any
+// mode that was asked for since.
 func TestLateBreak(t *testing.T) {
 	for _, mode := range []quorum.Option{nil, read, write} {
 		inWorld(t, 3, func(w *world) {
@@ -571,8 +567,8 @@ func TestLateBreak(t *testing.T) {
 	}
 }
 
-// A lock whose token is ahead of the clock of a caller of Break is broken all the same,
-// also while a node hangs, and when the lock changes hands meanwhile.
+// A lock whose token is ahead of the caller's clock is broken, even while a node hangs,
+// and when the lock changes hands meanwhile.
 func TestBreakByALateClock(t *testing.T) {
 	for _, mode := range []quorum.Option{nil, read, write} {
 		inWorld(t, 3, func(w *world) {

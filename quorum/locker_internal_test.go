@@ -15,7 +15,7 @@ import (
 	"github.com/redquorum/redquorum/quorum/internal/core"
 )
 
-// A prying context is foreign code that needs the Locker whenever it is asked.
+// A prying context calls the Locker whenever it is asked.
 type prying struct {
 	context.Context
 	e *core.Core
@@ -26,7 +26,6 @@ func (p prying) Done() <-chan struct{} { p.look(); return p.Context.Done() }
 func (p prying) Err() error            { p.look(); return p.Context.Err() }
 func (p prying) Value(key any) any     { p.look(); return p.Context.Value(key) }
 
-// No function of a caller's context is called within a step.
 func TestContextsMayCallTheLocker(t *testing.T) {
 	l := assert.Got(New([]node.Node{model.New(clock.Runtime(), "n1")}, Options{NoRestartGuard: true}))(t)
 	ended, cancel := context.WithCancelCause(t.Context())
@@ -80,8 +79,8 @@ func TestPrefixedWatch(t *testing.T) {
 	assert.That(t, woken, "a waiter for x does not hear of shop/x")
 }
 
-// The engine hears names without the prefix: by a name it releases what was handed over
-// to nobody, and counts for which of several names it is first.
+// The engine hears names without the prefix: by name it releases what was handed over to
+// nobody, and counts for which of several names it is first.
 func TestPrefixedTurn(t *testing.T) {
 	for on, want := range map[string]string{"shop/x": "x", "": ""} {
 		prefixed{mute{says: node.Turn{Name: on}}, "shop/"}.Listen("me", func(got node.Turn) {
@@ -90,7 +89,7 @@ func TestPrefixedTurn(t *testing.T) {
 	}
 }
 
-// Whatever is taken for a handle is one: what it says makes the same handle again.
+// The content of every accepted handle makes the same handle again.
 func FuzzHandle(f *testing.F) {
 	for _, body := range []string{
 		"", "{}", `{"names":["x"],"owner":"o","token":1,"high":1,"lease_ns":1,"at_ns":1}`,

@@ -11,17 +11,16 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// hour are the options of a Locker whose names may be kept for long.
+// hour is for names that may be kept for long.
 var hour = quorum.Options{MaxLease: time.Hour, Lease: 30 * time.Second, NoRestartGuard: true}
 
-// minute is how long most tests keep a name, and kept how long nodes do then.
+// minute is how long most tests keep a name, and kept how long nodes do.
 const (
 	minute = time.Minute
 	kept   = minute + minute/100 + 2*time.Millisecond
 )
 
-// freeAfter checks that a name is taken, as another program sees it, until so long after
-// begun.
+// freeAfter checks that another program sees a name as taken until then.
 func freeAfter(t *testing.T, w *world, name string, begun time.Time, want time.Duration) {
 	t.Helper()
 	other := w.locker(hour)
@@ -33,8 +32,8 @@ func freeAfter(t *testing.T, w *world, name string, begun time.Time, want time.D
 	unlock(t, tryLock(t, other, name))
 }
 
-// A name stays taken until its time is over, whatever ends its lease or its process, and
-// is free at once if the work took longer.
+// A name stays taken for its time, however its lease or process ends, and is free at once
+// if the work took longer.
 func TestMinHold(t *testing.T) {
 	unlocked := func(t *testing.T, _ *world, _ *quorum.Locker, lease *quorum.Lease) {
 		unlock(t, lease)
@@ -168,7 +167,7 @@ func TestMinHoldOfOthers(t *testing.T) {
 	}.hold(t)
 }
 
-// Ten hosts, whose clocks differ, run a job of a few seconds once in each interval.
+// Ten hosts, whose clocks differ, run a short job once in each interval.
 func TestMinHoldRunsAJobOnce(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(time.Millisecond, 3*time.Millisecond)
@@ -202,8 +201,8 @@ func TestMinHoldRunsAJobOnce(t *testing.T) {
 	})
 }
 
-// On servers of redis, one of them killed: the process that kept the name has closed its
-// Locker, or has not.
+// One of the redis-servers is killed. The process that kept the name has closed its
+// Locker, or not.
 func TestMinHoldOnServers(t *testing.T) {
 	for _, closes := range []bool{false, true} {
 		t.Run(fmt.Sprint("closes ", closes), func(t *testing.T) {

@@ -16,9 +16,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The tests of this file are about locks of several deployments that are held as
-// one.
-
 // process is a program that uses two deployments of three nodes each.
 func (w *world) process() (both []quorum.Member) {
 	w.t.Helper()
@@ -262,7 +259,7 @@ func TestMultiLease(t *testing.T) {
 	}.hold(t)
 }
 
-// Programs that list the parts in different orders do not wait for each other.
+// Programs may list the parts in different orders.
 func TestJointsDoNotDeadlock(t *testing.T) {
 	inWorld(t, 9, func(w *world) {
 		for i, n := range w.nodes {
@@ -295,8 +292,7 @@ func TestJointsDoNotDeadlock(t *testing.T) {
 	})
 }
 
-// A lease that is not renewed forever does not pass while another member is waited
-// for.
+// A lease that is not renewed forever does not pass while another member is waited for.
 func TestJointOfFixedLeasesIsWhole(t *testing.T) {
 	for part, option := range []quorum.Option{quorum.WithFixedLease(5 * time.Second), quorum.WithMaxHold(5 * time.Second)} {
 		inWorld(t, 6, func(w *world) {

@@ -18,8 +18,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The tests of this file are about one lock of several names.
-
 func TestNamesAsOneLock(t *testing.T) {
 	rules{
 		{"all names are acquired, or none", 5, func(t *testing.T, w *world) {
@@ -179,7 +177,7 @@ func TestNamesAsOneLock(t *testing.T) {
 			_ = one.Unlock(background)
 			equal(t, w.locked("a"), 0, "nodes have it")
 
-			// When it is over, it is in nobody's way.
+			// When it is over, it blocks nobody.
 			lease = lock(t, l, "a", quorum.WithNames("b"))
 			_, _ = l.Break(background, "a")
 			matches(t, errorOf(l.TryLock(context.WithoutCancel(lease.Context()), "b", quorum.WithNames("c"), reentry)), quorum.ErrHeld, not{quorum.ErrDeadlock})
@@ -243,7 +241,6 @@ func TestNamesAsOneLock(t *testing.T) {
 	}.hold(t)
 }
 
-// A waiter for two names that others are busy with has its turns on real servers, too.
 func TestRealNamesHaveTheirTurns(t *testing.T) {
 	tests.NeedLong(t)
 	all := servers(t, 5)
@@ -260,7 +257,7 @@ func TestRealNamesHaveTheirTurns(t *testing.T) {
 }
 
 // A holder of one name that asks for another does not wait for a waiter for both, if it
-// takes the names in their order.
+// takes the names in sorted order.
 func TestNamesDoNotKeepTheirHolderWaiting(t *testing.T) {
 	for _, order := range []struct {
 		first, second, more string
@@ -283,8 +280,8 @@ func TestNamesDoNotKeepTheirHolderWaiting(t *testing.T) {
 }
 
 // Programs that take locks in one order never wait for each other in a circle, though
-// some ask for several at once and wait for what is held elsewhere: each of two holds a
-// name, and waits in a queue behind a waiter for the other's.
+// some ask for several at once: each of two holds a name, and waits in a queue behind a
+// waiter for the other's.
 func TestNamesInTheirOrderDoNotDeadlock(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		one, two := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -305,8 +302,8 @@ func TestNamesInTheirOrderDoNotDeadlock(t *testing.T) {
 	})
 }
 
-// Leases that are renewed in one command, some of them of several names, each have the
-// answers about their own names: of those that were broken none goes on.
+// Leases that are renewed in one command, some of several names, each have the answers
+// about their own names: broken ones end.
 func TestNamesRenewedWithOthers(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l, other := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -329,8 +326,8 @@ func TestNamesRenewedWithOthers(t *testing.T) {
 	})
 }
 
-// With a prefix all keys on the nodes have it before the name, and no name that a program
-// gets has it.
+// All keys on the nodes have the prefix before the name, and no name that a program gets
+// has it.
 func TestPrefixIsBeforeNamesOnTheNodesAlone(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		seen := new(observer)
@@ -380,7 +377,6 @@ func TestPrefixIsBeforeNamesOnTheNodesAlone(t *testing.T) {
 	})
 }
 
-// A prefix makes no name of what is none.
 func TestPrefixAndReservedNames(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		for _, prefix := range []string{"redquorum_", "redisson_x", "\xff"} {

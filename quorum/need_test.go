@@ -11,9 +11,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The tests of this file are about Lockers that need more than a majority.
-
-// So many nodes may be missing, and no more; the error has the sum.
+// N-k nodes may be missing, and no more; the error has the sum.
 func TestNeedIsWhatMustGrant(t *testing.T) {
 	for _, c := range []struct{ nodes, need int }{{2, 2}, {3, 3}, {4, 3}, {5, 4}, {5, 5}, {7, 5}} {
 		inWorld(t, c.nodes, func(w *world) {
@@ -100,8 +98,7 @@ func TestNeed(t *testing.T) {
 			}
 			lease := lock(t, a, "x")
 			w.nodes[4].Down(true)
-			// Waiting is not for all nodes: one that is down must not keep an operator
-			// from breaking a lock.
+			// A node that is down must not keep an operator from breaking a lock.
 			breakLock(t, b, "x")
 			start := time.Now()
 			<-lease.Context().Done()

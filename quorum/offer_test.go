@@ -15,11 +15,10 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// standsFor is for how long an offer may rely on what was handed over to it, from when it
-// asked last.
+// standsFor is how long an offer may rely on a hand-over, from when it asked last.
 var standsFor = quorum.Defaults().RetryEvery + 3*quorum.Defaults().Timeout
 
-// waiting lets a Locker wait for x until all nodes know of its place and its offer.
+// waiting lets a Locker wait for x until all nodes know its place and its offer.
 func waiting(l *quorum.Locker, opts ...quorum.Option) (ended chan *quorum.Lease) {
 	ended = make(chan *quorum.Lease, 1)
 	go func() {
@@ -42,7 +41,6 @@ func wanted(t *testing.T, w *world, l *quorum.Locker, opts ...quorum.Option) (he
 
 func isOffer(lease *quorum.Lease) bool { return node.IsOffer(lease.Owner()) }
 
-// handedOver has x handed over to a Locker.
 func handedOver(t *testing.T, w *world, l *quorum.Locker) *quorum.Lease {
 	t.Helper()
 	held, ended := wanted(t, w, l)
@@ -183,7 +181,6 @@ func TestHandingOver(t *testing.T) {
 	}.hold(t)
 }
 
-// A tally counts turns, and those that were handed over.
 type tally struct{ turns, handed int }
 
 // take has the turns of one program until a time, and counts those after another.
@@ -200,13 +197,12 @@ func (c *tally) take(t *testing.T, l *quorum.Locker, hold time.Duration, from, u
 	}
 }
 
-// wantHandedOver requires so many turns, and that nine in ten were handed over.
+// wantHandedOver requires so many turns, nine in ten of them handed over.
 func (c *tally) wantHandedOver(t *testing.T, turns int) {
 	t.Helper()
 	ensure(t, c.turns >= turns && c.handed >= c.turns*9/10, "%d of %d turns were handed over; want %d turns", c.handed, c.turns, turns)
 }
 
-// try locks and unlocks whenever the lock is free, until a time.
 func try(t *testing.T, l *quorum.Locker, until time.Time) {
 	for time.Now().Before(until) {
 		if lease, err := l.TryLock(background, "x"); err == nil {
@@ -216,7 +212,6 @@ func try(t *testing.T, l *quorum.Locker, until time.Time) {
 	}
 }
 
-// When programs take turns, they rarely have to ask.
 func TestTurnsAreHandedOver(t *testing.T) {
 	tests.NeedSeconds(t)
 	for range tests.Times(1, 3) { // what keeps turns from being handed over may need some chance
@@ -235,7 +230,7 @@ func TestTurnsAreHandedOver(t *testing.T) {
 	}
 }
 
-// So it is where others try at any time, and have some of the nodes for a moment.
+// Others try at any time, and have some of the nodes for a moment.
 func TestTurnsAreHandedOverBesideTries(t *testing.T) {
 	tests.NeedLong(t)
 	inWorld(t, 5, func(w *world) {
@@ -258,9 +253,9 @@ func TestTurnsAreHandedOverBesideTries(t *testing.T) {
 	})
 }
 
-// A lease that is not to be renewed has its length from the beginning, and one that is
-// shorter than a waiter sleeps cannot be relied on when it is handed over: these are
-// asked for as ever. So are locks of several names.
+// A lease that is not renewed has its length from the beginning, and one shorter than a
+// waiter's sleep cannot be relied on when it is handed over. These, and locks of several
+// names, are asked for.
 func TestWhatIsNotHandedOver(t *testing.T) {
 	for what, opts := range map[string][]quorum.Option{
 		"fixed":   {quorum.WithFixedLease(time.Minute / 2)},
@@ -287,7 +282,6 @@ func (w *world) handOver(held *quorum.Lease, tokens ...node.Token) {
 	}
 }
 
-// A server that is listed twice hands over once.
 func TestTwinsHandOverOnce(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
@@ -303,8 +297,8 @@ func TestTwinsHandOverOnce(t *testing.T) {
 	})
 }
 
-// Of nodes that hand the lock over with different tokens none makes up a quorum with
-// another: the next token might not be above.
+// Hand-overs with different tokens make no quorum: the next token might not be above
+// them.
 func TestTokensOfAllMustBeTheSame(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
@@ -317,9 +311,8 @@ func TestTokensOfAllMustBeTheSame(t *testing.T) {
 	})
 }
 
-// A release that comes so late that its token is more than a Timeout older than the
-// waiter's attempt hands nothing over: another holder with a higher token may have come
-// between.
+// If the release's token is more than a Timeout older than the waiter's attempt, another
+// holder with a higher token may have come between.
 func TestHandOverWithAnOldToken(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held := lock(t, w.locker(quorum.Options{}), "x")
@@ -335,10 +328,8 @@ func TestHandOverWithAnOldToken(t *testing.T) {
 	})
 }
 
-// A lock that is handed over so late that it may end before its first renewal is not
-// taken: its waiter asks for the lock. Nor is one that is accepted later than a third of
-// MaxLease after it was asked for: a node may have forgotten that it handed the lock
-// over.
+// A hand-over is not taken if it may end before its first renewal, or later than a third
+// of MaxLease after it was asked for: a node may have forgotten it.
 func TestHandOverIsAcceptedInTime(t *testing.T) {
 	const short = 4500 * time.Millisecond
 	for _, row := range []struct {
@@ -361,8 +352,8 @@ func TestHandOverIsAcceptedInTime(t *testing.T) {
 	}
 }
 
-// drowsy does something before a waiter hears that a lock was handed over to it, and
-// keeps the first owner that it was handed over to.
+// drowsy does something before a waiter hears of a hand-over, and keeps the first owner
+// in one.
 func drowsy(n node.Node, late func(), handed *atomic.Value) node.Node {
 	return hearing{n, func(turn node.Turn, hear func(node.Turn)) {
 		if turn.Owner != "" {
@@ -383,8 +374,8 @@ func TestHandedOverIsDetached(t *testing.T) {
 	})
 }
 
-// A late copy of the acquire with which somebody was in line may name its offer once
-// more, when what was handed over to that is released already. It is given back.
+// A late copy of a waiter's acquire may name its offer again, after that was released. It
+// is given back.
 func TestCopyOfAnAcquireWithAnOffer(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var copies [3]node.Command
@@ -408,8 +399,8 @@ func TestCopyOfAnAcquireWithAnOffer(t *testing.T) {
 	})
 }
 
-// A lock that a node hands over late is not given back if the lease was detached
-// meanwhile: the process that has resumed it has that node, too.
+// A late hand-over is not given back if the lease was detached meanwhile: the process
+// that has resumed it has that node, too.
 func TestLateHandingOverAfterDetach(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held, ended := wanted(t, w, w.locker(quorum.Options{}))
@@ -424,8 +415,7 @@ func TestLateHandingOverAfterDetach(t *testing.T) {
 	})
 }
 
-// A node that does not tell since when its server runs hands nothing over: it may have
-// restarted, and have forgotten a lock.
+// A server without a known age may have restarted, and have forgotten a lock.
 func TestHandedOnWithoutALife(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		held, ended := wanted(t, w, w.behind(quorum.Options{}, func(i int, n node.Node) node.Node {
@@ -444,9 +434,8 @@ func TestHandedOnWithoutALife(t *testing.T) {
 	})
 }
 
-// How long the loss of announcements makes a waiter wait is bounded: if a node's turns
-// are lost while it hands the lock over, the lock stands for the waiter for as long as
-// its place was kept, and the waiter asks again at each RetryEvery.
+// If turns are lost, the lock stands for the waiter while its place is kept, and the
+// waiter asks again at each RetryEvery.
 func TestLostAnnouncements(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		inWorld(t, 3, func(w *world) {
@@ -466,9 +455,8 @@ func TestLostAnnouncements(t *testing.T) {
 	}
 }
 
-// A lease that was handed over, and detached and resumed by another process, is not
-// handed over to its own offer when it is released: on a node that had lost the lock of
-// the holder before, and so had kept the place.
+// A lease that was handed over, detached and resumed is not handed over to its own offer
+// on its release, by a node that had lost the previous lock, and so had kept the place.
 func TestOwnOfferIsNotServed(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})

@@ -13,8 +13,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A busy server takes as long for each command, and executes those, too, that nobody
-// waits for any more.
+// A busy server takes equally long for each command, and also executes those that nobody
+// waits for.
 type busy struct {
 	mu     sync.Mutex
 	free   time.Time
@@ -24,7 +24,7 @@ type busy struct {
 	last   time.Time            // when it answered last
 }
 
-// turn returns when the answer to the next command will have come.
+// turn returns when the next command's answer will have come.
 func (b *busy) turn() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -42,7 +42,6 @@ func (b *busy) turn() time.Duration {
 	return time.Until(b.last)
 }
 
-// busy makes a Locker on servers that are shared.
 func (w *world) busy(o quorum.Options, servers []*busy) *quorum.Locker {
 	return w.through(o, func(i int, n node.Node, cmd node.Command, reply func(node.Reply)) {
 		cmd = own(cmd)
@@ -58,8 +57,8 @@ func (w *world) busy(o quorum.Options, servers []*busy) *quorum.Locker {
 	})
 }
 
-// An overload is much that programs ask of servers for a while. Before and after they ask
-// for little.
+// An overload is programs that ask much of servers for a while, and little before and
+// after.
 type overload struct {
 	programs, few, many int           // callers of each
 	joins               time.Duration // the first is there, the others begin so long after each other under load
@@ -82,7 +81,6 @@ func tryAtOnce(l *quorum.Locker, name string) (*quorum.Lease, error) {
 	return l.TryLock(background, name)
 }
 
-// tryFor returns a call of TryLock whose context ends after d.
 func tryFor(d time.Duration) func(*quorum.Locker, string) (*quorum.Lease, error) {
 	return func(l *quorum.Locker, name string) (*quorum.Lease, error) {
 		ctx, cancel := context.WithTimeout(background, d)
@@ -100,8 +98,7 @@ func alike(n int, one func() *busy) (all []*busy) {
 
 const calm, load = 3, 8 // seconds
 
-// run returns how many locks there were in each second, and how many of the leases that
-// each program holds were lost.
+// run returns the number of locks in each second, and of held leases that were lost.
 func (o overload) run(w *world) (locks [2*calm + load]int, lost int) {
 	var mu sync.Mutex
 	began := time.Now()
@@ -154,8 +151,8 @@ func (o overload) run(w *world) (locks [2*calm + load]int, lost int) {
 	return locks, lost
 }
 
-// While programs ask for much more than the nodes can do, these do as much as before in
-// each second, and no lease is lost. When the overload is over, so are its effects.
+// While programs ask for much more than the nodes can do, these do as much as before, and
+// no lease is lost. Afterwards nothing of it is left.
 func TestOverload(t *testing.T) {
 	slow := func() *busy { return &busy{each: time.Millisecond} }
 	quick := func() *busy { return &busy{each: time.Millisecond / 5} }
@@ -202,8 +199,7 @@ func TestOverload(t *testing.T) {
 	}
 }
 
-// Releases that a node has not confirmed are repeated a few at a time, and are no load of
-// their own.
+// They are repeated a few at a time, so that they are no load of their own.
 func TestFewRepeatsAtATime(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var mu sync.Mutex

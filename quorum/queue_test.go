@@ -15,10 +15,9 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// Of many programs that wait, each release wakes one: a turn takes three commands
-// to each node, for the place in line, the lock and its release, and all are served
-// alike. The next one has the lock two round trips after it was released. A node that
-// hangs changes nothing for the others.
+// A turn takes three commands to each node, for the place in the queue, the lock and its
+// release, and all are served alike. The next program has the lock two round trips after
+// its release, even if a node hangs.
 func TestEachReleaseWakesOneProgram(t *testing.T) {
 	for _, kind := range []struct {
 		name  string
@@ -52,8 +51,8 @@ func TestEachReleaseWakesOneProgram(t *testing.T) {
 	}
 }
 
-// A program whose commands take longer than the others have the lock is served all
-// the same: its place does not depend on its tokens, which are never the latest.
+// A program whose commands take longer than the others have the lock is served, though
+// its tokens are never the latest: its place does not depend on them.
 func TestFarProgramHasItsTurn(t *testing.T) {
 	tests.NeedSeconds(t)
 	for _, opts := range [][]quorum.Option{nil, {quorum.WithFair()}} {
@@ -72,8 +71,8 @@ func TestFarProgramHasItsTurn(t *testing.T) {
 	}
 }
 
-// If the first waiter cannot come, because its program hangs, the others wait no longer
-// than its place is kept, or a poll if the lock is not handed over.
+// If the first waiter's program hangs, the others wait no longer than its place is kept,
+// or a poll if the lock is not handed over.
 func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
 	keepsPlace := quorum.Defaults().RetryEvery + 3*quorum.Defaults().Timeout
 	for how, c := range map[string]struct {
@@ -106,9 +105,8 @@ func TestWaiterThatHangsHoldsNobodyUp(t *testing.T) {
 	}
 }
 
-// It does so once, though its connections are there and notices reach it: after a
-// hand-over it is no longer queued, and after a notice it is passed over until it asks
-// again.
+// Though its connections work, it is no longer queued after a hand-over, and passed over
+// after a notice until it asks again.
 func TestWaiterThatHangsIsToldOnce(t *testing.T) {
 	tests.NeedSeconds(t)
 	for how, opts := range map[string][]quorum.Option{"handed over": nil, "told": with(quorum.WithFixedLease(quorum.Defaults().Lease))} {
@@ -133,7 +131,7 @@ func TestWaiterThatHangsIsToldOnce(t *testing.T) {
 	}
 }
 
-// The news that it is subscribed is no turn: a waiter then does not pass those before it.
+// A waiter that is subscribed does not pass those before it.
 func TestSubscriptionIsNoTurn(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		holder, first := w.locker(quorum.Options{}), w.far(quorum.Options{}, func(int) time.Duration { return 5 * time.Millisecond })
@@ -166,7 +164,7 @@ func TestSubscriptionIsNoTurn(t *testing.T) {
 	})
 }
 
-// The release of a Redisson lock tells nobody in line, and wakes them all the same.
+// The release of a Redisson lock notifies no queued waiter, but wakes them all.
 func TestWaiterInLineHearsOfForeignReleases(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		l := w.locker(quorum.Options{})
@@ -185,8 +183,8 @@ func TestWaiterInLineHearsOfForeignReleases(t *testing.T) {
 	})
 }
 
-// A waiter for several names is served as often as if it wanted one of them, however
-// far away it is, and whatever waiters that one has.
+// A waiter for several names is served as often as if it wanted one of them, however far
+// away it is, and whatever waiters that one has.
 func TestNamesBesideThoseInLine(t *testing.T) {
 	tests.NeedLong(t)
 	for _, programs := range []int{2, 6} {
@@ -210,8 +208,8 @@ func TestNamesBesideThoseInLine(t *testing.T) {
 	}
 }
 
-// A waiter for several names that others are busy with has not much fewer turns than
-// they, though the names are rarely free at the same time.
+// Its names are rarely free at the same time, yet a waiter has about as many turns as
+// others.
 func TestNamesHaveTheirTurns(t *testing.T) {
 	tests.NeedSeconds(t)
 	for _, hold := range []time.Duration{20 * time.Millisecond, 100 * time.Millisecond}[:tests.Times(1, 2)] {
@@ -238,7 +236,7 @@ func TestNamesHaveTheirTurns(t *testing.T) {
 }
 
 // A waiter for several names is queued on the nodes while its own process has one of
-// them: a waiter of another process that comes later is served later.
+// them: later waiters of other processes are served later.
 func TestNamesQueueBehindTheirProcess(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -264,8 +262,8 @@ func TestNamesQueueBehindTheirProcess(t *testing.T) {
 	})
 }
 
-// Nobody waits long for a waiter for several names that reserves some of them and lacks
-// another: even if the holder of that one waits for one of the reserved.
+// Nobody waits long for a waiter that reserves some of its names and lacks another, even
+// if that one's holder waits for a reserved one.
 func TestNamesBesideJoints(t *testing.T) {
 	tests.NeedLong(t)
 	for _, programs := range []int{1, 3} {
@@ -286,9 +284,9 @@ func TestNamesBesideJoints(t *testing.T) {
 	}
 }
 
-// A waiter that lacks one of its names leaves the free one to others: they have about as
+// A waiter that lacks one of its names leaves the free one to others. They have about as
 // many turns as without it, with as many commands if the other is held for long, and it
-// has its own turn when the other is free.
+// has its turn when the other is free.
 func TestNamesPassTheirTurnOn(t *testing.T) {
 	tests.NeedLong(t)
 	inWorld(t, 5, func(w *world) {
@@ -328,7 +326,6 @@ func TestNamesPassTheirTurnOn(t *testing.T) {
 	})
 }
 
-// Rivals take the same locks again and again, until a time.
 type rivals struct {
 	t     *testing.T
 	until time.Time
@@ -371,8 +368,7 @@ func (c *rivals) rival(l *quorum.Locker, hold time.Duration, names string) *riva
 	return r
 }
 
-// wait waits for the end, and returns how many turns one had at least and at most, and
-// all together.
+// wait returns the least and the most turns of one rival, and all turns.
 func (c *rivals) wait() (least, most, all int) {
 	c.tasks.Wait()
 	least = c.all[0].turns
@@ -382,8 +378,7 @@ func (c *rivals) wait() (least, most, all int) {
 	return least, most, all
 }
 
-// A program whose clock is ahead has its turn: those who come later draw tickets behind
-// its own.
+// Later callers draw tickets behind that of a program whose clock is ahead.
 func TestProgramWithItsClockAheadHasItsTurn(t *testing.T) {
 	for _, ahead := range []time.Duration{0, 100 * time.Millisecond, time.Minute, time.Hour} {
 		inWorld(t, 5, func(w *world) {
@@ -398,9 +393,9 @@ func TestProgramWithItsClockAheadHasItsTurn(t *testing.T) {
 	}
 }
 
-// A waiter of another make is in no queue: it listens, and is slower than a Locker to
-// ask. It has its turns, and so have Lockers that always want the name; when it has gone
-// nobody waits for it.
+// Waiters of other libraries are in no queue: they listen, and ask more slowly than a
+// Locker. They have their turns, and so have Lockers that always want the name; nobody
+// waits for one that has gone.
 func TestListenersHaveTheirTurns(t *testing.T) {
 	const hold, slow = 10 * time.Millisecond, 2 * time.Millisecond
 	for _, lockers := range []int{1, 3} {
@@ -442,7 +437,6 @@ func TestListenersHaveTheirTurns(t *testing.T) {
 	}
 }
 
-// A listener waits for notices, then asks once.
 type listener struct {
 	w     *world
 	name  string
@@ -473,9 +467,8 @@ func (o *listener) turn(slow, hold time.Duration) {
 	}
 }
 
-// A contended name changes hands about as often when a minority of the nodes is slow as
-// when it is down: after a split among those that answered, nobody keeps its votes for
-// long.
+// A contended name changes hands about as often with a slow minority of the nodes as with
+// one that is down: after a split vote nobody keeps its votes for long.
 func TestSlowMinorityCostsFewTurns(t *testing.T) {
 	for _, nodes := range []int{3, 5}[:tests.Times(1, 2)] {
 		down := turns(t, nodes, 0)
@@ -487,9 +480,9 @@ func TestSlowMinorityCostsFewTurns(t *testing.T) {
 	}
 }
 
-// A key that somebody has left on one node costs a caller no more than the answer of the
-// slowest of the others, whether it waits or tries once: that is split among the nodes
-// that answer soon.
+// A stray key on one node costs a caller no more than the answer of the slowest other
+// node, whether it waits or tries once: that vote is split among the nodes that answer
+// soon.
 func TestStrayKeyBesideASlowNode(t *testing.T) {
 	const slow = 40 * time.Millisecond
 	for _, once := range []bool{false, true} {
@@ -510,7 +503,7 @@ func TestStrayKeyBesideASlowNode(t *testing.T) {
 	}
 }
 
-// turns counts for how often three Lockers get one name in some seconds. The last node is
+// turns counts how often three Lockers get one name in some seconds. The last node is
 // down if its round trip is 0.
 func turns(t *testing.T, nodes int, slow time.Duration) (n int) {
 	inWorld(t, nodes, func(w *world) {
@@ -524,7 +517,7 @@ func turns(t *testing.T, nodes int, slow time.Duration) (n int) {
 	return n
 }
 
-// distant makes a Locker that is near all nodes but the last, whose round trip is slow.
+// distant makes a Locker that is near all nodes but the last.
 func (w *world) distant(seed uint64, slow time.Duration) *quorum.Locker {
 	return w.behind(quorum.Options{NoRestartGuard: true}, func(i int, n node.Node) node.Node {
 		f := &distant{Node: n, trip: 150 * time.Microsecond, random: rand.New(rand.NewPCG(seed, uint64(i)))}
@@ -535,7 +528,7 @@ func (w *world) distant(seed uint64, slow time.Duration) *quorum.Locker {
 	})
 }
 
-// A distant node is some time away, there and back. Commands stay in their order.
+// A distant node is some time away. Commands keep their order.
 type distant struct {
 	node.Node
 	trip   time.Duration

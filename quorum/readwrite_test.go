@@ -15,8 +15,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The tests of this file are about readers and writers.
-
 var (
 	read  = quorum.WithRead()
 	write = quorum.WithWrite()
@@ -25,7 +23,7 @@ var (
 	atOnce  = quorum.WithWait(0)
 )
 
-// A writer that releases lets in all readers at once, here and in other processes.
+// A writer's release lets in all readers at once, here and in other processes.
 func TestReadersAreWokenTogether(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(time.Millisecond, time.Millisecond)
@@ -51,8 +49,8 @@ func TestReadersAreWokenTogether(t *testing.T) {
 	})
 }
 
-// Readers that come and go do not keep a writer out, neither those of its own
-// process nor others, whether they wait or not.
+// Readers that come and go do not keep a writer out, whether they are of its own process
+// or not, and whether they wait or not.
 func TestWriterIsNotStarved(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(200*time.Microsecond, 200*time.Microsecond)
@@ -93,8 +91,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 	})
 }
 
-// Writers that come and go do not keep a reader out: it waits for one writer of each
-// process, since no more are queued before it.
+// A reader waits for one writer of each process, since no more are queued before it.
 func TestReaderIsNotStarved(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(200*time.Microsecond, 200*time.Microsecond)
@@ -117,10 +114,9 @@ func TestReaderIsNotStarved(t *testing.T) {
 	})
 }
 
-// Where writers of several processes wait, the next of the process that has just written
-// does not come before the others, though it is right behind the release: all have as
-// many turns, and a reader has to wait for those alone that come before it in its own
-// process.
+// The next writer of the process that has just written does not come before other
+// processes', though it is right behind the release: all have as many turns. A reader
+// waits only for those that come before it in its own process.
 func TestWritersOfAllProcessesHaveTurns(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.delay(200*time.Microsecond, 300*time.Microsecond)
@@ -151,7 +147,7 @@ func TestWritersOfAllProcessesHaveTurns(t *testing.T) {
 	})
 }
 
-// A writer that gives up, or does not wait, is in no reader's way any more.
+// A writer that gives up, or does not wait, blocks no reader.
 func TestWriterThatGaveUpIsForgotten(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -181,15 +177,14 @@ func TestWriterThatGaveUpIsForgotten(t *testing.T) {
 	})
 }
 
-// Readers who are near and come and go quickly do not outdate the tokens of those
-// who are far.
+// Near readers that come and go quickly do not outdate the tokens of far ones.
 func TestFarReadersAreServed(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(200*time.Microsecond, 200*time.Microsecond)
 		away := w.far(quorum.Options{}, func(int) time.Duration { return 25 * time.Millisecond })
 		for i := range 3 {
-			// For each another node is the slowest: when it grants the lease has
-			// been in use for a while.
+			// For each another node is the slowest: when that grants, the lease has been
+			// in use for a while.
 			near := w.behind(quorum.Options{}, func(k int, n node.Node) node.Node {
 				if k == i {
 					n = far{Node: n, clock: w.clock, d: 500 * time.Microsecond}
@@ -207,8 +202,8 @@ func TestFarReadersAreServed(t *testing.T) {
 	})
 }
 
-// Two who wait in lines of their own, and each have half of the nodes that answer an
-// acquire, come apart, also where such an attempt lasts longer than a poll.
+// Two waiters of separate queues, each with half of the nodes that answer, come apart,
+// even if such an attempt lasts longer than a poll.
 func TestWritersAndOthersComeApart(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.linger = time.Second
@@ -340,7 +335,7 @@ func TestReadersAndWriters(t *testing.T) {
 	}.hold(t)
 }
 
-// While a writer waits no new reader is let in, also where its own process reads.
+// While a writer waits no new reader is let in, even if its own process reads.
 func TestWriterBesideItsOwnReaderKeepsOthersOut(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -356,7 +351,6 @@ func TestWriterBesideItsOwnReaderKeepsOthersOut(t *testing.T) {
 	})
 }
 
-// Readers and writers hand over, are healed, and are broken like others.
 func TestReadersAreHealedHandedOverAndBroken(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		a, b := w.locker(quorum.Options{}), w.locker(quorum.Options{})
@@ -386,8 +380,8 @@ func TestReadersAreHealedHandedOverAndBroken(t *testing.T) {
 	})
 }
 
-// An acquire that comes after the release of a lease leaves nothing, also where the
-// node was healed meanwhile.
+// An acquire after the release of a lease leaves nothing, even if the node was healed
+// meanwhile.
 func TestLateAcquireAfterHealing(t *testing.T) {
 	for _, mode := range []quorum.Option{nil, read, write} {
 		inWorld(t, 3, func(w *world) {
@@ -410,10 +404,9 @@ func TestLateAcquireAfterHealing(t *testing.T) {
 	}
 }
 
-// A reader's acquire that is answered after the node was healed settles nothing: the
-// command that heals may come after the release, and must create nothing either. That is
-// so, too, for a process that resumes the lease, with a handle from before the healing or
-// from after it.
+// The command that heals may come after the release, and must create nothing, although
+// the reader's own acquire was answered. This holds for a process that resumes the lease,
+// too, with a handle from before or after the healing.
 func TestLateHealingOfAReader(t *testing.T) {
 	for _, how := range []string{"unlocked here", "detached", "of a program that is gone"} {
 		inWorld(t, 3, func(w *world) {

@@ -31,10 +31,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The tests of this file run on redis-server processes that are killed, stopped
-// and restarted under the engine.
+// These tests run on redis-servers that are killed, stopped and restarted.
 
-// servers starts n redis-servers for one test.
 func servers(t testing.TB, n int) []*redisserver.Server {
 	t.Helper()
 	return tests.Servers(t, n, redisserver.Config{})
@@ -47,8 +45,8 @@ func urls(all []*redisserver.Server) (urls []string) {
 	return urls
 }
 
-// connect makes a Locker on servers that were just started, and so would all
-// abstain: without the guard, unless o has a MaxLease.
+// connect has no restart guard unless o has a MaxLease, as servers that were just started
+// would all abstain.
 func connect(t testing.TB, all []*redisserver.Server, o quorum.Options) *quorum.Locker {
 	t.Helper()
 	nodes := assert.Got(redisnode.Dial(urls(all)...))(t)
@@ -58,7 +56,6 @@ func connect(t testing.TB, all []*redisserver.Server, o quorum.Options) *quorum.
 	return l
 }
 
-// A lock and its release make few objects, on the whole production stack.
 // docs/evidence/benchmarks.md has the figures.
 func TestAllocationsOfAPair(t *testing.T) {
 	if tests.Race {
@@ -85,7 +82,6 @@ func TestAllocationsOfAPair(t *testing.T) {
 	}
 }
 
-// keys counts the lock keys on all servers that answer.
 func keys(t testing.TB, all []*redisserver.Server, pattern string) (n int) {
 	t.Helper()
 	for _, s := range all {
@@ -97,8 +93,7 @@ func keys(t testing.TB, all []*redisserver.Server, pattern string) (n int) {
 	return n
 }
 
-// info returns the number that follows what in a section of a server's INFO, 0 if it is
-// not there.
+// info returns the number after what in a section of INFO, 0 if it is not there.
 func info(t testing.TB, s *redisserver.Server, section, what string) (number float64) {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: s.Addr()})
@@ -110,8 +105,8 @@ func info(t testing.TB, s *redisserver.Server, section, what string) (number flo
 	return number
 }
 
-// One and two bad nodes of five are not felt, three are a clear error, and
-// everything recovers by itself, without a task or memory left over.
+// One or two bad nodes of five are not felt, three are a clear error, and everything
+// recovers by itself, without leaks.
 func TestRealBadNodes(t *testing.T) {
 	tests.NeedLong(t)
 	all := servers(t, 5)
@@ -146,8 +141,8 @@ func TestRealBadNodes(t *testing.T) {
 		for n := 1; n <= 3; n++ {
 			succeed(t, bad.break_(all[n-1]))
 			if n < 3 {
-				// A node that was waited for would cost a timeout each time; a
-				// machine that is busy does now and then.
+				// A node that was waited for would cost a timeout each time; a busy
+				// machine does now and then.
 				atMost(t, pairs(1000), 50, "of 1000 locks and unlocks took a timeout", fmt.Sprint(n), bad.name)
 				continue
 			}
@@ -173,8 +168,7 @@ func TestRealBadNodes(t *testing.T) {
 	assert.Eventually(t, "no key left", func() bool { return keys(t, all, "pair*") == 0 })
 }
 
-// The environment that makes the test binary one process of
-// TestRealProcessesCountExactly.
+// This environment makes the test binary a process of TestRealProcessesCountExactly.
 const workerNodes, workerDir = "REDQUORUM_TEST_NODES", "REDQUORUM_TEST_DIR"
 
 func TestMain(m *testing.M) {
@@ -189,18 +183,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// increments is how often each process counts.
 func increments() int { return tests.Times(100, 500) }
 
 const (
 	processes = 8
-	// workerLease is far longer than a critical section on a slow machine, and
-	// than the time for which harass takes a node away.
+	// workerLease is far longer than a critical section on a slow machine, and than
+	// harass takes a node away.
 	workerLease = 3 * time.Second
 )
 
-// increment adds to the number in a file, by reading and writing it under the
-// lock, and writes its token to another file, in the same critical section.
+// increment adds to the number in a file under the lock, and writes its token to another
+// file.
 func increment(urls []string, dir string) error {
 	nodes, err := redisnode.Dial(urls...)
 	if err != nil {
@@ -239,9 +232,8 @@ func increment(urls []string, dir string) error {
 	return nil
 }
 
-// Eight processes increment a number in a file while servers are killed,
-// stopped and restarted empty, one or two at a time: the count is exact, and
-// tokens strictly rise.
+// Eight processes increment a number in a file while servers are killed, stopped and
+// restarted empty. The count is exact, and tokens strictly rise.
 func TestRealProcessesCountExactly(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -286,8 +278,7 @@ func TestRealProcessesCountExactly(t *testing.T) {
 	equal(t, int(n), processes*increments(), "tokens")
 }
 
-// harass breaks servers, in turn, until done: at most two at a time are not
-// there or abstain.
+// harass breaks servers in turn until done: at most two at a time are down or abstain.
 func harass(t *testing.T, all []*redisserver.Server, done <-chan struct{}) (faults int) {
 	pause := func(d time.Duration) bool {
 		select {
@@ -312,13 +303,13 @@ func harass(t *testing.T, all []*redisserver.Server, done <-chan struct{}) (faul
 	return faults
 }
 
-// The cost of a reader's release on the servers does not grow with the readers that stay,
-// and the cost of a writer's attempt does not either.
+// On the servers, the cost of a reader's release, and of a writer's attempt, does not
+// grow with the readers that stay.
 func TestManyReaders(t *testing.T) {
 	t.Parallel()
 	readers := tests.Times(1000, 4000)
 	all := servers(t, 3)
-	// No lease is renewed meanwhile, and no Unlock fails as the machine is slow.
+	// No lease is renewed meanwhile, and no Unlock fails because the machine is slow.
 	o := quorum.Options{Lease: 10 * time.Minute, MaxLease: 10 * time.Minute, Timeout: time.Minute, NoRestartGuard: true}
 	l, other := connect(t, all, o), connect(t, all, o)
 	calls := func(command string) (n int) {
@@ -356,10 +347,10 @@ func TestManyReaders(t *testing.T) {
 
 var harassFor = flag.Duration("harass", 5*time.Second, "for how long servers are killed and stopped while locks of every kind are used")
 
-// Locks of every kind, of three names and of one for readers and writers, in four Lockers
-// of eight tasks each, while servers are killed, stopped and restarted empty, one or two
-// at a time: no holder gets what another has whose context goes on, tokens rise,
-// everybody has turns, and no key is left.
+// Locks of every kind, of several names and for readers and writers, are taken by 32
+// tasks in four Lockers, while servers are killed, stopped and restarted empty. No holder
+// gets what another has whose context goes on, tokens rise, everybody has turns, and no
+// key is left.
 func TestRealKindsWhileServersFail(t *testing.T) {
 	tests.NeedLong(t)
 	all := servers(t, 5)
@@ -475,15 +466,15 @@ var failoversFor = flag.Duration("failovers", 12*time.Second, "for how long repl
 type deployment interface {
 	dial() (node.Node, error)
 
-	// failOver puts a server in the master's place that has none of its locks.
+	// failOver replaces the master by a server that has none of its locks.
 	failOver() error
 
 	// settled reports whether it can fail over again.
 	settled() bool
 }
 
-// A server that follows an empty master for a moment, under an address that stays. As
-// Sentinel does, each change of its role closes its connections.
+// A server follows an empty master for a moment, at the same address. As with Sentinel,
+// each change of its role closes its connections.
 type demoted struct{ listed, empty *redisserver.Server }
 
 func (d *demoted) dial() (node.Node, error) {
@@ -513,7 +504,6 @@ func (d *demoted) follow(host, port string) error {
 
 func (d *demoted) settled() bool { return true }
 
-// A cluster of one master and its replica, which trade places.
 type cluster struct{ master, replica *redisserver.Server }
 
 func (c *cluster) dial() (node.Node, error) {
@@ -558,7 +548,6 @@ func say(s *redisserver.Server, words ...any) (any, error) {
 	return client.Do(background, words...).Result()
 }
 
-// together says several things in one transaction.
 func together(s *redisserver.Server, commands ...[]any) error {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DisableIdentity: true})
 	defer client.Close()
@@ -576,9 +565,9 @@ func has(text any, part string) bool {
 	return strings.Contains(s, part)
 }
 
-// Servers fail over, one shortly after the other, to copies that lack all locks, while
-// programs that have a lock go on and others begin, which have never met the old masters:
-// nobody is where somebody else is, and tokens rise.
+// Servers fail over to copies without the locks, one shortly after the other, while
+// programs go on and others begin, which have never met the old masters. Mutual exclusion
+// holds, and tokens rise.
 func TestRealFailovers(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -664,8 +653,8 @@ func failovers(t *testing.T, all []deployment) {
 	ensure(t, grants.Load() != 0, "nobody was granted the lock")
 }
 
-// The script of docs/fencing.md refuses lower tokens, on Redis itself. Its other
-// statements are tested in contrib/fencesql and contrib/fencecheck.
+// The script of docs/fencing.md refuses lower tokens. Its other statements are tested in
+// contrib/fencesql and contrib/fencecheck.
 func TestFencingScript(t *testing.T) {
 	page := assert.Got(os.ReadFile("../docs/fencing.md"))(t)
 	scripts := regexp.MustCompile("(?s)```lua\n(.*?)```").FindAllSubmatch(page, -1)

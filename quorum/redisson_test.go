@@ -16,9 +16,9 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The tests of this file share plain locks with Redisson, as the code at its end stands
-// for it. Package redisnode has readers and writers, and quorum/redisson what several
-// servers, renewals and Redisson itself add.
+// The tests of this file share plain locks with Redisson, for which the code at its end
+// stands. Package redisnode tests readers and writers, and quorum/redisson several
+// servers, renewals and Redisson itself.
 
 // Exclusion both ways, and the layout.
 func TestRedissonExclusion(t *testing.T) {
@@ -44,9 +44,9 @@ func TestRedissonExclusion(t *testing.T) {
 // busy machine needs.
 const muchLess = 15 * time.Second
 
-// Go wakes when Java unlocks, long before the TTL; and all the same with its subscription
-// cut off, where Redisson is older than
-// 3.2, which publishes on another channel, and after a spin lock, whose release sends no message.
+// Go wakes when Java unlocks, long before the TTL. It also does so without its
+// subscription, with Redisson before 3.2, which publishes on another channel, and after a
+// spin lock, whose release sends no message.
 func TestRedissonWakesGo(t *testing.T) {
 	t.Parallel()
 	all := servers(t, 1)
@@ -85,8 +85,8 @@ func TestRedissonWakesGo(t *testing.T) {
 	}
 }
 
-// Odd keys: one without a TTL, and a string, as redsync and others make a lock, which so
-// excludes ours, and ours it.
+// One key has no TTL, and one is a string, like the locks of redsync and others, which
+// excludes ours and is excluded by it.
 func TestRedissonOddKeys(t *testing.T) {
 	t.Parallel()
 	l, j := shop(t)
@@ -104,7 +104,7 @@ func TestRedissonOddKeys(t *testing.T) {
 }
 
 // A writer of Redisson overlooks a plain lock. The lease goes on, and after Unlock nobody
-// has the name, until it expires.
+// has the name until it expires.
 func TestRedissonWriterOverlooksAPlainLock(t *testing.T) {
 	t.Parallel()
 	l, j := shop(t)
@@ -120,7 +120,7 @@ func TestRedissonWriterOverlooksAPlainLock(t *testing.T) {
 	expect(t, errorOf(l.TryLock(background, "foo")), quorum.ErrHeld, "a name that nobody has")
 }
 
-// A reply that is lost after the command was executed, of an acquire and of a release.
+// The replies of an acquire and of a release are lost after their execution.
 func TestRedissonLostReply(t *testing.T) {
 	t.Parallel()
 	s := servers(t, 1)[0]
@@ -152,8 +152,8 @@ func TestRedissonLostReply(t *testing.T) {
 	equal(t, j.fields("foo")[j.owner], "1", "Java's count is")
 }
 
-// The code from here on stands for Redisson: it does what Redisson's plain locks do to a
-// key and its channel, rewritten from their published behavior.
+// The code from here on stands for Redisson's plain locks, rewritten from their published
+// behavior.
 
 var (
 	// KEYS lock; ARGV lease ms, owner: nil when acquired, else the holder's PTTL.
@@ -174,7 +174,6 @@ var (
 		return 1`)
 )
 
-// A java is one thread of a Java program, on one server.
 type java struct {
 	t      *testing.T
 	client *redis.Client
@@ -221,13 +220,11 @@ func (j *java) ttl(name string) time.Duration {
 	return must[time.Duration](j.t)(j.client.PTTL(background, name).Result())
 }
 
-// fields returns what is in the lock's hash.
 func (j *java) fields(name string) map[string]string {
 	j.t.Helper()
 	return must[map[string]string](j.t)(j.client.HGetAll(background, name).Result())
 }
 
-// shop starts one server, a Locker on it, and a Java thread.
 func shop(t *testing.T) (*quorum.Locker, *java) {
 	all := servers(t, 1)
 	return connect(t, all, quorum.Options{}), newJava(t, all[0])

@@ -10,8 +10,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A lease may be resumed from a handle that was not detached, after a crash: its former
-// process may go on all the same.
+// A handle that was not detached may be used after a crash: the former process may go on
+// all the same.
 func TestResumeWhileTheFormerProcessLives(t *testing.T) {
 	defaults := quorum.Defaults()
 	for _, mode := range []quorum.Option{nil, read, write, quorum.WithNames("y")} {

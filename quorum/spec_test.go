@@ -21,8 +21,7 @@ import (
 )
 
 // The tests of this file follow the page "Distributed Locks with Redis", read in November
-// 2026, and this package's rules on top of it: acquiring, renewal and loss, nodes that
-// forget, releasing, and fencing tokens.
+// 2026, and this package's rules beyond it.
 
 func TestAcquiring(t *testing.T) {
 	rules{
@@ -109,8 +108,8 @@ func TestAcquiring(t *testing.T) {
 	}.hold(t)
 }
 
-// A pausing clock jumps ahead by what the test has put into it: a process that
-// was stopped, or a machine that slept, between two looks at the clock.
+// A pausing clock jumps ahead as a test says, like that of a process that was stopped, or
+// of a machine that slept.
 type pausing struct {
 	clock.Clock
 	ahead *atomic.Int64
@@ -135,8 +134,7 @@ func (p pauser) Submit(cmd node.Command, reply func(node.Reply)) {
 	})
 }
 
-// A wait ends in time although notices come all the while: the last attempt is the one
-// that was under way.
+// The last attempt is the one that was under way when the wait was over.
 func TestNoticesDoNotProlongAWait(t *testing.T) {
 	inWorld(t, 5, func(w *world) {
 		w.nodes[3:].Delay(600 * time.Millisecond)
@@ -161,8 +159,8 @@ func TestNoticesDoNotProlongAWait(t *testing.T) {
 	})
 }
 
-// A wait that its context ends says what the last attempt found that had the time to find
-// something: that the name is held, though the next one is cut off.
+// The error tells what the last complete attempt found, such as a holder, though the next
+// one is cut off.
 func TestLastAttemptIsCutOff(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(10*time.Millisecond, 0)
@@ -296,8 +294,8 @@ func TestLeases(t *testing.T) {
 	}.hold(t)
 }
 
-// Nodes refuse to extend several names together, as members of a cluster do. Each lease
-// goes on, by commands of its own.
+// Nodes refuse to extend several names together, like members of a cluster. Each lease
+// goes on, by its own commands.
 func TestLeasesThatAreRefusedTogetherGoOn(t *testing.T) {
 	for _, refusal := range []error{node.ErrUnsupported, node.ErrAuth, node.ErrServer} {
 		inWorld(t, 3, func(w *world) {
@@ -320,9 +318,8 @@ func TestLeasesThatAreRefusedTogetherGoOn(t *testing.T) {
 	}
 }
 
-// A node refuses to extend a name, and with it all others of the command, as servers do
-// that have keys of it checked against the rights of their user: that name loses its own
-// lease, and no others with it.
+// A node refuses to extend a name with all others of the command, as servers do that
+// check the user's rights to all keys. Only that name loses its lease.
 func TestForbiddenNameIsLostAlone(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		var on atomic.Bool
@@ -373,8 +370,8 @@ func TestExtendHeedsItsContext(t *testing.T) {
 	})
 }
 
-// A lease that ends while Extend waits for answers is not held, also where that ends the
-// context of Extend.
+// A lease that ends while Extend waits for answers is not held, even if that ends
+// Extend's context.
 func TestExtendOutlivesItsLease(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		lease := lock(t, w.locker(quorum.Options{}), "x", quorum.WithFixedLease(time.Second))
@@ -490,8 +487,7 @@ func TestHealing(t *testing.T) {
 	}.hold(t)
 }
 
-// Nodes that are down answer faster than those that know a holder, and do not hide
-// that there is one.
+// Nodes that are down answer faster than those that know a holder, and must not hide it.
 func TestHeldIsSaidBesideNodesThatAreDown(t *testing.T) {
 	for n, down := range map[int]int{3: 1, 5: 2} {
 		inWorld(t, n, func(w *world) {
@@ -512,8 +508,8 @@ func TestHeldIsSaidBesideNodesThatAreDown(t *testing.T) {
 	}
 }
 
-// Crash recovery (S13, S15, S17): a node that came back empty is ignored until
-// every lease that it may have forgotten is over.
+// Crash recovery (S13, S15, S17): a node that came back empty is ignored until every
+// lease that it may have forgotten is over.
 func TestRestartedNodeAbstains(t *testing.T) {
 	for _, guard := range []bool{true, false} {
 		inWorld(t, 5, func(w *world) {
@@ -540,8 +536,8 @@ func TestRestartedNodeAbstains(t *testing.T) {
 	}
 }
 
-// Nobody has asked the servers before, and the two names of one answer first and last:
-// the lease that a majority of names has granted by then is not had.
+// Nobody has asked the servers before, and the two names of one answer first and last. A
+// lease that a majority of names has granted by then does not count.
 func TestSameServerTwiceIsRefusedAtOnce(t *testing.T) {
 	for _, lives := range [][2]string{
 		{"one", "one"},
@@ -560,7 +556,7 @@ func TestSameServerTwiceIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// A caller that makes several Lockers may change its list of nodes between them.
+// A caller may change its list of nodes between Lockers.
 func TestTheCallersListOfNodesIsItsOwn(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		nodes := w.listed()
@@ -575,7 +571,7 @@ func TestTheCallersListOfNodesIsItsOwn(t *testing.T) {
 }
 
 // A node that refuses one command and executes the next is reported once. An acquire of a
-// held name needs neither memory, nor rights, nor replicas.
+// held name needs neither memory, rights nor replicas.
 func TestNodeThatRefusesSomeCommandsIsReportedOnce(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		o := new(observer)
@@ -745,8 +741,7 @@ func TestReleases(t *testing.T) {
 	}.hold(t)
 }
 
-// A lock that somebody overwrote with a value of another type is not held any more, if
-// enough nodes say so.
+// A lock that was overwritten with another type is not held, if enough nodes say so.
 func TestUnlockOfWhatWasOverwritten(t *testing.T) {
 	for nodes := range 4 {
 		inWorld(t, 3, func(w *world) {
@@ -771,9 +766,8 @@ func TestUnlockOfWhatWasOverwritten(t *testing.T) {
 	}
 }
 
-// Fencing tokens rise, also when the next client's clock is far behind: its
-// first try is stale, and repeated at once. If the clocks differ by less than
-// the retention, it then knows to stay ahead.
+// The first try of a client whose clock is behind is stale, and repeated at once. If the
+// clocks differ by less than the retention, it then stays ahead.
 func TestTokensRiseAlthoughClocksDiffer(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Hour, 48 * time.Hour} {
 		inWorld(t, 5, func(w *world) {
@@ -810,15 +804,13 @@ type strobingWall struct {
 
 func (c *strobingWall) Wall() time.Time { return c.Clock.Wall().Add(time.Duration(c.ahead.Load())) }
 
-// fence makes the fence of a name on some nodes what somebody wrote there.
 func (w *world) fence(name string, token string, nodes ...*model.Node) {
 	for _, n := range nodes {
 		n.Do(func(s *model.Server, _ model.Time) { s.Set(node.FenceKey(name), token) })
 	}
 }
 
-// A fence on one node, however high, keeps nobody from the name, and does not affect
-// other names.
+// A fence on one node, however high, blocks neither the name nor others.
 func TestOneNodesFenceLeadsNobody(t *testing.T) {
 	for _, fence := range []string{"5000000000000000", "9007199254740990", "9007199254740991"} {
 		inWorld(t, 5, func(w *world) {

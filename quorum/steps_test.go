@@ -16,7 +16,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A lock and its unlock, each step as text.
+// The steps of a lock and its unlock are compared as text.
 func TestSteps(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		var lines []string
@@ -34,8 +34,7 @@ func TestSteps(t *testing.T) {
 	})
 }
 
-// A step that panics in a goroutine of a caller ends the program, also if the caller
-// would recover it.
+// Such a panic ends the program even if the caller would recover it.
 func TestAPanicInAStepEndsTheProgram(t *testing.T) {
 	if os.Getenv("REDQUORUM_TEST_PANICS") == "" {
 		program := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=30s")
@@ -58,12 +57,11 @@ func TestAPanicInAStepEndsTheProgram(t *testing.T) {
 	_, _ = l.Lock(background, "x")
 }
 
-// A context of the caller's own may panic.
 type panicking struct{ context.Context }
 
 func (panicking) Done() <-chan struct{} { panic("of the caller") }
 
-// A call that its caller has left by a panic keeps neither the name nor Close.
+// A call that ended by a panic holds neither the name nor Close up.
 func TestACallThatPanicsIsOver(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		w.delay(time.Millisecond, 0)
@@ -93,8 +91,7 @@ func TestACallThatPanicsIsOver(t *testing.T) {
 	})
 }
 
-// A panic that somebody recovers, as net/http does, does not keep the Locker from its
-// work.
+// If somebody recovers the panic, as net/http does, the Locker goes on.
 func TestRecoveredPanic(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		panics := true

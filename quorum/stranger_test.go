@@ -20,9 +20,9 @@ const strangers = `acl setuser stranger on >pw resetkeys resetchannels -@all ~ot
 	+info +ping +eval +evalsha +subscribe +unsubscribe +publish +exists +get +mget +set +del +type +pttl +pexpire
 	+hset +hget +hexists +hdel +hgetall +hlen +hscan +zadd +zrem +zrange +zrank +zcount +zcard +pubsub`
 
-// A user with rights to other names alone hears on the channels of waiters that a lock is
-// handed over, and says so in the name of other nodes. One waiter is first on one node,
-// the other on two.
+// A user with rights to other names hears hand-overs on the channels of waiters, and
+// repeats them in the name of other nodes. One waiter is first on one node, the other on
+// two.
 func TestStrangersHandNothingOver(t *testing.T) {
 	all := servers(t, 3)
 	var stranger []*redis.Client

@@ -16,9 +16,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The tests of this file are about waiting for a lock that others have or want.
-
-// A release wakes a waiter. Notices are hints: it gets the lock without them too (S37).
+// Notices are hints: the waiter gets the lock without them, too (S37).
 func TestWaiterIsWokenByTheRelease(t *testing.T) {
 	for _, notices := range []bool{true, false} {
 		inWorld(t, 5, func(w *world) {
@@ -35,14 +33,14 @@ func TestWaiterIsWokenByTheRelease(t *testing.T) {
 	}
 }
 
-// A deaf node never calls wake: all notices are lost.
+// A deaf node loses all notices.
 type deaf struct{ node.Node }
 
 func (deaf) Watch(string, node.Mode, func()) func() { return func() {} }
 func (deaf) Listen(string, func(node.Turn)) func()  { return func() {} }
 
-// The notice of its own release is no news to a waiter, also where it has not waited for
-// the answer of a node that is farther away, and has the name free.
+// The notice of its own release is no news to a waiter, even if a farther node has not
+// answered yet, and has the name free.
 func TestOwnReleaseIsNoNews(t *testing.T) {
 	for _, option := range []quorum.Option{nil, quorum.WithWrite(), quorum.WithRead()} {
 		inWorld(t, 3, func(w *world) {
@@ -168,8 +166,7 @@ func TestWaiting(t *testing.T) {
 	}.hold(t)
 }
 
-// Attempts are those of a Locker that are under way: each ends when a majority has
-// answered, and what the other nodes answer comes later.
+// Attempts are under way until a majority has answered; the other nodes answer later.
 type attempts struct {
 	enough int // a majority
 
@@ -196,7 +193,7 @@ func (a *attempts) answered(owner string) {
 	}
 }
 
-// However many wait, no more ask the nodes at the same time than these have room for.
+// However many wait, no more ask the nodes at a time than these have room for.
 func TestWaitersDoNotFloodTheNodes(t *testing.T) {
 	tests.NeedLong(t)
 	inWorld(t, 3, func(w *world) {

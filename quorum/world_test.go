@@ -20,8 +20,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A world is a set of model nodes and the Lockers on them, each like a process
-// of its own, inside a bubble of virtual time.
+// A world is model nodes and Lockers, each like a process of its own, in virtual time.
 type world struct {
 	t     *testing.T
 	clock clock.Clock
@@ -49,8 +48,8 @@ func (m models) Restart(empty bool)                   { m.each(func(n *model.Nod
 func (m models) Do(f func(*model.Server, model.Time)) { m.each(func(n *model.Node) { n.Do(f) }) }
 func (m models) Delay(each time.Duration)             { m.each(func(n *model.Node) { n.Delay(each) }) }
 
-// inWorld runs a test in a world of n nodes, and then has these answer again, and closes
-// what it has opened. That no task is left at its end is checked by synctest itself.
+// inWorld runs a test in a world of n nodes, then has them answer again, and closes what
+// was opened. synctest itself checks that no goroutine is left.
 func inWorld(t *testing.T, n int, test func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +63,7 @@ func inWorld(t *testing.T, n int, test func(w *world)) {
 	})
 }
 
-// Rules say what holds in worlds of so many nodes, each in a sentence.
+// rules say what holds in worlds of so many nodes, each in a sentence.
 type rules []struct {
 	says  string
 	nodes int
@@ -106,7 +105,6 @@ func (w *world) close() {
 	}
 }
 
-// locker makes another Locker on all nodes.
 func (w *world) locker(o quorum.Options) *quorum.Locker {
 	w.t.Helper()
 	return w.behind(o, func(_ int, n node.Node) node.Node { return n })
@@ -118,7 +116,7 @@ func (w *world) on(from, to int, o quorum.Options) *quorum.Locker {
 	return w.open(o, w.listed()[from:to])
 }
 
-// behind makes a Locker that has something between itself and each node.
+// behind makes a Locker with something between itself and each node.
 func (w *world) behind(o quorum.Options, between func(i int, n node.Node) node.Node) *quorum.Locker {
 	w.t.Helper()
 	nodes := w.listed()
@@ -128,7 +126,6 @@ func (w *world) behind(o quorum.Options, between func(i int, n node.Node) node.N
 	return w.open(o, nodes)
 }
 
-// listed are the nodes as a Locker has them.
 func (w *world) listed() (nodes []node.Node) {
 	for i, n := range w.nodes {
 		nodes = append(nodes, shared{n, w.sent[i]})
@@ -149,14 +146,12 @@ func (w *world) open(o quorum.Options, nodes []node.Node) *quorum.Locker {
 	return l
 }
 
-// delay gives each node a delay of its own.
 func (w *world) delay(first, step time.Duration) {
 	for i, n := range w.nodes {
 		n.Delay(first + time.Duration(i)*step)
 	}
 }
 
-// count counts the nodes that have something.
 func (w *world) count(is func(s *model.Server, now model.Time) bool) (n int) {
 	w.nodes.Do(func(s *model.Server, now model.Time) {
 		if is(s, now) {
@@ -183,7 +178,6 @@ func (w *world) keys(text string) (n int) {
 	return n
 }
 
-// locked returns on how many nodes the key name is there.
 func (w *world) locked(name string) int {
 	return w.count(func(s *model.Server, now model.Time) bool {
 		return slices.ContainsFunc(s.Dump(now), func(e model.Entry) bool { return e.Key == name })
@@ -217,7 +211,6 @@ type observer struct {
 	all []quorum.Event
 }
 
-// observed makes another Locker on all nodes, and an observer of its events.
 func (w *world) observed(o quorum.Options) (*quorum.Locker, *observer) {
 	w.t.Helper()
 	seen := new(observer)
@@ -231,8 +224,7 @@ func (o *observer) observe(e quorum.Event) {
 	o.all = append(o.all, e)
 }
 
-// of returns the events of a kind when all is quiet: another task than that of a call may
-// report its events.
+// of waits until all is quiet: another task than that of a call may report its events.
 func (o *observer) of(kind quorum.EventKind) (events []quorum.Event) {
 	synctest.Wait()
 	o.mu.Lock()
@@ -257,8 +249,8 @@ func must[T any](t testing.TB) func(T, error) T {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// expect checks that an error is, or wraps, the one that is wanted: nil is none. A remark
-// says what is wrong otherwise.
+// expect checks that an error is, or wraps, the wanted one; nil is none. A remark says
+// what is wrong otherwise.
 func expect(t testing.TB, got, want error, remark ...string) {
 	t.Helper()
 	assert.That(t, errors.Is(got, want), "got %v, want %v %q", got, want, remark)
@@ -289,7 +281,6 @@ func more[T cmp.Ordered](t testing.TB, got, than T, remark ...string) {
 	assert.That(t, got > than, "got %v, want more than %v %q", got, than, remark)
 }
 
-// ensure checks that something is so, and says otherwise what is wrong.
 func ensure(t testing.TB, ok bool, wrong string, args ...any) {
 	t.Helper()
 	assert.That(t, ok, wrong, args...)
@@ -320,19 +311,16 @@ func matches(t testing.TB, got error, want ...any) {
 	}
 }
 
-// says checks that there is an error with this text in it.
 func says(t testing.TB, got error, want string) {
 	t.Helper()
 	matches(t, got, want)
 }
 
-// succeed ends the test if there is an error.
 func succeed(t testing.TB, err error) {
 	t.Helper()
 	assert.Succeed(t, err)
 }
 
-// goesOn checks that a lease is neither lost nor over.
 func goesOn(t testing.TB, lease interface {
 	Remaining() time.Duration
 	Context() context.Context
@@ -351,7 +339,7 @@ type link struct {
 
 func (l link) Submit(cmd node.Command, reply func(node.Reply)) { l.submit(cmd, reply) }
 
-// through makes a Locker whose commands come to submit, with their node and its index.
+// through makes a Locker whose commands go to submit.
 func (w *world) through(o quorum.Options, submit func(i int, n node.Node, cmd node.Command, reply func(node.Reply))) *quorum.Locker {
 	w.t.Helper()
 	return w.behind(o, func(i int, n node.Node) node.Node {
@@ -371,7 +359,7 @@ func detained(n node.Node, kept *node.Command) node.Node {
 	}}
 }
 
-// cuttable makes another Locker, which w.cut cuts off from all nodes.
+// cuttable makes a Locker that w.cut cuts off from all nodes.
 func (w *world) cuttable(o quorum.Options) *quorum.Locker {
 	cut := new(atomic.Bool)
 	l := w.through(o, func(_ int, n node.Node, cmd node.Command, reply func(node.Reply)) {
@@ -385,7 +373,7 @@ func (w *world) cuttable(o quorum.Options) *quorum.Locker {
 	return l
 }
 
-// A far node answers late, as seen by one program.
+// A far node answers one program late.
 type far struct {
 	node.Node
 	clock clock.Clock
@@ -420,7 +408,7 @@ func (w *world) far(o quorum.Options, each func(i int) time.Duration) *quorum.Lo
 	return w.behind(o, func(i int, n node.Node) node.Node { return far{Node: n, clock: w.clock, d: each(i)} })
 }
 
-// own copies what belongs to the caller again when Submit has returned.
+// own copies what belongs to the caller again after Submit.
 func own(cmd node.Command) node.Command {
 	cmd.Claims = slices.Clone(cmd.Claims)
 	if cmd.Wait != nil {
@@ -430,7 +418,7 @@ func own(cmd node.Command) node.Command {
 	return cmd
 }
 
-// An alias is a node that this program calls by another name than others do.
+// An alias is a node under another name.
 type alias struct {
 	node.Node
 	name string
@@ -438,7 +426,6 @@ type alias struct {
 
 func (a alias) Name() string { return a.name }
 
-// A spy sees each command to a node.
 type spy struct {
 	node.Node
 	see func(node.Command)
@@ -449,7 +436,7 @@ func (s spy) Submit(cmd node.Command, reply func(node.Reply)) {
 	s.Node.Submit(cmd, reply)
 }
 
-// A hearing node does what it likes with what the node tells a waiter.
+// A hearing node does what it likes with turns.
 type hearing struct {
 	node.Node
 	told func(turn node.Turn, hear func(node.Turn))

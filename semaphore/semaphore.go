@@ -23,20 +23,19 @@
 // [quorum.WithFair]. There is none between callers that come within the time of a few
 // round trips.
 //
-// Twelve programs with a round trip of 2 ms shared three permits and held each for 2 s, without a
-// pause. Half of the waits took up to 6.0 s, the longest 7.9 s, and a permit took 86 commands to three
-// nodes. When each waited for one slot, and tried the others every second, the longest wait was 41 s, with
-// 131 commands. With work of 0.1 s, it was 0.4 s and 31 commands against 1.2 s and 18.
+// Twelve programs with a round trip of 2 ms shared three permits and held each for 2 s,
+// without a pause. Half of the waits took up to 6.0 s, the longest 7.9 s, and a permit
+// took 86 commands to three nodes. A wait for one slot, with a look at the others every
+// second, took up to 41 s and 131 commands.
 //
 // Each caller that waits has a goroutine and a place in the queue of every slot. It may
 // be granted two slots at once, and gives one back: for a round trip, TryAcquire then
 // finds it taken.
 //
-// So use it for few permits. What a turn costs grows with their number as soon as callers
-// wait: with half as many callers more than permits, and work of 0.1 s, three programs on
-// a busy machine of two processors did 93 % of the turns that were possible with 3
-// permits, 67 % with 10, and 28 % with 25. A turn took 400, 900 and 2,000 commands to
-// three servers, with those in scripts.
+// So use it for few permits: as soon as callers wait, a turn costs more the more permits
+// there are. With half as many callers more than permits, and work of 0.1 s, three
+// programs on a machine with two processors did 93 % of the possible turns with 3
+// permits, 67 % with 10, and 28 % with 25.
 //
 // # What it is not
 //
@@ -46,7 +45,7 @@
 //     others that do the same.
 //   - Fencing tokens rise from each holder of a slot to the next. Tokens of different slots have no
 //     order, so a resource has to remember the highest token of each slot ([quorum.Lease.Names]).
-//   - It has no events and metrics of its own. They count slots: one Acquire may have an event of each that is taken, and a
+//   - Events and metrics count slots: one Acquire may have an event of each that is taken, and a
 //     caller that waits is a waiter of each.
 //   - It does not limit the rate. [quorum.WithMinHold] is not for permits: one that was given back
 //     at once would stay taken.
@@ -60,16 +59,18 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/claim"
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A Semaphore is k permits. Its methods may be called from any goroutine at any time.
+// A Semaphore is k permits. It is safe for concurrent use.
 type Semaphore struct {
 	locker *quorum.Locker
 	slots  []string
 }
 
-// maxPermits is far above what is of use: a waiter has a place in the queue of each slot.
+// maxPermits is far above what is useful: a waiter has a place in the queue of each slot.
 const maxPermits = 1000
 
 // New returns the semaphore of that name, which has k permits: at least 1, and at most 1000. It asks no
@@ -88,13 +89,12 @@ func New(locker *quorum.Locker, name string, k int) (*Semaphore, error) {
 	return s, nil
 }
 
-// TryAcquire takes a permit if one is free and nobody waits for it. It asks for the slots
-// one after the other, in random order. If all are taken the error matches
-// quorum.ErrHeld. If ctx belongs to all of them it matches quorum.ErrDeadlock; otherwise
-// the permits that ctx belongs to count as taken. Other errors are those of
-// [quorum.Locker.TryLock].
+// TryAcquire takes a permit if one is free and nobody waits for it. It asks for one slot
+// after the other, in random order. If all are taken the error matches quorum.ErrHeld. If
+// ctx belongs to all of them it matches quorum.ErrDeadlock; otherwise the permits that
+// ctx belongs to count as taken. Other errors are those of [quorum.Locker.TryLock].
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...quorum.Option) (*quorum.Lease, error) {
-	if err := refused(opts); err != nil {
+	if _, err := read(opts); err != nil {
 		return nil, err
 	}
 	var held, own error
@@ -117,17 +117,17 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...quorum.Option) (*quo
 
 // Acquire takes a permit, and waits for it until ctx ends, or for the time given by
 // quorum.WithWait and the Locker's Timeout at most. It first does what TryAcquire does,
-// but for no longer than half of the time that WithWait gives, and then waits for all
-// slots at the same time. Unlock gives the permit back. Options are for each slot: those
-// for several names, for readers and writers and for re-entry are refused. Errors are
-// those of [quorum.Locker.Lock], for one of the slots.
+// for at most half of the time of WithWait, and then waits for all slots at the same
+// time. Unlock gives the permit back. Options are for each slot: those for several names,
+// for readers and writers and for re-entry are refused. Errors are those of
+// [quorum.Locker.Lock], for one of the slots.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...quorum.Option) (*quorum.Lease, error) {
-	if err := refused(opts); err != nil {
+	wait, err := read(opts)
+	if err != nil {
 		return nil, err
 	}
 	begun, trying := time.Now(), ctx
-	wait, bounded := quorum.WaitOf(opts...)
-	if bounded {
+	if wait >= 0 {
 		half, end := context.WithTimeout(ctx, wait/2)
 		defer end()
 		trying = half
@@ -137,7 +137,7 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...quorum.Option) (*quorum
 	if err == nil || ctx.Err() != nil || !taken {
 		return lease, err
 	}
-	if bounded {
+	if wait >= 0 {
 		opts = append(slices.Clip(opts), quorum.WithWait(max(0, wait-time.Since(begun))))
 	}
 	waiting, stop := context.WithCancel(ctx)
@@ -163,7 +163,6 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...quorum.Option) (*quorum
 	return nil, failed
 }
 
-// A result is what came of the wait for one slot.
 type result struct {
 	lease *quorum.Lease
 	err   error
@@ -178,15 +177,28 @@ func giveBack(ctx context.Context, results <-chan result, left int) {
 	}
 }
 
-// refused is the error about an option that is not for permits.
-func refused(opts []quorum.Option) error {
-	if option := quorum.NotPlain(opts...); option != "" {
-		return fmt.Errorf("semaphore: %s is not for permits", option)
+// read returns the wait that options bound, or a negative one, and an error about one that
+// is not for permits.
+func read(opts []quorum.Option) (wait time.Duration, err error) {
+	w := claim.Want{Wait: -1}
+	claim.Change(&w, opts)
+	option := ""
+	switch {
+	case len(w.Names) > 0:
+		option = "WithNames"
+	case w.Mode == node.Read:
+		option = "WithRead"
+	case w.Mode == node.Write:
+		option = "WithWrite"
+	case w.Reentry:
+		option = "WithReentry"
 	}
-	return nil
+	if option != "" {
+		err = fmt.Errorf("semaphore: %s is not for permits", option)
+	}
+	return w.Wait, err
 }
 
-// fair returns the options of one slot.
 func fair(opts []quorum.Option) []quorum.Option {
 	return append(slices.Clip(opts), quorum.WithFair())
 }

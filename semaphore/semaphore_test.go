@@ -24,7 +24,6 @@ import (
 
 var background = context.Background()
 
-// A world is three nodes in virtual time.
 type world struct {
 	t     *testing.T
 	nodes []*model.Node
@@ -55,7 +54,6 @@ func inWorld(t *testing.T, test func(w *world)) {
 // locker is that of another program.
 func (w *world) locker() *quorum.Locker { return w.within(100 * time.Millisecond) }
 
-// within makes a locker with a Timeout.
 func (w *world) within(timeout time.Duration) *quorum.Locker {
 	var nodes []node.Node
 	for _, n := range w.nodes {
@@ -77,7 +75,6 @@ func of(t *testing.T, l *quorum.Locker, k int) *semaphore.Semaphore {
 	return s
 }
 
-// A crowd counts how many work, and never more than k may.
 type crowd struct {
 	t           *testing.T
 	k           int64
@@ -86,7 +83,7 @@ type crowd struct {
 	full        atomic.Bool
 }
 
-// work takes a permit again and again until ctx ends. Its work ends with the lease.
+// work takes permits until ctx ends. Its work ends with the lease.
 func (c *crowd) work(ctx context.Context, s *semaphore.Semaphore, work func() time.Duration) {
 	for ctx.Err() == nil {
 		begun := time.Now()
@@ -109,7 +106,7 @@ func (c *crowd) work(ctx context.Context, s *semaphore.Semaphore, work func() ti
 	}
 }
 
-// All permits are in use, never more, and each of twelve programs has its turn.
+// All permits are in use, and each of twelve programs has its turn.
 func TestPermits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		c := crowd{t: t, k: 3}
@@ -131,7 +128,6 @@ func TestPermits(t *testing.T) {
 	})
 }
 
-// Nodes that restart without their data, hang or are down lead to no permit too many.
 func TestPermitsWhileNodesFail(t *testing.T) {
 	for range tests.Times(2, 100) {
 		inWorld(t, func(w *world) {
@@ -170,7 +166,6 @@ func TestPermitsWhileNodesFail(t *testing.T) {
 	}
 }
 
-// Waiters are served in the order in which they came.
 func TestPermitsInOrder(t *testing.T) {
 	inWorld(t, func(w *world) {
 		var first []*quorum.Lease
@@ -204,7 +199,7 @@ func TestPermitsInOrder(t *testing.T) {
 	})
 }
 
-// A caller that comes while others wait passes none of them, though a slot is free for a
+// A caller that comes while others wait does not pass them, though a slot is free for a
 // moment.
 func TestNobodyPassesWaiters(t *testing.T) {
 	inWorld(t, func(w *world) {
@@ -233,7 +228,7 @@ func TestNobodyPassesWaiters(t *testing.T) {
 	})
 }
 
-// A caller that gives up, or has got one, leaves nothing behind.
+// A caller that gives up, or has a permit, leaves nothing behind.
 func TestPermitsAreGivenBack(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.observe = func(e quorum.Event) {
@@ -263,8 +258,8 @@ func TestPermitsAreGivenBack(t *testing.T) {
 	})
 }
 
-// However many slots there are, and however slow nodes are, a wait lasts no longer than
-// it may. A free slot is found in that time, whichever it is.
+// The bound does not depend on the number of slots and the nodes' speed. A free slot is
+// found in that time, whichever it is.
 func TestAWaitForPermitsIsBounded(t *testing.T) {
 	inWorld(t, func(w *world) {
 		timeout := quorum.Defaults().Timeout
@@ -297,7 +292,7 @@ func TestAWaitForPermitsIsBounded(t *testing.T) {
 	})
 }
 
-// A caller that has got a permit waits for no other slot.
+// A caller with a permit waits for no other slot.
 func TestAPermitEndsTheWait(t *testing.T) {
 	inWorld(t, func(w *world) {
 		l := w.locker()
@@ -327,8 +322,7 @@ func TestAPermitEndsTheWait(t *testing.T) {
 	})
 }
 
-// A caller that has a permit gets another one, and not the same. One that has all of them
-// would wait for itself.
+// A caller that has a permit gets another slot. One that has all would wait for itself.
 func TestPermitsOfOneCaller(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.semaphore(2)
@@ -351,8 +345,7 @@ func TestRefusedSemaphores(t *testing.T) {
 	})
 }
 
-// Options that are not for permits are refused by their names. With re-entry a caller
-// would have two permits in one slot.
+// They are refused by name. With re-entry a caller would have two permits in one slot.
 func TestOptionsThatAreNotForPermits(t *testing.T) {
 	inWorld(t, func(w *world) {
 		s := w.semaphore(2)

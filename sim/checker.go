@@ -11,18 +11,17 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// The checker watches a run and holds it to the invariants. It changes nothing in it.
+// The checker watches a run and holds it to the invariants.
 //
-// This file has what the checker sees, in the order in which a command causes it:
+// This is what it sees, in the order in which a command causes it:
 //
 //   - submitted: an engine hands a command to a link,
 //   - before, after: a node executes it,
 //   - note: the client gets the answer,
 //   - Observe: the engine reports an event.
 //
-// Each updates the state that the checks share, in the files state_*.go, and calls the
-// checks. Each check is in the file of its invariant, i01_exclusion.go to
-// i16_specification.go.
+// Each updates the shared state, in the files state_*.go, and calls the checks, in the
+// files of their invariants.
 
 // Invariants has a sentence for each invariant: a word or two, a colon, and what must
 // hold.
@@ -39,12 +38,12 @@ type checker struct {
 	attempts int                   // to acquire anything, by anybody
 	latest   map[string]latest     // by name
 	passings map[string][]*passing // by owner: the handles of its lease
-	renamed  map[string]*holder    // by owner: the leases that have it for a Resume
-	once     map[string]*holder    // by owner: all leases of programs, also of clients that have died
+	renamed  map[string]*holder    // by owner: the leases that it resumes
+	once     map[string]*holder    // by owner: all leases of programs, also of dead clients
 	handles  map[string]*passing   // by name: the latest
 	broken   map[string]*broken    // by owner: the locks that were unlocked by force
 	forcings []*forcing            // under way
-	breaks   map[string]cut        // by name: of the calls of Break that have ended that with the highest token
+	breaks   map[string]cut        // by name: the ended call of Break with the highest token
 	kept     map[string]bool       // by owner: the locks that have a minimum hold
 
 	inspections []*inspection // likewise
@@ -53,7 +52,7 @@ type checker struct {
 
 	gone      map[string]*goneClaim // by owner: what was released, if leases are long
 	goneNames []string              // of these; nil if nothing was
-	again     map[string]bool       // by owner: that a doubled command has created, and nobody need release there
+	again     map[string]bool       // by owner: created by a doubled command, and needs no release
 	scans     int                   // of the nodes, for them
 	nextScan  int64
 
@@ -74,7 +73,6 @@ func newChecker(w *world) checker {
 		again: make(map[string]bool), ended: make([]pastClaims, w.p.Clients), scans: 1} // none has found anything yet
 }
 
-// submitted is called for each command that an engine hands to a link.
 func (k *checker) submitted(l *link, cmd *node.Command) {
 	k.swept(l.c)
 	if isLabel(cmd) {
@@ -113,8 +111,7 @@ func (k *checker) submitted(l *link, cmd *node.Command) {
 	}
 }
 
-// acquires is called for a command of an attempt, and for one that restores a holder's
-// key on a node.
+// acquires is for attempts, and for commands that restore a holder's key.
 func (k *checker) acquires(l *link, cmd *node.Command) {
 	c, owner := l.c, cmd.Claims[0].Owner
 	if h := k.holder(owner); h != nil {
@@ -133,7 +130,7 @@ func (k *checker) acquires(l *link, cmd *node.Command) {
 	k.asksEachOnce(c, o)
 }
 
-// releases is called for a command that releases a lease, or gives back a partial grant.
+// releases is for leases and for partial grants.
 func (k *checker) releases(l *link, cmd *node.Command) {
 	c := l.c
 	if o := c.callWaiting(cmd.Waiting().Waiter); o != nil && o.waiting && !cmd.Waiting().Stays() {
@@ -162,7 +159,6 @@ func (k *checker) releases(l *link, cmd *node.Command) {
 	}
 }
 
-// extends is called for a command that extends a lease.
 func (k *checker) extends(l *link, h *holder, claim *node.Claim, ttl time.Duration) {
 	c := l.c
 	k.goesWithout(c, claim.Owner, "extends")
@@ -185,7 +181,7 @@ func (k *checker) extends(l *link, h *holder, claim *node.Claim, ttl time.Durati
 	}
 }
 
-// heals is called for a command that restores a holder's key on a node that has lost it.
+// heals is for commands that restore a holder's key on a node that has lost it.
 func (k *checker) heals(l *link, h *holder, cmd *node.Command) {
 	h.given = k.w.now
 	h.healed |= faults.Of(l.n.number)
@@ -198,7 +194,6 @@ func (k *checker) heals(l *link, h *holder, cmd *node.Command) {
 	k.healsHeld(h)
 }
 
-// before is called when a node is about to execute a command.
 func (k *checker) before(s *server, m *message, now model.Time) {
 	k.spared, k.there, k.shared = k.spared[:0], 0, false
 	switch {
@@ -231,7 +226,6 @@ func (k *checker) before(s *server, m *message, now model.Time) {
 	}
 }
 
-// after is called when the node has executed the command.
 func (k *checker) after(s *server, m *message, now model.Time) {
 	if isLabel(&m.cmd) {
 		return
@@ -266,7 +260,6 @@ func (k *checker) after(s *server, m *message, now model.Time) {
 	}
 }
 
-// acquired is called when a node has executed an acquire.
 func (k *checker) acquired(s *server, m *message, now model.Time) {
 	w, c, owner := k.w, m.link.c, m.cmd.Claims[0].Owner
 	if g := k.released(c, owner); g != nil && g.healed.Has(s.number) {
@@ -298,7 +291,6 @@ func (k *checker) acquired(s *server, m *message, now model.Time) {
 	}
 }
 
-// note is called when a client gets the reply to a command.
 func (w *world) note(l *link, m *message, r *node.Reply) {
 	if isLabel(&m.cmd) {
 		w.logMessage(KindReply, l, toClient, m, 0, r)
@@ -337,7 +329,6 @@ func (w *world) note(l *link, m *message, r *node.Reply) {
 	w.logMessage(KindReply, l, toClient, m, 0, r)
 }
 
-// observe checks an event of the engine.
 func (c *Client) observe(e quorum.Event) {
 	w := c.w
 	// the trace has calls and their results

@@ -16,8 +16,8 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
-// A Client is one process: it has clocks of its own, a Locker on all nodes, and
-// tasks. Its methods are for the tasks of its own program, during the run.
+// A Client is one process, with its own clocks. Its methods are for the tasks of its own
+// program, during the run.
 type Client struct {
 	w      *world
 	number int
@@ -34,14 +34,14 @@ type Client struct {
 	overdue []overdue
 	tasks   []*task
 
-	sweepAt  int64         // when the commands are looked at that have a deadline; 0: not
+	sweepAt  int64         // when deadlines of commands are checked, or 0
 	sweepFor clock.Instant // the deadline
 
 	links   []*link // to all nodes
 	listed  []*link // to those that it was configured with
 	sites   []*site // if each of the nodes has replicas
 	locker  *quorum.Locker
-	far     *quorum.Locker // on fewer nodes; nil if the plan has no need of it
+	far     *quorum.Locker // on fewer nodes, or nil
 	farShut bool           // it is closed
 	plain   *textbook.Client
 	ctx     context.Context
@@ -61,7 +61,7 @@ type Client struct {
 	halted  int64              // when it was stopped last
 	resumed int64              // when it went on last
 	looked  clock.Instant      // when it looked for a holder last
-	lapsed  []string           // the latest owners whose lease ended while the process was stopped, or computed
+	lapsed  []string           // latest owners whose lease ended while the process did not run
 	down    down
 
 	result   error      // of the caller's program
@@ -69,16 +69,15 @@ type Client struct {
 	working  int        // tasks of the program that are not over
 	leaving  bool       // it closes its Locker, to end
 	resumes  []string   // names of leases that it has asked to resume
-	adopted  []string   // owners of leases that its program resumed and the checks had forgotten
+	adopted  []string   // owners of leases that its program resumed after the checks had forgotten them
 	shutAt   int64      // when it began to
 	done     signal
 
-	returned bool // what it does during the faults is over
+	returned bool // it has done its work
 	served   bool // it got every lock in the end
 }
 
-// A backlog is an event that a process handles when it goes on, as it is stopped or
-// computes. An empty one is a sweep.
+// A backlog is an event that waits until the process runs again. An empty one is a sweep.
 type backlog struct {
 	task    *task
 	message *message
@@ -88,7 +87,7 @@ type backlog struct {
 	reset   uint32
 }
 
-// Number returns which client it is, from 1.
+// Number counts clients from 1.
 func (c *Client) Number() int { return c.number + 1 }
 
 // Locker returns the client's Locker, or nil if the plan's clients are plain.
@@ -98,8 +97,8 @@ func (c *Client) Locker() *quorum.Locker {
 }
 
 // Far returns a second Locker of the client, as if of another deployment, for
-// [quorum.LockAll]. It uses the first [faults.Plan.FarNodes] nodes, and the only name to
-// lock with it is [faults.Far]. It is nil if the plan's clients are plain.
+// [quorum.LockAll]. It uses the first [faults.Plan.FarNodes] nodes, and locks only the
+// name [faults.Far]. It is nil if the plan's clients are plain.
 func (c *Client) Far() *quorum.Locker {
 	c.idles()
 	if c.far == nil && c.locker != nil {
@@ -117,14 +116,13 @@ func (c *Client) Context() context.Context {
 // Now implements clock.Clock.
 func (c *Client) Now() clock.Instant { return clock.Instant(c.rate.read(c.w.now)) }
 
-// origin is what the client's clock shows at the beginning. It differs from client to
-// client, as instants of two clocks are unrelated.
+// origin is what the client's clock shows at the beginning: instants of two clocks are
+// unrelated.
 func (c *Client) origin() int64 { return int64(c.number+1) * int64(time.Hour) }
 
 // Wall implements clock.Clock.
 func (c *Client) Wall() time.Time { return epoch.Add(c.day()) }
 
-// day is its time of day, since the epoch.
 func (c *Client) day() time.Duration {
 	return time.Duration(c.rate.read(c.w.now)-c.origin()) + c.ahead + c.strobe
 }
@@ -148,14 +146,12 @@ func (c *Client) Sleep(d time.Duration) {
 	}
 }
 
-// Holds tells the checker that the program relies on a lease. Its validity and its
-// context are then checked against I3, I8 and I12. Otherwise the checker does not see
-// them, because only the program has the lease. Pass the Leases of a [quorum.MultiLease]
-// one by one.
+// Holds tells the checker that the program relies on a lease. Only then are its validity
+// and its context checked, against I3, I8 and I12. Pass the Leases of a
+// [quorum.MultiLease] one by one.
 func (c *Client) Holds(l *quorum.Lease) { c.w.check.relies(l) }
 
-// Below draws a number from 0 to n-1, from the client's own stream. It panics if n is
-// not positive.
+// Below draws a number from 0 to n-1, from the client's own stream. It panics if n < 1.
 func (c *Client) Below(n int) int {
 	if n <= 0 {
 		panic(fmt.Sprintf("sim: Below(%d)", n))
@@ -163,12 +159,10 @@ func (c *Client) Below(n int) int {
 	return c.random.Below(n)
 }
 
-// trueTime returns when the client's clock shows the instant, but not before now.
 func (c *Client) trueTime(i clock.Instant) int64 {
 	return max(c.w.now, c.rate.when(int64(i)))
 }
 
-// ended forgets a task that has returned.
 func (c *Client) ended(t *task) {
 	c.tasks = without(c.tasks, slices.Index(c.tasks, t))
 	c.callers = slices.DeleteFunc(c.callers, func(o *caller) bool { return o.task == t })
@@ -223,8 +217,8 @@ func (w *world) newClient(number int) *Client {
 	return c
 }
 
-// original returns the client whose random numbers a client draws: itself, or the first
-// that it is a clone of.
+// original is the client whose random numbers this one draws: the first that it is a
+// clone of.
 func (w *world) original(client int) int {
 	for i := range w.p.Events {
 		e := &w.p.Events[i]
@@ -241,7 +235,6 @@ func (w *world) original(client int) int {
 	return client
 }
 
-// open makes the client's Locker.
 func (c *Client) open() (err error) {
 	p := c.w.p
 	if p.Lock.Client == faults.Plain {
@@ -262,13 +255,11 @@ func (c *Client) open() (err error) {
 	return err
 }
 
-// An asked node executes commands, of a Locker or a textbook.
 type asked interface {
 	node.Node
 	textbook.Node
 }
 
-// asked returns the nodes that the client was configured with.
 func (c *Client) asked() (nodes []asked) {
 	for _, s := range c.sites {
 		nodes = append(nodes, s)
@@ -281,7 +272,6 @@ func (c *Client) asked() (nodes []asked) {
 	return nodes
 }
 
-// linksFor returns those to the nodes that are asked for a name.
 func (c *Client) linksFor(name string) []*link {
 	if name == faults.Far {
 		return c.listed[:min(len(c.listed), c.w.p.FarNodes())]
@@ -289,7 +279,6 @@ func (c *Client) linksFor(name string) []*link {
 	return c.listed
 }
 
-// needs is how many nodes must grant a name to the client.
 func (c *Client) needs(name string) int {
 	if name == faults.Far {
 		return c.w.p.FarNodes()/2 + 1
@@ -297,7 +286,6 @@ func (c *Client) needs(name string) int {
 	return c.need
 }
 
-// openFar makes the client's Locker on fewer nodes.
 func (c *Client) openFar() (err error) {
 	var few []node.Node
 	for _, l := range c.linksFor(faults.Far) {
@@ -307,8 +295,7 @@ func (c *Client) openFar() (err error) {
 	return err
 }
 
-// prefix is before all names of the client on the nodes. One client in four has one, but
-// not with replicas.
+// One client in four has a prefix, but not with replicas.
 func (c *Client) prefix() string {
 	if c.w.p.Lock.Replicas == 0 && (c.w.p.Seed+uint64(c.number))%4 == 3 {
 		return prefix
@@ -316,7 +303,6 @@ func (c *Client) prefix() string {
 	return ""
 }
 
-// node is a node as the client's Lockers have it.
 func (c *Client) node(n node.Node) node.Node {
 	if l, ok := n.(*link); ok && c.prefix() != "" {
 		return prefixed{l}
@@ -350,7 +336,6 @@ func (c *Client) options(nodes, need int) quorum.Options {
 	}
 }
 
-// A borrowed node is closed by the Locker that it belongs to.
 type borrowed struct {
 	node.Node
 	c *Client
@@ -364,7 +349,6 @@ func (b borrowed) Close() error {
 // waits reports whether the process can handle nothing now.
 func (c *Client) waits() bool { return c.stopped > 0 || c.busy }
 
-// comes is called for each event that the process has to handle.
 func (c *Client) comes(b backlog) {
 	switch {
 	case c.dead && b.message == nil:
@@ -375,9 +359,8 @@ func (c *Client) comes(b backlog) {
 	}
 }
 
-// keeps lets an event wait.
 func (c *Client) keeps(b backlog) {
-	if c.stopped == 0 { // for the checks a process that computes is as one that was stopped
+	if c.stopped == 0 {
 		if len(c.backlog) == 0 {
 			c.halted = c.w.now
 		}
@@ -386,7 +369,6 @@ func (c *Client) keeps(b backlog) {
 	c.backlog = append(c.backlog, b)
 }
 
-// take handles an event.
 func (c *Client) take(b backlog) {
 	switch {
 	case b.task != nil:
@@ -407,7 +389,7 @@ func (c *Client) take(b backlog) {
 	c.computes()
 }
 
-// computes is called after each step of the process. Events that come meanwhile wait.
+// computes follows each step of the process. Events that come meanwhile wait.
 func (c *Client) computes() {
 	cost := c.w.p.Work.Step
 	if cost == 0 || c.dead {
@@ -423,9 +405,7 @@ func (c *Client) computes() {
 	})
 }
 
-// next handles one of the events that wait: often a task that can go on, and else the
-// first. Messages that are still unread do not hold up a task, such as one that has
-// slept.
+// next handles one of the events that wait: often a task that can go on, else the first.
 func (c *Client) next() {
 	if len(c.backlog) == 0 {
 		return
@@ -442,7 +422,6 @@ func (c *Client) next() {
 	c.take(b)
 }
 
-// stop stops the process; resume lets it go on.
 func (c *Client) stop() {
 	if c.stopped == 0 {
 		c.halted = c.w.now
@@ -479,7 +458,6 @@ func rank(b backlog) int {
 	return 1
 }
 
-// kill ends the process at once: nothing of it runs again.
 func (c *Client) kill() {
 	c.dead = true
 	c.w.check.killed(c)
@@ -498,7 +476,6 @@ func (c *Client) kill() {
 	}
 }
 
-// unwind ends the tasks of a run that is over.
 func (c *Client) unwind() {
 	for len(c.tasks) > 0 {
 		t := c.tasks[len(c.tasks)-1]
@@ -514,7 +491,6 @@ func (c *Client) unwind() {
 	c.w.current = nil
 }
 
-// A timeout is a context that ends at an instant of its client's clock.
 type timeout struct {
 	until  clock.Instant
 	cancel context.CancelCauseFunc
@@ -531,8 +507,8 @@ func (t timed) Err() error {
 	return err
 }
 
-// WithTimeout returns a context that ends after d on the client's own clock, with
-// [context.DeadlineExceeded]. It has no Deadline, for that would be of real time.
+// WithTimeout returns a context that ends after d on the client's own clock. It has no
+// Deadline, which would be of real time.
 func (c *Client) WithTimeout(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	inner, cancel := context.WithCancelCause(ctx)
 	t := &timeout{c.Now().Add(d), cancel}
@@ -544,7 +520,6 @@ func (c *Client) WithTimeout(ctx context.Context, d time.Duration) (context.Cont
 	}
 }
 
-// await ends a timeout at its instant, as the client's clock runs now.
 func (c *Client) await(t *timeout) {
 	c.w.call(c.trueTime(t.until), func() {
 		if slices.Contains(c.timeouts, t) && c.Now() >= t.until { // else its pace has changed

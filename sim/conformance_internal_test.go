@@ -15,12 +15,10 @@ import (
 	"github.com/redquorum/redquorum/node/nodetest"
 )
 
-// The node that the engine talks to in a run is a node as package node defines it. Every
-// result of the simulator rests on that.
+// The simulated node is one as package node defines it. All results rest on that.
 //
-// It differs from package redisnode in one point that package node leaves open: it gives
-// a connection up at the first timeout, and answers what is in flight over it not before
-// the deadline of each command.
+// Unlike redisnode, it gives a connection up at the first timeout, and answers what is in
+// flight at the deadline of each command. Package node allows both.
 func TestConformance(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -31,8 +29,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// A paced world has one client and one node, and its time is that of the real clock: the
-// suite lives outside of it. All that happens in it happens on one goroutine.
+// A paced world follows the real clock: the suite is outside. All in it happens on one
+// goroutine.
 type paced struct {
 	w           *world
 	begun       time.Time
@@ -52,7 +50,6 @@ func newPaced() *paced {
 func (p *paced) link() *link     { return p.w.clients[0].links[0] }
 func (p *paced) server() *server { return p.w.nodes[0] }
 
-// run lets the world go on at the pace of the real clock.
 func (p *paced) run() {
 	defer close(p.ended)
 	for {
@@ -72,11 +69,10 @@ func (p *paced) run() {
 	}
 }
 
-// post has f called in the world, after everything that was posted before. A reply may
-// post: it is called in the world, and must not wait for it.
+// post has f called in the world, after what was posted before. A reply may post, but
+// must not wait.
 func (p *paced) post(f func()) { p.calls <- f }
 
-// do has f called in the world, and waits for that.
 func (p *paced) do(f func()) {
 	done := make(chan struct{})
 	p.post(func() {
@@ -118,7 +114,7 @@ func (p *paced) system() nodetest.System {
 	}
 }
 
-// command is the few commands of System.Do.
+// command knows the commands of System.Do.
 func (p *paced) command(args []string) error {
 	s := p.server()
 	memory := s.mem.(*model.Server)
@@ -152,7 +148,6 @@ func (p *paced) command(args []string) error {
 	return nil
 }
 
-// A pacedClock shows what the world's client sees, to those outside.
 type pacedClock struct {
 	clock.Clock
 	begun  time.Time
@@ -163,13 +158,12 @@ func (c pacedClock) Now() clock.Instant {
 	return clock.Instant(c.origin + int64(time.Since(c.begun)))
 }
 
-// A pacedNode is the client's link, for any goroutine.
+// A pacedNode may be used by any goroutine.
 type pacedNode struct{ p *paced }
 
 func (n pacedNode) Name() string { return n.p.link().Name() }
 
-// Submit overwrites the claims and the Wait when the link's Submit has returned: the
-// caller may use them again.
+// Submit overwrites the claims and the Wait afterwards: the caller may use them again.
 func (n pacedNode) Submit(cmd node.Command, reply func(node.Reply)) {
 	cmd.Claims = slices.Clone(cmd.Claims)
 	if cmd.Wait != nil {

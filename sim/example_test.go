@@ -8,9 +8,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// A program of one's own, under a plan: three clients each add ten to a number
-// that the lock protects, while nodes fail. The resource checks fencing tokens, so
-// an addition counts only if it was accepted.
+// Three clients each add ten to a number that the lock protects, while nodes fail. The
+// resource checks fencing tokens, so only accepted additions count.
 func ExampleRun() {
 	plan, err := faults.Parse(`redquorum plan 1
 		nodes 5

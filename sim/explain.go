@@ -10,10 +10,6 @@ import (
 	"github.com/redquorum/redquorum/faults"
 )
 
-// This file tells how a violation came about: the grants that it is about, what took
-// their keys from the nodes, and the faults that were in effect.
-
-// A telling is the story of a violation.
 type telling struct {
 	r       *Result
 	v       *Violation
@@ -24,7 +20,6 @@ type telling struct {
 	lines   []line
 }
 
-// A grant is one that a violation is about.
 type grant struct {
 	Entry       // with which the client got it
 	asked int   // the first entry about its owner
@@ -36,7 +31,6 @@ var (
 	aName   = regexp.MustCompile(`"[^"]*"`)
 )
 
-// explain tells how a violation came about.
 func (r *Result) explain(v *Violation, entries []Entry) []line {
 	t := telling{r: r, v: v, entries: entries}
 	for i := range r.Plan.Clients {
@@ -67,8 +61,8 @@ func (t *telling) isAbout(names string) bool {
 	return t.names == nil || slices.ContainsFunc(strings.Split(names, ","), func(n string) bool { return slices.Contains(t.names, n) })
 }
 
-// choose finds the grants: those whose tokens the violation gives, or else the latest of each client
-// that it names. Where a client waits in vain, it is the latest of all.
+// choose finds the grants: those with a token of the violation, or else the latest of
+// each client that it names. Where a client waits in vain, it is the latest of all.
 func (t *telling) choose() {
 	all := t.all()
 	latest := func(fits func(c int) bool) {
@@ -94,7 +88,6 @@ func (t *telling) choose() {
 	}
 }
 
-// all returns all grants of the names that the violation is about, the latest first.
 func (t *telling) all() (all []grant) {
 	asked := make(map[string]int)
 	for i, e := range t.entries {
@@ -115,7 +108,6 @@ func (t *telling) all() (all []grant) {
 	return all
 }
 
-// tellGrant tells of a grant, and of what took its keys from nodes.
 func (t *telling) tellGrant(g *grant) {
 	for n, i := range g.held {
 		e := &t.entries[i]
@@ -154,10 +146,8 @@ func (t *telling) keep(g *grant, after int) (nodes []string) {
 	return nodes
 }
 
-// keeps reports whether a node has the key of an owner, after this entry about the key.
 func (e *Entry) keeps(owner string) bool { return e.Owner == owner || slices.Contains(e.More, owner) }
 
-// tellLosses tells what took a grant's keys from nodes.
 func (t *telling) tellLosses(g *grant, name string) {
 	key := procName('c', g.Client) + "'s key of " + name
 	began, ended := g.held[0], len(t.entries)
@@ -197,8 +187,7 @@ func (t *telling) tellLosses(g *grant, name string) {
 	}
 }
 
-// causeOf returns the entry of the command, or of the fault, after which a node's key is as the i-th
-// entry says.
+// causeOf returns the entry of the command, or of the fault, that changed a node's key.
 func (t *telling) causeOf(i int) int {
 	n := t.entries[i].Node
 	for i--; i > 0; i-- {
@@ -210,7 +199,6 @@ func (t *telling) causeOf(i int) int {
 	return 0
 }
 
-// loses tells why a node no longer has a key.
 func (t *telling) loses(cause int, key string, node int) {
 	switch e := &t.entries[cause]; e.Kind {
 	case KindExecute:
@@ -224,7 +212,7 @@ func (t *telling) loses(cause int, key string, node int) {
 	}
 }
 
-// note tells of what happens to a node, together with the same on other nodes in the same round.
+// note tells of what happens to a node, and to others in the same round.
 func (t *telling) note(l line, node int) {
 	i := slices.IndexFunc(t.lines, func(o line) bool { return o.text == l.text && (l.at-o.at).Abs() < t.r.Plan.Lock.Timeout })
 	if i < 0 {
@@ -237,7 +225,6 @@ func (t *telling) note(l line, node int) {
 	}
 }
 
-// tellFaults reports the other faults that were in effect, those of clocks last.
 func (t *telling) tellFaults() {
 	for _, f := range t.r.extents() {
 		if f.Entry >= len(t.entries) || slices.ContainsFunc(t.lines, func(l line) bool { return l.entry == f.Entry }) {
@@ -254,8 +241,8 @@ func (t *telling) tellFaults() {
 	}
 }
 
-// concerns reports whether a fault was in effect on a client while that got or held the lock, or on
-// a node while somebody got it, or in the end.
+// concerns reports whether a fault hit a client while it got or held the lock, or a node
+// while somebody got it, or in the end.
 func (t *telling) concerns(f *pictureFault, p *picturePart) bool {
 	if p.Until == f.At || p.Client >= 0 && !t.clients.Has(p.Client) {
 		return false
@@ -272,7 +259,6 @@ func (t *telling) concerns(f *pictureFault, p *picturePart) bool {
 	})
 }
 
-// tellWrites tells what was written under the grants.
 func (t *telling) tellWrites() {
 	for i := range t.entries {
 		e := &t.entries[i]
@@ -283,7 +269,6 @@ func (t *telling) tellWrites() {
 	}
 }
 
-// protections are what a plan may switch off, and how to switch it on.
 var protections = []struct {
 	on  func(p *faults.Plan)
 	off string
@@ -294,9 +279,9 @@ var protections = []struct {
 		"the lock allows for no drift of clocks, or too little (lock drift=)"},
 }
 
-// Cause names the protection that the plan has switched off, and without which it is unsafe or stuck;
-// or all that it has switched off, if it takes more than one of them. It returns "" if nothing went
-// wrong, if it goes wrong with them too, or if the run had a program that [WithProgram] did not set.
+// Cause names the protection without which the plan is unsafe or stuck, or all that it
+// has switched off if it takes more than one. It returns "" if nothing went wrong, if it
+// goes wrong with them too, or if the run had a program that [WithProgram] did not set.
 // It runs the plan several times.
 func (r *Result) Cause() string { return r.cause() }
 
@@ -330,8 +315,8 @@ func cause(r *Result, program func(*Client) error, options []Option) string {
 	return ""
 }
 
-// spared reports whether a plan that had a verdict without a protection does not have it, nor a worse
-// one, with its seed and a few others.
+// spared reports whether a plan has no such verdict with a protection, nor a worse one,
+// with its seed and a few others.
 func spared(verdict Verdict, p *faults.Plan, options []Option) bool {
 	p = clone(p)
 	for other := range uint64(9) {

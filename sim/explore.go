@@ -21,7 +21,7 @@ type Campaign struct {
 	Bugs    int                // it stops at so many violations that are bugs; 0 means 1
 	Options []Option           // of each run: see WithProgram
 
-	// Progress, if not nil, is called about four times a second, and at the end.
+	// Progress may be nil. It is called four times a second, and at the end.
 	Progress func(*Report)
 }
 
@@ -37,7 +37,6 @@ type Report struct {
 	Reached Sometimes     `json:"-"`
 }
 
-// A Found is a violation that a campaign found.
 type Found struct {
 	Seed      uint64 `json:"seed"`
 	Invariant string `json:"invariant"`
@@ -47,7 +46,6 @@ type Found struct {
 	Verdict Verdict `json:"verdict"`
 }
 
-// Missed returns the marks that no run has reached.
 func (r *Report) Missed() (missed []Mark) {
 	for m, n := range r.Reached {
 		if n == 0 {
@@ -57,8 +55,7 @@ func (r *Report) Missed() (missed []Mark) {
 	return missed
 }
 
-// Explore runs a campaign. It returns when all seeds have run, when enough bugs are
-// found, or when ctx ends.
+// Explore returns when all seeds have run, when enough bugs are found, or when ctx ends.
 func Explore(ctx context.Context, c Campaign) *Report {
 	begun := time.Now()
 	var (

@@ -14,8 +14,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// Without the restart guard a campaign finds, within a few hundred seeds, that
-// two hold one lock, and shrinks it to a plan that fits on a screen.
+// Without the restart guard a campaign finds, within a few hundred seeds, that two
+// clients hold one lock, and shrinks that to a short plan.
 func TestCampaignFindsAndShrinks(t *testing.T) {
 	r := sim.Explore(t.Context(), sim.Campaign{From: 6, To: 2000, Jobs: 2,
 		Profile: faults.Profile{Nodes: 5, Clients: 3},
@@ -39,7 +39,6 @@ func TestCampaignFindsAndShrinks(t *testing.T) {
 	}
 }
 
-// leftOuts returns plans that have one thing less.
 func leftOuts(p *faults.Plan) map[string]*faults.Plan {
 	all := make(map[string]*faults.Plan)
 	less := func(what string, change func(p *faults.Plan)) {
@@ -63,9 +62,8 @@ func leftOuts(p *faults.Plan) map[string]*faults.Plan {
 	return all
 }
 
-// A plan fails only with some seeds as soon as a setting of its work is left out. Shrink
-// finds them: this one had three names, two tasks, ten shares and 46 faults that do not
-// matter.
+// Without a setting of its work a plan fails only with some seeds, which Shrink finds:
+// three names, two tasks, ten shares and 46 faults do not matter here.
 func TestShrinkTriesOtherSeeds(t *testing.T) {
 	tests.NeedLong(t)
 	p := faults.Generate(5, faults.Profile{Nodes: 5})
@@ -89,7 +87,7 @@ func TestCampaignEndsWithItsContext(t *testing.T) {
 	assert.That(t, r.Seeds == 0, "%d seeds ran", r.Seeds)
 }
 
-// A program of one's own can be explored and shrunk like the plans' own work.
+// A user's program is explored and shrunk like the plans' own work.
 func TestCampaignOfAProgram(t *testing.T) {
 	careless := sim.WithProgram(func(c *sim.Client) error {
 		_, err := c.Locker().Lock(c.Context(), "x1")
@@ -109,7 +107,6 @@ func TestCampaignOfAProgram(t *testing.T) {
 	}
 }
 
-// The error of Verify names what differed first, and not what was near to it.
 func TestVerifyNamesTheFirstDifference(t *testing.T) {
 	runs := 0
 	err := sim.Verify(planned(t, "clients 1\nlength 1s\n"), sim.WithProgram(func(c *sim.Client) error {
@@ -142,7 +139,7 @@ func TestVerifyNamesTheFirstDifference(t *testing.T) {
 		"%v", err)
 }
 
-// Programs that differ in no more than a name or what they write have other hashes.
+// Programs that differ only in a name or in what they write have other hashes.
 func TestHashOfPrograms(t *testing.T) {
 	hashes := make(map[uint64]string)
 	for _, name := range []string{"x", "y", "longer/name"} {

@@ -4,6 +4,5 @@ import "github.com/redquorum/redquorum/node/model"
 
 type Memory = memory
 
-// WithMemory gives each node a Memory that empty makes, from what tells who listens to
-// the node.
+// WithMemory gives each node a Memory that empty makes.
 func WithMemory(empty func(model.Ears) Memory) Option { return func(w *world) { w.memory = empty } }

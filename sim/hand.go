@@ -10,14 +10,10 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
-// This file hands leases from one client to another: one detaches a lease, or gives out
-// its handle and goes on, and another resumes it from that.
-
-// maxResumes is how many clients try to resume one lease.
 const maxResumes = 3
 
-// handOver detaches the lease, and sends its handle to a client. It returns false if the
-// lease had ended.
+// handOver detaches the lease for another client. It returns false if the lease had
+// ended.
 func (c *Client) handOver(r *faults.Random, l *lock) bool {
 	b := l.detach()
 	if b == nil {
@@ -30,8 +26,7 @@ func (c *Client) handOver(r *faults.Random, l *lock) bool {
 	return true
 }
 
-// givesHandle sends the handle of a lease to a client, or to two, and goes on with the
-// lease.
+// givesHandle hands the lease to one client or two, and goes on with it.
 func (c *Client) givesHandle(r *faults.Random, l *lock) {
 	b := l.handle()
 	if b == nil {
@@ -43,8 +38,8 @@ func (c *Client) givesHandle(r *faults.Random, l *lock) {
 	}
 }
 
-// send passes a handle to a client after a while. The handle is lost if the client is
-// dead then. If the lease is not detached, it goes to another process, and to each once.
+// send passes a handle on after a while, or loses it if the client is dead then. If the
+// lease is not detached, it goes to another process, and to each once.
 func (c *Client) send(r *faults.Random, b *passing) {
 	w := c.w
 	to, after := r.Below(len(w.clients)), r.Within(w.p.Work.Think)
@@ -59,7 +54,6 @@ func (c *Client) send(r *faults.Random, b *passing) {
 	})
 }
 
-// takeOver resumes a lease, works under it, and releases it.
 func (c *Client) takeOver(b *passing) {
 	w, r := c.w, &c.workers[0].Random
 	if !b.isFor(c) {
@@ -88,7 +82,7 @@ func (c *Client) takeOver(b *passing) {
 	_ = l.Unlock()
 }
 
-// detach detaches the lock's lease. It returns nil if the lease has ended.
+// detach returns nil if the lease has ended.
 func (l *lock) detach() *passing {
 	c, w := l.c, l.c.w
 	lease, ok := l.lease.(*quorum.Lease)
@@ -109,7 +103,7 @@ func (l *lock) detach() *passing {
 	return b
 }
 
-// handle gives out the handle of the lock's lease. It returns nil if the lease has ended.
+// handle returns nil if the lease has ended.
 func (l *lock) handle() *passing {
 	lease, ok := l.lease.(*quorum.Lease)
 	h := l.c.w.check.holder(l.parts[0].owner)
@@ -122,7 +116,6 @@ func (l *lock) handle() *passing {
 	return b
 }
 
-// passing is what the client that resumes the lock's lease has to know.
 func (l *lock) passing(h *holder, handle quorum.Handle) *passing {
 	c := l.c
 	b := &passing{h: h, from: h.owner, wants: l.wants, parts: l.parts, handle: handle, wall: c.Wall()}
@@ -135,7 +128,6 @@ func (l *lock) passing(h *holder, handle quorum.Handle) *passing {
 	return b
 }
 
-// resumeLease resumes a lease from its handle, and checks the result.
 func (c *Client) resumeLease(b *passing) (*lock, error) {
 	w := c.w
 	h := b.h

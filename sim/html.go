@@ -14,7 +14,7 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/page"
 )
 
-// A picture is what the viewer of a run shows. Its script reads it as JSON.
+// A picture is JSON for the script of the viewer.
 type picture struct {
 	Title    string         `json:"title"`
 	Lock     string         `json:"lock"`
@@ -34,7 +34,6 @@ type picture struct {
 	Violations []pictureViolation `json:"violations"`
 }
 
-// A pictureStory is what a scenario tells.
 type pictureStory struct {
 	Story    string `json:"story"`
 	Protects string `json:"protects"`
@@ -55,7 +54,6 @@ type pictureViolation struct {
 	Worst     bool          `json:"worst"` // it decides the verdict
 }
 
-// A pictureFault is a fault and its extent.
 type pictureFault struct {
 	Entry int           `json:"entry"` // where it begins
 	At    time.Duration `json:"at"`
@@ -64,22 +62,18 @@ type pictureFault struct {
 	Parts []picturePart `json:"parts"`
 }
 
-// A picturePart is what a fault does to one process, or to one link.
 type picturePart struct {
 	Client int           `json:"client"` // -1: none
 	Node   int           `json:"node"`   // -1: none
 	Until  time.Duration `json:"until"`  // when it began: it has no duration
 }
 
-// storyLines is how many lines the story on a page has at most.
 const storyLines = 24
 
-// WriteHTML draws a traced run as one page, which needs nothing else: no server,
-// no network. It shows each message, who has the lock on which node, what each
-// client holds, the faults, and the instant at which an invariant broke.
+// WriteHTML draws a traced run as one page, which needs no server and no network.
 func (r *Result) WriteHTML(out io.Writer) error { return r.writeHTML(out, nil) }
 
-// WriteHTML draws a run of the scenario, as [Result.WriteHTML] does, with its story.
+// WriteHTML draws a run of the scenario as [Result.WriteHTML] does, with its story.
 func (s *Scenario) WriteHTML(out io.Writer, r *Result) error { return r.writeHTML(out, s) }
 
 func (r *Result) writeHTML(out io.Writer, s *Scenario) error {
@@ -93,7 +87,7 @@ func (r *Result) writeHTML(out io.Writer, s *Scenario) error {
 	return p.Write(out)
 }
 
-// Picture is what the viewer of a page shows of a traced run. It is for JSON.
+// Picture is what the viewer shows of a traced run, for JSON.
 func (r *Result) Picture() (any, error) { return r.picture(nil) }
 
 func (r *Result) picture(s *Scenario) (*picture, error) {
@@ -144,7 +138,6 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// lockWords says which lock a run tries.
 func lockWords(l *faults.Lock) string {
 	switch {
 	case l.Client == faults.Redquorum:
@@ -155,7 +148,6 @@ func lockWords(l *faults.Lock) string {
 	return "textbook Redlock: the steps of the Redis page and nothing else"
 }
 
-// words says the verdict for people who do not know the word.
 func (r *Result) words() string {
 	plain := r.Plan.Lock.Client == faults.Plain
 	switch {
@@ -185,8 +177,8 @@ func (r *Result) words() string {
 // open is how long a part of a fault lasts whose end is not known yet.
 const open = -1
 
-// extents finds the extent of each fault. It ends by itself, by a later event
-// that undoes it, or when its node is healed.
+// extents finds the extent of each fault, which ends by itself, by a later event that
+// undoes it, or when its node is healed.
 func (r *Result) extents() []pictureFault {
 	var list []pictureFault
 	for i, e := range r.Trace.Entries {
@@ -222,8 +214,8 @@ func (r *Result) extents() []pictureFault {
 	return list
 }
 
-// event returns the event of the plan that an entry is about: of those with its words the
-// nearest, as an observed run may be late.
+// event returns the nearest event of the plan with the entry's words: an observed run may
+// be late.
 func (r *Result) event(e *Entry) (nearest *faults.Event) {
 	for i := range r.Plan.Events {
 		o := &r.Plan.Events[i]
@@ -234,7 +226,6 @@ func (r *Result) event(e *Entry) (nearest *faults.Event) {
 	return nearest
 }
 
-// parts are the links or processes that an event concerns.
 func (r *Result) parts(e *faults.Event) (list []picturePart) {
 	until := e.At
 	if lasts(e) {
@@ -258,12 +249,10 @@ func (r *Result) parts(e *faults.Event) (list []picturePart) {
 	return list
 }
 
-// lasts reports whether an event is shown as a state rather than an instant.
 func lasts(e *faults.Event) bool {
 	return e.For > 0 || e.Verb.Stays() && e.Verb != faults.Rate && e.Verb != faults.Sever
 }
 
-// undoes reports whether an event ends a part of an earlier one.
 func undoes(e *faults.Event, verb faults.Verb, p *picturePart) bool {
 	switch e.Verb {
 	case faults.Heal, faults.Release:

@@ -19,7 +19,7 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// forgetful is a plan in which a node forgets the lock, and nobody is careful.
+// forgetful is a plan in which a node forgets the lock, without the guard.
 const forgetful = `nodes 5
 clients 2
 length 3s
@@ -32,7 +32,7 @@ at 50ms hold c2>n1 acquire
 at 60ms lock c2 x
 `
 
-// crowded is the same plan, with much that does not matter between the grants.
+// crowded is forgetful with much that does not matter between the grants.
 func crowded() string {
 	steps := ""
 	for at := 10; at < 38; at += 4 {
@@ -41,7 +41,7 @@ func crowded() string {
 	return strings.NewReplacer("clients 2", "clients 3", "at 40ms crash", steps+"at 40ms crash").Replace(forgetful)
 }
 
-// varied is a plan with a lock of two names, readers, and two queued waiters.
+// varied has a lock of two names, readers, and two queued waiters.
 const varied = `nodes 3
 clients 4
 length 400ms
@@ -59,7 +59,6 @@ at 300ms unlock c4
 at 320ms unlock c3
 `
 
-// joint is a plan of locks with the name far.
 const joint = `nodes 5
 clients 1
 length 1s
@@ -78,7 +77,6 @@ func page(t *testing.T, r *sim.Result) string {
 	return b.String()
 }
 
-// A shown is what the page's script reads.
 type shown struct {
 	Nodes, Clients int
 	Entries        []sim.Entry
@@ -124,8 +122,8 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// Whatever ends a fault ends what it does to the processes and links concerned,
-// and to no others.
+// The end of a fault ends its effects on the processes and links concerned, and no
+// others.
 func TestHTMLFaults(t *testing.T) {
 	s := read(t, page(t, traced(t, `nodes 3
 clients 2
@@ -178,7 +176,7 @@ func TestHTMLEscapes(t *testing.T) {
 	assert.That(t, s.Entries[1].Text == evil, "the text is now %q", s.Entries[1].Text)
 }
 
-// The page of a scenario tells it, and that what is to fail does so as expected.
+// The page of a scenario says that what is to fail does so as expected.
 func TestHTMLOfScenarios(t *testing.T) {
 	for _, c := range []struct {
 		id, variant string
@@ -200,7 +198,6 @@ func TestHTMLOfScenarios(t *testing.T) {
 	}
 }
 
-// Every fault of the scenarios, and of plans that are drawn, has an explanation.
 func TestHTMLExplainsFaults(t *testing.T) {
 	text := assert.Got(os.ReadFile("internal/page/run.js"))(t)
 	_, words, _ := strings.Cut(string(text), "const verbs = {")
@@ -237,8 +234,8 @@ at 80ms hold c1>n3
 at 90ms unlock c1
 `
 
-// The page works in a browser: for every look it fits, opens where it should, and does
-// all that it offers without a complaint.
+// The page opens where it should in every look, and all its controls work without an
+// error.
 func TestHTMLInBrowser(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -254,7 +251,7 @@ func TestHTMLInBrowser(t *testing.T) {
 		if name != "violated" && !tests.Long() {
 			continue // each takes a second
 		}
-		// The conditions see what is inside the viewer of the run.
+		// The conditions see what is inside the viewer.
 		html := strings.Replace(page(t, r), "\nreturn {\n  run, begin,", "\nglobalThis.inside = code => eval(code);\nreturn {\n  run, begin,", 1)
 		for _, look := range browser.Looks {
 			b.Open(html, look)
@@ -272,7 +269,7 @@ func TestHTMLInBrowser(t *testing.T) {
 
 func inside(code string) string { return fmt.Sprintf("inside(%q)", code) }
 
-// always is what every page has to show when it opens, as conditions in its script.
+// always holds for every page when it opens, as conditions in its script.
 var always = []string{
 	"document.documentElement.dataset.theme === (matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light')",
 	"canvas.getBoundingClientRect().top < .4 * innerHeight",
@@ -285,7 +282,7 @@ var always = []string{
 	"hits.filter(h => h.fault).every(h => h.text === h.fault.text || (choose(h.entry), part('event').textContent.includes(h.fault.text)))",
 }
 
-// violated is what the page of a run that breaks mutual exclusion has to show.
+// violated holds for the page of a run that breaks mutual exclusion.
 var violated = []string{
 	"messages.some(m => m.state === 'stuck') && part('legend').textContent.includes('held back forever')",
 	"part('event').textContent.includes('Mutual exclusion is broken. c1 and c2 both hold')",
@@ -299,7 +296,6 @@ var violated = []string{
 	"(shared.fit(), violations.length > 0 && violations.every(v => Math.abs(x(v.at) - overviewX(v.at)) < .01))",
 }
 
-// expected is what the page of a run has to show.
 var expected = map[string][]string{
 	"violated": violated,
 	"crowded":  violated,
@@ -325,7 +321,6 @@ var expected = map[string][]string{
 	},
 }
 
-// try uses all that a page offers.
 const try = `
 for (const action of Object.values(actions)) { action(); draw(); }
 for (const key of Object.keys(keys)) canvas.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));

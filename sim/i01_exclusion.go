@@ -7,12 +7,10 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// The time of a minimum hold counts as held. The holder whose handle was resumed holds
-// the lock together with the one that has resumed it. I1 is checked whenever a lease
-// begins, is extended or resumed, and when a client writes.
+// The time of a minimum hold counts as held. A holder shares the lock with the one that
+// has resumed its handle.
 const i1 = "mutual exclusion: two owners never consider the lock theirs at the same moment, unless both are readers"
 
-// exclusive checks that nobody else considers the lock its own.
 func (k *checker) exclusive(h *holder) {
 	for _, o := range k.holders {
 		if o != h && (o.mode != node.Read || h.mode != node.Read) && o.meets(h) && o.believed() &&
@@ -27,22 +25,18 @@ func (k *checker) exclusive(h *holder) {
 	}
 }
 
-// writesAlone checks that a client writes under a lock that excludes readers.
 func (k *checker) writesAlone(c *Client, p *part) {
 	if h := k.holder(p.owner); h != nil && h.mode == node.Read {
 		k.w.fail("I1", "%s writes %q under a lock that lets others read it", c.name, p.name)
 	}
 }
 
-// upgraded checks that a writer's lease is not the reader's lease of the same owner.
 func (k *checker) upgraded(c *Client, from, to *lock) {
 	if to.parts[0].owner == from.parts[0].owner {
 		k.w.fail("I1", "%s may write %q, which it holds as one of several readers", c.name, to.wants.Names[0])
 	}
 }
 
-// keptLongEnough checks that a name is granted only when the minimum hold of the holder
-// before is over.
 func (k *checker) keptLongEnough(h *holder, name string) {
 	last := k.latest[name].alone
 	if last == nil || last.keep == 0 || k.w.broken != "" || k.broken[last.owner] != nil || k.excused(h) {

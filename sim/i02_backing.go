@@ -9,12 +9,10 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// I2 is checked whenever a lease begins, is extended, resumed or released, and just
-// before it expires.
 const i2 = "backing: while a lease is valid, no other client can get a quorum"
 
-// backed checks that so many nodes have h's key, or abstain, that no other owner can get
-// a quorum, of the nodes that its client lists.
+// backed counts the nodes that have h's key, or abstain, among those that its client
+// lists.
 func (k *checker) backed(h *holder, moment string) {
 	w := k.w
 	if w.broken != "" {
@@ -44,11 +42,9 @@ func (k *checker) backed(h *holder, moment string) {
 	}
 }
 
-// lists are the nodes that the client was configured with.
 func (c *Client) lists() faults.Set { return c.w.p.Lists(c.number) }
 
-// quorumOf is how many nodes must grant a name to a client, at the least: its Locker may
-// need more.
+// quorumOf is a lower bound: the Locker may need more.
 func (w *world) quorumOf(c *Client, name string) int {
 	if name == faults.Far {
 		return c.needs(name)
@@ -56,8 +52,8 @@ func (w *world) quorumOf(c *Client, name string) int {
 	return w.p.Quorum(c.number)
 }
 
-// unopposed checks that no attempt under way can still be won from h: not by votes of
-// nodes that have forgotten them either, and may have h's key now.
+// unopposed checks that no attempt under way can still be won from h, also not by nodes
+// that have forgotten their votes and may have h's key now.
 func (k *checker) unopposed(h *holder, name, moment string) {
 	nodes, _ := k.w.site(name)
 	for _, c := range k.w.clients {
@@ -80,14 +76,12 @@ func (k *checker) unopposed(h *holder, name, moment string) {
 	}
 }
 
-// mayWin reports whether the time has not passed in which the attempt must be won.
 func (o *call) mayWin() bool {
 	lock := &o.c.w.p.Lock
 	return o.owner != "" && o.c.Now() < o.start.Add(min(o.ttl, lock.MaxLease/3))
 }
 
-// lasting checks that a quorum of nodes keeps h's key until the end of h's validity, or
-// abstains.
+// lasting checks that a quorum keeps h's key until its validity ends, or abstains.
 func (k *checker) lasting(h *holder) {
 	w := k.w
 	if w.broken != "" || h.c.plain != nil {
@@ -109,12 +103,10 @@ func (k *checker) lasting(h *holder) {
 	}
 }
 
-// elects reports whether a node that may vote has granted the attempt.
 func (a *attempt) elects(s *server) bool {
 	return a.votes.Has(s.number) && a.heard[s.number] == node.Granted
 }
 
-// elected checks that a quorum of nodes that may vote has granted an attempt.
 func (k *checker) elected(c *Client, o *call, name string) {
 	w := k.w
 	if c.plain != nil || !w.p.Lock.Guard || w.broken != "" {
@@ -126,8 +118,7 @@ func (k *checker) elected(c *Client, o *call, name string) {
 	}
 }
 
-// handedOverByEnough checks that a quorum of servers that may vote has handed the lock
-// over, all with the same token.
+// handedOverByEnough requires a quorum of voting servers with the same token.
 func (k *checker) handedOverByEnough(c *Client, a *attempt, name string, token node.Token) {
 	var by faults.Set
 	nodes, _ := k.w.site(name)
@@ -144,8 +135,7 @@ func (k *checker) handedOverByEnough(c *Client, a *attempt, name string, token n
 	}
 }
 
-// resumedByEnough checks that a quorum of nodes that may vote has confirmed a resumed
-// lease.
+// resumedByEnough requires a quorum of voting nodes.
 func (k *checker) resumedByEnough(c *Client, b *passing) {
 	if n := (b.kept &^ b.lacks & b.votes).Len(); n < k.w.quorumOf(c, b.h.name) && k.w.broken == "" {
 		k.w.fail("I2", "%s has resumed %q with %d nodes that may vote", c.name, b.h.name, n)

@@ -8,12 +8,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I3 is checked whenever a lease states its remaining validity, just after that has
-// ended, and when a node creates a key.
 const i3 = "no over-promise: a lease is never valid for longer than its length, less the time since the first command and the clocks' drift"
 
-// promised checks that a lease does not claim to be valid for too long, and notes what it
-// claims.
 func (k *checker) promised(h *holder, at clock.Instant) {
 	said := h.c.Now().Add(h.lease.Remaining())
 	at = min(at, h.limit)
@@ -27,8 +23,7 @@ func (k *checker) promised(h *holder, at clock.Instant) {
 	k.planAudit(h)
 }
 
-// promisedTogether checks that several locks that are one are not valid for longer than
-// each of them.
+// promisedTogether bounds several locks that are one by each of them.
 func (k *checker) promisedTogether(h *holder, j *quorum.MultiLease) {
 	if said := h.c.Now().Add(j.Remaining()); said > h.until && j.Remaining() > 0 {
 		k.w.fail("I3", "%s is promised several locks for %v longer than one of them, %q", h.c.name, said.Sub(h.until),
@@ -36,14 +31,14 @@ func (k *checker) promisedTogether(h *holder, j *quorum.MultiLease) {
 	}
 }
 
-// believesNoLonger checks that a lease reports its end when its validity has ended.
+// believesNoLonger checks that a lease reports the end of its validity.
 func (k *checker) believesNoLonger(h *holder) {
 	if h.lease != nil && h.lease.Remaining() > 0 {
 		k.w.fail("I3", "%s considers %q its own for longer than its validity", h.c.name, h.name)
 	}
 }
 
-// lasts checks that a node keeps a key for no less than the command's TTL.
+// lasts checks that a node keeps a key for the command's TTL at least.
 func (k *checker) lasts(s *server, m *message, now model.Time) {
 	claim := &m.cmd.Claims[0]
 	until, ok := s.mem.Keeps(now, claim.Name, claim.Owner, m.cmd.Mode)

@@ -7,13 +7,10 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I4 is checked whenever a lease begins or is resumed, a lost key is restored on a node,
-// or a claim is released.
 const i4 = "tokens: each holder's fencing token is above those of all holders before it and of a Break that ended before its attempt, a reader's above those of all writers, and not ahead of all clocks"
 
-// rises checks that a new holder's token is above those of the holders before it. A
-// reader's need not be above other readers', nor an exclusive holder's above those of
-// readers.
+// rises allows for readers: a reader's token need not be above other readers', nor an
+// exclusive holder's above those of readers.
 func (k *checker) rises(h *holder, name string) {
 	w := k.w
 	if b, broken := k.breaks[name]; broken && h.begun > b.at && h.token <= b.token {
@@ -43,7 +40,6 @@ func (k *checker) rises(h *holder, name string) {
 	k.latest[name] = last
 }
 
-// falls reports a token that is not above an earlier one.
 func (k *checker) falls(what string, about ...any) {
 	if k.w.seen[Amnesia] > 0 && k.w.disagree > k.w.p.Lock.MaxLease-k.w.p.Lock.Timeout {
 		k.w.breaks("nodes forgot their fences, and the times of day of clients differ by more than the longest lease less the timeout")
@@ -51,8 +47,8 @@ func (k *checker) falls(what string, about ...any) {
 	k.w.fail("I4", what, about...)
 }
 
-// behindClocks checks that a token is not ahead of all clocks. The margin is for clients
-// that follow tokens of others at their own clock's rate.
+// behindClocks checks that a token is not ahead of all clocks, but for clients that
+// follow others' tokens at their own clock's rate.
 func (k *checker) behindClocks(h *holder) {
 	w := k.w
 	w.checkDays()
@@ -63,8 +59,8 @@ func (k *checker) behindClocks(h *holder) {
 	}
 }
 
-// healsAbove checks that a key is restored on a node with a new token, so that late
-// commands with earlier ones stay refused.
+// healsAbove checks that a key is restored with a new token, so that late commands with
+// earlier ones stay refused.
 func (k *checker) healsAbove(h *holder, token node.Token) {
 	if token <= h.high {
 		k.w.fail("I4", "%s restores %q on a node with token %d, and has used %d before", h.c.name, h.name, token,
@@ -73,8 +69,7 @@ func (k *checker) healsAbove(h *holder, token node.Token) {
 }
 
 // releasesAbove checks that the fence of a release refuses every acquire of its claim
-// that may still arrive. A release with token 0 leaves the fence alone, where that does
-// no harm.
+// that may still arrive. Token 0 leaves the fence alone, where that does no harm.
 func (k *checker) releasesAbove(g *givenUp, cmd *node.Command) {
 	token := cmd.Claims[0].Token
 	spares := token == 0 && (cmd.Mode == node.Read || !cmd.Waiting().Queued())
@@ -84,7 +79,6 @@ func (k *checker) releasesAbove(g *givenUp, cmd *node.Command) {
 	}
 }
 
-// resumedAnew checks that a resumed lease has an owner of its own, and a higher token.
 func (k *checker) resumedAnew(c *Client, e *quorum.Event) {
 	h := k.renamed[e.Owner]
 	if h == nil {
@@ -119,8 +113,8 @@ func (k *checker) resumedAnew(c *Client, e *quorum.Event) {
 	}
 }
 
-// adds makes one more holder of who has resumed a lease whose former holder goes on. It
-// relies on nothing before Resume has returned.
+// adds makes one more holder of who has resumed a lease that goes on elsewhere. It relies
+// on nothing before Resume has returned.
 func (k *checker) adds(c *Client, h *holder) {
 	h.c, h.stops, h.detached, h.until = c, c.stops, true, c.Now()
 	k.holders = append(k.holders, h)

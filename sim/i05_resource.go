@@ -11,11 +11,10 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// I5 is checked whenever a request reaches the resource, and at the end of a run.
 const i5 = "resource: no write is accepted after one of a later holder; the history of a fenced resource is linearizable, where a holder's read and write are one operation"
 
-// stale reports that the resource accepted a write after one of a later holder. A
-// resource without fencing breaks an assumption.
+// stale reports a write after one of a later holder. A resource without fencing breaks an
+// assumption.
 func (w *world) stale(a *access) {
 	switch lock := &w.p.Lock; {
 	case lock.Fence && a.token != 0:
@@ -27,8 +26,6 @@ func (w *world) stale(a *access) {
 	w.fail("I5", "%s writes to %q after a later holder has", a.c.name, w.names[a.name])
 }
 
-// turnedAway checks that a reader whose request the resource has refused no longer holds
-// the lock.
 func (k *checker) turnedAway(a *access) {
 	for _, h := range k.holders {
 		if h.grant == a.grant && h.token == a.token && h.believed() {
@@ -39,19 +36,17 @@ func (k *checker) turnedAway(a *access) {
 	}
 }
 
-// maxHistory is how many accesses are checked for linearizability at one time. A longer
-// history is checked in parts, each from what the registers are by then.
+// maxHistory is how many accesses are checked at a time. A longer history is checked in
+// parts, each from what the registers are by then.
 const maxHistory = 400
 
-// A fence is what clients may take a fenced register for.
 type fence struct {
 	value int
 	token node.Token
 }
 
-// step carries an access out as a fenced register should, and reports whether its
-// answer is the right one. A holder updates the value that it has read: nobody else has
-// written since.
+// step carries an access out as a fenced register, and reports whether its answer is
+// right. A holder updates the value that it has read: nobody else has written since.
 func (f *fence) step(a *access) bool {
 	if a.ok != (a.token == 0 || a.token >= f.token) {
 		return false
@@ -70,7 +65,6 @@ func (f *fence) step(a *access) bool {
 	return a.value == f.value
 }
 
-// model is a register as porcupine's.
 func (f fence) model() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return f },
@@ -82,8 +76,8 @@ func (f fence) model() porcupine.Model {
 	}
 }
 
-// linearizable checks the history of a fenced resource, as its clients see it: when they
-// sent each request, and when they got which answer.
+// linearizable checks the history as clients see it: when they sent each request, and
+// when they got which answer.
 func (r *resource) linearizable() {
 	byName := make([][]*access, len(r.registers))
 	for _, a := range r.history {
@@ -102,11 +96,10 @@ func (r *resource) linearizable() {
 	r.before, r.history = slices.Clone(r.registers), r.history[:0]
 }
 
-// maxSearch bounds the search for an order. If everything happens at one instant there
-// may be too many orders; then the history passes.
+// maxSearch bounds the search for an order. At one instant there may be too many; then
+// the history passes.
 const maxSearch = 100 * time.Millisecond
 
-// explains reports whether the accesses can have been carried out one after the other.
 func (f fence) explains(history []*access) bool {
 	slices.SortStableFunc(history, func(a, b *access) int { return cmp.Compare(a.sent, b.sent) })
 	together, last := false, int64(-1)

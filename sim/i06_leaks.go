@@ -11,32 +11,26 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I6 is checked whenever a claim is released, extended or restored on a node, when an
-// attempt has failed or a Locker is closed, ten times a second, and at the end of a run.
 const i6 = "no leak: a released lock is not renewed, its release is repeated on each node that has not confirmed it, however late a node executes the acquire, and no key is left at the end"
 
-// mayRenew checks that a fixed lease is not renewed.
 func (k *checker) mayRenew(h *holder, name string) {
 	if h.fixed {
 		k.w.fail("I6", "%s extends %q, whose lease is fixed", h.c.name, name)
 	}
 }
 
-// staysReleased checks that a released lease is not renewed.
 func (k *checker) staysReleased(c *Client, claim *node.Claim) {
 	if k.released(c, claim.Owner) != nil {
 		k.w.fail("I6", "%s extends %q, which it has released", c.name, claim.Name)
 	}
 }
 
-// healsInMode checks that a key is restored on a node in the holder's mode.
 func (k *checker) healsInMode(h *holder, mode node.Mode) {
 	if mode != h.mode {
 		k.w.fail("I6", "%s restores %q on a node in mode %s, and holds it in mode %s", h.c.name, h.name, mode, h.mode)
 	}
 }
 
-// goesWithout checks that a client sends no commands for a lease that it has detached.
 func (k *checker) goesWithout(c *Client, owner string, what string) {
 	if len(k.passings) == 0 || k.w.broken != "" {
 		return
@@ -50,8 +44,8 @@ func (k *checker) goesWithout(c *Client, owner string, what string) {
 	}
 }
 
-// swept checks that the release of a claim was repeated on each node that still has the
-// key after the first release should have been answered.
+// swept checks that the release was repeated on each node that still has the key after
+// the first one should have been answered.
 func (k *checker) swept(c *Client) {
 	w := k.w
 	past := k.past(c)
@@ -86,7 +80,6 @@ func (k *checker) swept(c *Client) {
 	}
 }
 
-// abandoned checks that a failed attempt was released on each node that has its key.
 func (k *checker) abandoned(c *Client, e *quorum.Event) {
 	if k.released(c, e.Owner) != nil {
 		return
@@ -106,16 +99,14 @@ func (k *checker) abandoned(c *Client, e *quorum.Event) {
 	}
 }
 
-// closesLease reports that Close has left a lease unreleased, unless a program may have
-// detached the lease.
+// closesLease excuses a lease that a program may have detached.
 func (k *checker) closesLease(h *holder) {
 	if k.w.program == nil || h.endedBy(quorum.ErrClosed) {
 		k.w.fail("I6", "%s has closed its Locker, and does not release %q", h.c.name, h.name)
 	}
 }
 
-// leaves checks that a closed Locker has left no keys of its attempts on the nodes, if
-// there were no faults for a long time.
+// leaves checks that a closed Locker has left no keys, after a long time without faults.
 func (k *checker) leaves(c *Client, since int64) {
 	w := k.w
 	if w.broken != "" || !w.tranquil(since-2*int64(w.p.Lock.MaxLease+w.p.Lock.Grace)) {
@@ -134,8 +125,8 @@ func (k *checker) leaves(c *Client, since int64) {
 	}
 }
 
-// insists checks that a downgrade is sent again with each renewal to a node that does not
-// know of it.
+// insists checks that each renewal repeats a downgrade to a node that does not know of
+// it.
 func (k *checker) insists(h *holder, l *link) {
 	s := l.n
 	told := h.told[s.number]
@@ -149,7 +140,6 @@ func (k *checker) insists(h *holder, l *link) {
 	}
 }
 
-// downgraded checks that a downgrade was sent to all nodes, and their answers awaited.
 func (k *checker) downgraded(c *Client, e *quorum.Event) {
 	k.awaited(c, e)
 	h := k.holder(e.Owner)
@@ -164,16 +154,15 @@ func (k *checker) downgraded(c *Client, e *quorum.Event) {
 	}
 }
 
-// letsReadersIn checks that a downgraded lock is no longer a writer's.
 func (k *checker) letsReadersIn(c *Client, owner string) {
 	if h := k.holder(owner); h != nil && h.mode == node.Write {
 		k.w.fail("I6", "%s has downgraded its lock of %q, and still keeps readers out", c.name, h.name)
 	}
 }
 
-// ghosts checks that no node keeps what a living process has released, and does not want
-// any more, when the two have been in contact for long. A node that hung may execute the
-// acquire after its release was sent.
+// ghosts checks that no node keeps what a living process has released, when the two have
+// been in contact for long. A node that hung may execute the acquire after its release
+// was sent.
 func (k *checker) ghosts() {
 	w := k.w
 	if k.goneNames == nil || w.now < k.nextScan || w.broken != "" {
@@ -193,7 +182,6 @@ func (k *checker) ghosts() {
 	}
 }
 
-// isGhost is called at each look at a node that has what a process does not want.
 func (k *checker) isGhost(s *server, g *goneClaim, name, owner string) {
 	w, l, n := k.w, g.c.links[s.number], s.number
 	if g.scans[n] < k.scans-1 || !l.clear() || g.c.waits() {
@@ -214,10 +202,9 @@ func (k *checker) isGhost(s *server, g *goneClaim, name, owner string) {
 	}
 }
 
-// forgets is for how long a node may keep what a process does not want, after they are in
-// contact again: until the next repetition of its release, which comes at once if the
-// process has taken the node for silent. A lock that was handed over to a waiter ends by
-// itself soon.
+// forgets bounds how long a node may keep what a process does not want, after they are in
+// contact again: until the release is repeated, at once if the process has taken the node
+// for silent. A lock that was handed over ends by itself soon.
 func (w *world) forgets(owner string, atOnce bool) time.Duration {
 	within := 2*w.p.Lock.Timeout + w.quick() + 100*time.Millisecond
 	if !atOnce {
@@ -229,7 +216,6 @@ func (w *world) forgets(owner string, atOnce bool) time.Duration {
 	return within + within/10 // the clocks of process and node may differ
 }
 
-// leaks checks that no key is left at the end of a run.
 func (k *checker) leaks() {
 	w := k.w
 	for _, s := range w.nodes {

@@ -11,7 +11,6 @@ import (
 	"github.com/redquorum/redquorum/faults"
 )
 
-// I7 is checked whenever a call returns, and when the faults are over: see world.finish.
 const i7 = "liveness: every call returns within its bound, and every waiter gets the lock when the faults are over"
 
 // A start is when a call began, and how often its client had been stopped by then.
@@ -22,8 +21,6 @@ type start struct {
 
 func (c *Client) starts() start { return start{c.w.now, c.stops} }
 
-// bounded checks that a call returned within its bound, unless its client was stopped
-// meanwhile.
 func (c *Client) bounded(call string, from start, bound time.Duration) {
 	took := time.Duration(c.w.now - from.at)
 	bound += time.Duration(mulRatio(int64(bound), faults.Percent(60))) + time.Millisecond
@@ -32,8 +29,8 @@ func (c *Client) bounded(call string, from start, bound time.Duration) {
 	}
 }
 
-// endsWithContext checks that a waiting call has returned when its context ended, or when
-// the attempt that was under way did.
+// endsWithContext checks that a waiting call returns when its context ends, or the
+// attempt under way.
 func (c *Client) endsWithContext(ctx context.Context, q *request, from start, attempt time.Duration) {
 	if q.Wait && q.Ended != nil && ctx.Err() != nil {
 		from.at = max(from.at, cmp.Or(*q.Ended, c.w.calmed))
@@ -41,9 +38,8 @@ func (c *Client) endsWithContext(ctx context.Context, q *request, from start, at
 	}
 }
 
-// endsWithItsWait checks that a waiting call has returned when the bound of its wait was
-// reached, or when the attempt that was under way ended. It reports whether the bound was
-// reached.
+// endsWithItsWait checks that a waiting call returns when the bound of its wait is
+// reached, or the attempt under way ends. It reports whether the bound was reached.
 func (c *Client) endsWithItsWait(q *request, begun clock.Instant, from start, attempt time.Duration) (over bool) {
 	past := c.Now().Sub(begun.Add(q.Bound))
 	if q.Bound == 0 || past < 0 {
@@ -54,9 +50,9 @@ func (c *Client) endsWithItsWait(q *request, begun clock.Instant, from start, at
 	return true
 }
 
-// outlastsDown checks that a call has not waited for longer than MaxDown for nodes that
-// do not answer. It may sleep for Poll, and then ask for Timeout. One that has not asked
-// yet waits for its own process, and one whose process has the name as well.
+// outlastsDown checks that a call waits no longer than MaxDown for nodes that do not
+// answer. It may sleep for Poll, and then ask for Timeout. A call that has not asked yet
+// waits for its own process.
 func (k *checker) outlastsDown(c *Client, t *caller) {
 	l := &k.w.p.Lock
 	asks := slices.ContainsFunc(c.calls, func(o *call) bool { return o.at >= t.since && !o.won && t.asks(o.names, o.mode) })
@@ -78,16 +74,15 @@ func (k *checker) outlastsDown(c *Client, t *caller) {
 		l.MaxDown+l.Poll+l.Timeout)
 }
 
-// refusedAtOnce checks that a reader that asks to write fails at once: it would wait for
-// itself.
+// refusedAtOnce is for a reader that asks to write: it would wait for itself.
 func (k *checker) refusedAtOnce(c *Client, name string, start int64) {
 	if k.w.now != start {
 		k.w.fail("I7", "%s waits to write %q, which it reads, before it is refused", c.name, name)
 	}
 }
 
-// allServed checks that every client has got every lock within a bound after the faults,
-// and that programs have returned. before is the number of grants until then.
+// allServed checks that every client has got every lock within the bound, and that
+// programs have returned. before is the number of grants until then.
 func (k *checker) allServed(live []*Client, bound time.Duration, before int) bool {
 	for _, c := range live {
 		if k.w.program != nil && !c.returned {
@@ -103,8 +98,8 @@ func (k *checker) allServed(live []*Client, bound time.Duration, before int) boo
 	return true
 }
 
-// heldOn names a lock that a step of the plan or the caller's program has never unlocked.
-// It is one of the given number of first grants.
+// heldOn names a lock, one of the given number of first grants, that a step or the
+// program has never unlocked.
 func (k *checker) heldOn(grants int) string {
 	for _, h := range k.holders {
 		switch {
@@ -118,19 +113,15 @@ func (k *checker) heldOn(grants int) string {
 	return ""
 }
 
-// stillWaits reports that a step still waits for a lock that nobody holds after the
-// faults.
 func (k *checker) stillWaits(c *Client) {
 	k.w.fail("I7", "%s waits for %q, which nobody holds, still %v after the faults", c.name, c.script.waits,
 		k.w.serveWithin(1))
 }
 
-// canAcquire reports that a lock cannot be acquired after the faults.
 func (k *checker) canAcquire(c *Client, name string, err error) {
 	k.w.fail("I7", "%s cannot acquire %q though the faults are over: %v", c.name, name, err)
 }
 
-// letsTimePass reports that a program runs on and on at one instant.
 func (k *checker) letsTimePass(c *Client) {
 	k.w.fail("I7", "the program of %s spins at %v: it goes on and on, and does not let time pass", c.name,
 		time.Duration(k.w.now))

@@ -11,36 +11,30 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I8 is checked whenever a lease is lost, released, renewed or detached, and just after
-// its validity has ended.
 const i8 = "loss notice: the context of a lease ends when its validity does, neither ends without a cause, and no lease is lost because nobody tried to renew it"
 
-// maxOverdue is how many steps a process may take before it ends the context of a lease
-// that has ended while it computes.
+// maxOverdue is how many steps a process has to end the context of a lease that has ended
+// while it computes.
 const maxOverdue = 200
 
-// An overdue context is of a lease that has ended while its process computes.
 type overdue struct {
 	name  string
 	lease lease
 	last  int // of the process's steps, within which it has to end
 }
 
-// goesOn reports whether a lease has a context that has not ended.
 func goesOn(l lease) bool {
 	q, ok := l.(*quorum.Lease)
 	return ok && q.Context().Err() == nil
 }
 
-// isOverdue notes a context that goes on after its lease, as its process can handle
-// nothing.
+// isOverdue notes a context that goes on because its process can handle nothing.
 func (k *checker) isOverdue(h *holder) {
 	if k.w.p.Work.Step > 0 && goesOn(h.lease) {
 		h.c.overdue = append(h.c.overdue, overdue{h.name, h.lease, h.c.steps + maxOverdue})
 	}
 }
 
-// endSoon checks that overdue contexts end, however much the process has to do.
 func (k *checker) endSoon(c *Client) {
 	c.overdue = slices.DeleteFunc(c.overdue, func(o overdue) bool { return !goesOn(o.lease) })
 	for _, o := range c.overdue {
@@ -51,7 +45,6 @@ func (k *checker) endSoon(c *Client) {
 	}
 }
 
-// endedContext checks that the context of an ended lease has ended.
 func (k *checker) endedContext(h *holder) {
 	if goesOn(h.lease) {
 		k.w.fail("I8", "%s: the context of %q goes on after the lease", h.c.name, h.name)
@@ -59,16 +52,14 @@ func (k *checker) endedContext(h *holder) {
 	k.endedTogether(h)
 }
 
-// endsInTime checks that the context of a lease ends with its validity.
 func (k *checker) endsInTime(h *holder) {
 	if goesOn(h.lease) {
 		k.w.fail("I8", "%s: the context of %q goes on after its validity has ended", h.c.name, h.name)
 	}
 }
 
-// lostForCause checks that too few nodes have the key of a lease that was lost before the
-// end of its validity. It allows for a node whose key was restored a moment ago: its
-// earlier answer, that it lacks the key, may be read only now.
+// lostForCause checks that too few nodes have the key of a lease that was lost early. An
+// answer from before a node's key was restored may be read only now.
 func (k *checker) lostForCause(h *holder) {
 	w, c, given := k.w, h.c, h.given
 	if given >= c.halted {
@@ -85,8 +76,6 @@ func (k *checker) lostForCause(h *holder) {
 	}
 }
 
-// renewed checks that a lease that ended at its deadline had a renewal and a second one
-// when they were due.
 func (k *checker) renewed(h *holder) {
 	if waited, late := k.unrenewedFor(h); late {
 		k.w.fail("I8", "%s lost %q, and had not tried to renew it for %v", h.c.name, h.name, waited)
@@ -94,9 +83,8 @@ func (k *checker) renewed(h *holder) {
 }
 
 // renews checks that a renewal comes when it is due, unless its process was stopped. The
-// first one of a handed-over lock is due some time after the hand-over, not after the
-// waiter asked for its place. Programs are not checked: it is not known what lease they
-// asked for.
+// first one of a handed-over lock is due some time after the hand-over. Programs are not
+// checked: it is not known what lease they asked for.
 func (k *checker) renews(h *holder) {
 	if k.w.program != nil {
 		return
@@ -110,8 +98,8 @@ func (k *checker) renews(h *holder) {
 	}
 }
 
-// unrenewedFor returns for how long nobody has tried to renew a lease, and whether that
-// is longer than two renewals may take.
+// unrenewedFor returns the time without a renewal, and whether it is longer than two
+// renewals may take.
 func (k *checker) unrenewedFor(h *holder) (waited time.Duration, late bool) {
 	if h.fixed || h.c.script.scripted || h.c.stops != h.stops {
 		return 0, false
@@ -128,15 +116,13 @@ func (k *checker) unrenewedFor(h *holder) (waited time.Duration, late bool) {
 	return waited, waited > max(lease/3, min(k.w.p.Lock.Timeout, lease/3)+lease/10)+lease/10
 }
 
-// unrenewed reports whether the error of a lost lease is that of one without renewal,
-// which a program may ask for.
 func unrenewed(err error) bool {
 	e, ok := errors.AsType[*quorum.Error](err)
 	return ok && e.Op == "hold"
 }
 
-// lacks notes that a node no longer has a lease that was unlocked by force. The lease
-// must end when a majority has reported that for one renewal.
+// lacks is for a lease that was unlocked by force. The lease must end when a majority has
+// reported that for one renewal.
 func (k *checker) lacks(h *holder, on int, m *message) {
 	w := k.w
 	byHand := slices.ContainsFunc(h.asked, func(x extension) bool { return x.at == m.sent && x.hand })
@@ -164,7 +150,6 @@ func (k *checker) lacks(h *holder, on int, m *message) {
 	})
 }
 
-// forcedHere checks that Break has ended the leases of its own client.
 func (k *checker) forcedHere(c *Client, here []*holder, name string) {
 	for _, h := range here {
 		if h.c == c && h.lease != nil && h.lease.Remaining() > 0 {
@@ -173,7 +158,6 @@ func (k *checker) forcedHere(c *Client, here []*holder, name string) {
 	}
 }
 
-// endedByDetach checks that Detach ends the validity and the context of a lease.
 func (k *checker) endedByDetach(h *holder, lease *quorum.Lease) {
 	if cause := context.Cause(lease.Context()); !errors.Is(cause, quorum.ErrNotHeld) || lease.Remaining() > 0 {
 		k.w.fail("I8", "%s has detached %q, and may rely on it for %v; its context has ended with %v", h.c.name, h.name,
@@ -181,7 +165,6 @@ func (k *checker) endedByDetach(h *holder, lease *quorum.Lease) {
 	}
 }
 
-// outlives checks that the unlock of an inner lease does not end the outer one.
 func (l *lock) outlives(err error, stops int) {
 	c, ctx := l.c, l.lease.Context()
 	switch {

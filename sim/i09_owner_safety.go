@@ -8,7 +8,6 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// I9 is checked whenever a node executes a command, or a Locker with a prefix sends one.
 const i9 = "owner safety: no command changes another owner's key, or one without the prefix of its Locker"
 
 type sparing struct {
@@ -17,7 +16,6 @@ type sparing struct {
 	until model.Time
 }
 
-// spares notes which keys a claim's command must not change.
 func (k *checker) spares(s *server, claim *node.Claim, now model.Time) {
 	for _, h := range k.holders {
 		if !h.is(claim.Owner) && !slices.Contains(h.passed, claim.Owner) && h.has(claim.Name) {
@@ -28,12 +26,11 @@ func (k *checker) spares(s *server, claim *node.Claim, now model.Time) {
 	}
 }
 
-// hasSpared checks that the command has not changed the keys of others.
 func (k *checker) hasSpared(s *server, m *message, now model.Time) {
 	for _, sp := range k.spared {
 		until, ok := s.keeps(sp.name, sp.h)
 		// A downgrade in the last millisecond of a key makes the hold one millisecond
-		// longer, and the key too, if there is another reader.
+		// longer, and the key if there is another reader.
 		if ok && sp.h.mode == node.Read && until == sp.until+1 {
 			continue
 		}
@@ -43,7 +40,7 @@ func (k *checker) hasSpared(s *server, m *message, now model.Time) {
 	}
 }
 
-// hasPrefix checks that a client with a prefix asks for names that have it, once.
+// hasPrefix checks that names have the client's prefix, once.
 func (k *checker) hasPrefix(c *Client, name string) {
 	if short, is := strings.CutPrefix(name, prefix); !is || strings.HasPrefix(short, prefix) {
 		k.w.fail("I9", "%s asks for %q, and the prefix of its names is %q", c.name, name, prefix)

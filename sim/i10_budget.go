@@ -8,11 +8,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I10 is checked whenever an attempt begins, or a Locker looks for a holder, and at the
-// end of a run.
 const i10 = "budget: the number of commands of an acquisition is bounded, and no task is left at the end"
 
-// asksEachOnce checks that an attempt sends each node one acquire.
 func (k *checker) asksEachOnce(c *Client, o *call) {
 	if o.acquires > o.attempts*len(c.links) && c.plain == nil {
 		k.w.fail("I10", "%s sent %d acquires in %d attempts on %d nodes", c.name, o.acquires, o.attempts, len(c.links))
@@ -20,8 +17,7 @@ func (k *checker) asksEachOnce(c *Client, o *call) {
 }
 
 // restless checks that a waiter's attempts have a reason: time that has passed, or
-// attempts of others, which may have released the lock. Programs are not checked: it is
-// not known when they begin to wait.
+// attempts of others. Programs are not checked: it is not known when they begin to wait.
 func (k *checker) restless(c *Client, o *call) {
 	if k.w.program != nil {
 		return
@@ -33,8 +29,7 @@ func (k *checker) restless(c *Client, o *call) {
 	}
 }
 
-// looksForHolder checks that a Locker does not look for holders at each refusal. name is
-// one that it asks a node about.
+// looksForHolder checks that a Locker does not look for holders at each refusal.
 func (k *checker) looksForHolder(c *Client, name string) {
 	asked := slices.ContainsFunc(k.inspections, func(i *inspection) bool { return i.c == c && i.name == name })
 	if asked || !k.labels.once || k.w.program != nil || c.Now() == c.looked {
@@ -46,14 +41,12 @@ func (k *checker) looksForHolder(c *Client, name string) {
 	c.looked = c.Now()
 }
 
-// closes checks that Close of a Locker fails for lack of a quorum only.
 func (k *checker) closes(c *Client, err error) {
 	if err != nil && !errors.Is(err, quorum.ErrNoQuorum) {
 		k.w.fail("I10", "closing the Locker of %s: %v", c.name, err)
 	}
 }
 
-// tasksLeft checks that no task is left at the end of a run.
 func (k *checker) tasksLeft() {
 	whose := ""
 	if k.w.program != nil {

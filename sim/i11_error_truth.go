@@ -12,11 +12,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I11 is checked whenever a call returns an error, or reports what the nodes answered;
-// and whenever a lease of a Locker with a label begins or is extended.
 const i11 = "error truth: an error, or a report, says what the nodes answered, and can name the holder"
 
-// failed checks the error of an attempt against the nodes' answers.
 func (c *Client) failed(name, owner string, err error) {
 	w := c.w
 	e, ok := errors.AsType[*quorum.Error](err)
@@ -58,7 +55,6 @@ func (c *Client) failed(name, owner string, err error) {
 	}
 }
 
-// honest reports whether a vote corresponds to the node's answer.
 func (l *link) honest(vote quorum.Vote, heard node.Status) bool {
 	switch vote {
 	case quorum.VoteGranted:
@@ -79,7 +75,6 @@ func (l *link) honest(vote quorum.Vote, heard node.Status) bool {
 	return true
 }
 
-// confirmed checks the result of Unlock against the nodes' answers.
 func (k *checker) confirmed(c *Client, e *quorum.Event) {
 	g := k.released(c, e.Owner)
 	if g == nil || len(c.listed) < len(c.links) {
@@ -104,8 +99,6 @@ func (k *checker) confirmed(c *Client, e *quorum.Event) {
 	k.awaited(c, e)
 }
 
-// awaited checks that a failed Unlock has waited for the nodes' answers, also if its
-// context had ended.
 func (k *checker) awaited(c *Client, e *quorum.Event) {
 	err, ok := errors.AsType[*quorum.Error](e.Err)
 	if !ok || err.Err != quorum.ErrNoQuorum {
@@ -122,7 +115,7 @@ func (k *checker) awaited(c *Client, e *quorum.Event) {
 	}
 }
 
-// closed checks a lease when its Locker was closed. One with a minimum hold may have been
+// closed checks a lease of a closed Locker. One with a minimum hold may have been
 // unlocked before, which is not reported yet.
 func (k *checker) closed(h *holder, err error) {
 	if k.holder(h.owner) == h && (!h.stays() || h.believed()) {
@@ -132,7 +125,6 @@ func (k *checker) closed(h *holder, err error) {
 	}
 }
 
-// closedTruly checks that enough nodes have confirmed what Close reports.
 func (k *checker) closedTruly(h *holder) {
 	g := k.released(h.c, h.owner)
 	if g == nil || h.stays() || !h.endedBy(quorum.ErrClosed) {
@@ -147,9 +139,8 @@ func (k *checker) closedTruly(h *holder) {
 	}
 }
 
-// givesUpInTime checks that a waiting call does not give up before its context ends, or
-// the bound of its wait is reached, for a lock that others hold or that too few nodes
-// grant.
+// givesUpInTime checks that a waiting call for a lock that others hold, or that too few
+// nodes grant, waits for the end of its context or of its bound.
 func (c *Client) givesUpInTime(ctx context.Context, q *request, over bool, err error) {
 	switch {
 	case over && !errors.Is(err, quorum.ErrDeadlock):
@@ -175,7 +166,6 @@ func (c *Client) hearsOfClose(ctx context.Context, q *request, from start, err e
 	}
 }
 
-// forcedTruly checks the result of Break against the nodes' answers.
 func (k *checker) forcedTruly(f *forcing, removed bool, err error, awake bool) {
 	c := f.c
 	told, majority := "", len(c.listed)/2+1
@@ -194,7 +184,7 @@ func (k *checker) forcedTruly(f *forcing, removed bool, err error, awake bool) {
 	}
 }
 
-// detachedTruly checks the error of Detach. valid is whether the lease was valid before.
+// detachedTruly checks the error of Detach. valid is from before the call.
 func (k *checker) detachedTruly(l *lock, h *holder, valid bool, err error) bool {
 	c, w := l.c, k.w
 	switch {
@@ -207,7 +197,6 @@ func (k *checker) detachedTruly(l *lock, h *holder, valid bool, err error) bool 
 	return err == nil
 }
 
-// saysDetached checks the error of an Unlock of a detached lease.
 func (k *checker) saysDetached(c *Client, name string, err error) {
 	if !errors.Is(err, quorum.ErrNotHeld) {
 		k.w.fail("I11", "%s has detached %q, and unlocks it: %v", c.name, name, err)
@@ -245,7 +234,7 @@ func (k *checker) resumeFails(c *Client, b *passing, passed time.Duration, from 
 	}
 }
 
-// tells checks the report of Inspect. through are the holders from before the call.
+// tells checks a report. through are the holders from before the call.
 func (i *inspection) tells(report *quorum.Report, err error, through []*holder) {
 	c, w := i.c, i.c.w
 	if err != nil {
@@ -280,7 +269,7 @@ func (i *inspection) asks(err error, through []*holder) {
 	}
 }
 
-// sees checks that a name is not reported as free that was held during the whole call,
+// sees checks that a name that was held during the whole call is not reported as free,
 // unless a node may have forgotten it.
 func (i *inspection) sees(h *holder, report *quorum.Report) {
 	c, w := i.c, i.c.w
@@ -291,7 +280,6 @@ func (i *inspection) sees(h *holder, report *quorum.Report) {
 	}
 }
 
-// wrong returns what in a report differs from what the nodes had, or "".
 func (i *inspection) wrong(report *quorum.Report) string {
 	answered, free, most := 0, 0, 0
 	counts := make(map[string]int)
@@ -335,8 +323,7 @@ func (i *inspection) wrong(report *quorum.Report) string {
 	return ""
 }
 
-// outlasts checks that the label of a holder stays on the nodes for at least as long as
-// the lease.
+// outlasts checks that a holder's label stays on the nodes as long as the lease.
 func (k *checker) outlasts(h *holder) {
 	if h.c.label == "" {
 		return
@@ -350,7 +337,6 @@ func (k *checker) outlasts(h *holder) {
 	}
 }
 
-// namesHolder checks whom the error of an acquisition names as the holder.
 func (k *checker) namesHolder(c *Client, q *request, err error) {
 	e, ok := errors.AsType[*quorum.Error](err)
 	if !ok || e.Holder == "" {

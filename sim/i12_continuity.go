@@ -8,12 +8,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I12 is checked whenever a lease is extended or resumed, and when a key is restored on a
-// node.
 const i12 = "continuity: a lease is extended only while it is valid, so nobody else was granted it in between"
 
-// continuous checks that nobody else was granted a name between its grant to an owner and
-// the owner's extension.
 func (k *checker) continuous(c *Client, name, owner string) {
 	h := k.holder(owner)
 	if h == nil { // it ended long ago
@@ -28,16 +24,15 @@ func (k *checker) continuous(c *Client, name, owner string) {
 		if r := last.reader; h.mode != node.Read && r != nil && (since == nil || r.grant > since.grant) {
 			since = r
 		}
-		// A grant that was broken while it was under way becomes known when the next may
-		// be known already.
+		// A grant that was broken while it was under way may become known after the next
+		// one.
 		if since != nil && since.grant > h.grant && k.broken[since.owner] == nil && !k.excused(h) {
 			k.w.fail("I12", "%s has extended %q, which was granted to %s since", c.name, name, since.c.name)
 		}
 	}
 }
 
-// extendedInTime checks that a lease was extended before its end. A resumed lease may be
-// extended for as long as the nodes have it.
+// extendedInTime allows a resumed lease to be extended for as long as the nodes have it.
 func (k *checker) extendedInTime(c *Client, h *holder, e *quorum.Event) {
 	resumed := h != nil && h.passedOn
 	if slices.Contains(c.lapsed, e.Owner) && !resumed || h != nil && h.lease != nil && c.Now() >= h.until {
@@ -45,12 +40,10 @@ func (k *checker) extendedInTime(c *Client, h *holder, e *quorum.Event) {
 	}
 }
 
-// revived reports that a lease was extended after its validity had ended.
 func (k *checker) revived(c *Client, name string) {
 	k.w.fail("I12", "%s has extended %q, whose validity had ended", c.name, name)
 }
 
-// healsHeld checks that a key is restored on a node only while a majority has it.
 func (k *checker) healsHeld(h *holder) {
 	if h.c.need > len(h.c.asked())/2+1 {
 		return // a majority is enough to restore keys, but not to renew the lease

@@ -9,8 +9,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// I13 is checked whenever a waiter asks a node, gives up or gets the lock. The rules of
-// package nodetest check what one node does with its queue.
+// The rules of package nodetest check what one node does with its queue.
 const i13 = "order: no waiter that enough nodes know is overtaken by a later one, or, without WithFair, by one after the other; a waiter in line holds nothing for longer than an attempt; all nodes come to have the same first waiter"
 
 // keepsItsPlace checks that a waiter uses the same ticket in all attempts, and asks the
@@ -29,7 +28,7 @@ func (k *checker) keepsItsPlace(c *Client, o *call, wait *node.Wait) {
 }
 
 // yields checks that a waiter that gives back a partial grant says which is its place. A
-// program may wait for several locks as one, and then waits on for another of them.
+// program that waits for several locks as one may wait on for another of them.
 func (k *checker) yields(c *Client, o *call, h *holder, cmd *node.Command) {
 	if h != nil || o == nil || !o.waiting || k.w.program != nil {
 		return
@@ -40,23 +39,20 @@ func (k *checker) yields(c *Client, o *call, h *holder, cmd *node.Command) {
 	}
 }
 
-// gaveUp checks that a waiter that gives up tells all nodes. Otherwise others wait for it
-// until its place expires.
+// gaveUp checks that a waiter that gives up tells all nodes.
 func (k *checker) gaveUp(c *Client, q *request) {
 	if waiters, callers := c.inLine(q.Names, q.Mode); waiters > callers {
 		k.w.fail("I13", "%s no longer waits for %q, and does not tell all nodes", c.name, q.Names[0])
 	}
 }
 
-// oneWaiterEach checks that each caller has one waiter, under one name.
 func (k *checker) oneWaiterEach(c *Client, o *call) {
 	if waiters, callers := c.inLine(o.names, o.mode); waiters > callers && k.w.program == nil {
 		k.w.fail("I13", "%s waits for %q under another name than before", c.name, o.names[0])
 	}
 }
 
-// inLine returns how many waiters some nodes may know, and how many callers wait for the
-// same.
+// inLine returns how many waiters some nodes may know, and how many callers wait.
 func (c *Client) inLine(names []string, mode node.Mode) (waiters, callers int) {
 	for _, t := range c.callers {
 		if t.asks(names, mode) && t.wants.Wait {
@@ -72,9 +68,8 @@ func (c *Client) inLine(names []string, mode node.Mode) (waiters, callers int) {
 	return waiters, callers
 }
 
-// forgotten checks that a waiter's place expires soon if the waiter does not ask again: a
-// dead waiter must not hold up others. Copied data is excepted: it expires by another
-// server's clock.
+// forgotten checks that the place of a waiter that does not ask again expires soon.
+// Copied data is excepted: it expires by another server's clock.
 func (k *checker) forgotten(s *server, name string, before *node.State) {
 	longest := placeTTL(k.w.p) + time.Millisecond
 	for _, p := range before.Queue {
@@ -85,19 +80,18 @@ func (k *checker) forgotten(s *server, name string, before *node.State) {
 	}
 }
 
-// maxPassed bounds how often a waiter is passed while nothing fails. Of 10,000 seeds, of
-// five clients or fewer, the most is 17, and with 64 clients about one for each; the
-// bound is to find a waiter that is left out.
+// maxPassed bounds how often a waiter is passed while nothing fails. The most of 10,000
+// seeds is 17 with five clients or fewer, and about one for each of 64 clients.
 func (w *world) maxPassed() int { return 10 * max(5, w.p.Clients) }
 
-// overtakesNobody checks the order of service, for all modes. The caller that gets a lock
-// passes no waiter with an earlier ticket that enough nodes know, unless both read.
-// Without WithFair an attempt may pass waiters, unless it reads, but not one waiter again
-// and again. A hand-over never does.
+// overtakesNobody checks that the caller that gets a lock passes no waiter with an
+// earlier ticket that enough nodes know, unless both read. Without WithFair an attempt
+// that does not read may pass waiters, but not one again and again. A hand-over never
+// does.
 func (k *checker) overtakesNobody(h *holder, o *call) {
 	w := k.w
 	if w.disagree >= quorum.Defaults().FenceRetention {
-		return // tickets come from clocks; clients ignore what is so far ahead, and may pass it
+		return // tickets come from clocks; clients ignore and may pass those far ahead
 	}
 	mayPass := !o.fair && o.mode != node.Read && !node.IsOffer(h.owner)
 	for _, c := range w.clients {
@@ -118,7 +112,7 @@ func (k *checker) overtakesNobody(h *holder, o *call) {
 	}
 }
 
-// passes reports whether the caller that has got a lock came after a waiter that enough
+// passes reports whether the caller got the lock before an earlier waiter that enough
 // nodes know, and that it cannot share the lock with, while nothing failed.
 func (w *world) passes(h *holder, o, waits *call) bool {
 	switch {
@@ -131,10 +125,9 @@ func (w *world) passes(h *holder, o, waits *call) bool {
 		w.tranquil(waits.firm)
 }
 
-// sameFirst checks that all voting nodes have the same first waiter, the one with the
-// lowest ticket. It allows for some time after each change: the last waiter to come may
-// have to ask again because its token was too low, and a node that was away has to hear
-// of all waiters.
+// sameFirst checks that all voting nodes have the same first waiter, some time after each
+// change: the last waiter to come may have to ask again because its token was too low,
+// and a node that was away has to hear of all waiters.
 func (k *checker) sameFirst(name string) {
 	w := k.w
 	if w.broken != "" || !w.tranquil(w.now) {
@@ -162,7 +155,7 @@ func (k *checker) sameFirst(name string) {
 }
 
 // lineUp collects the waiters for a name in k.line. changed is the last change that some
-// nodes may not know yet; it is unknown if a waiter cannot reach all nodes.
+// nodes may not know yet, unknown if a waiter cannot reach all nodes.
 func (k *checker) lineUp(name string, nodes []*server) (changed int64, known bool) {
 	w := k.w
 	changed, k.line = w.troubled, k.line[:0]
@@ -186,8 +179,8 @@ func (k *checker) lineUp(name string, nodes []*server) (changed int64, known boo
 	return changed, true
 }
 
-// firstOn returns the first waiter of k.line on a node: the one that has the key by an
-// attempt that is not over, or else the first in the node's queue.
+// firstOn returns the first waiter of k.line on a node: one that has the key by an
+// attempt under way, or else the first in the queue.
 func (k *checker) firstOn(s *server, name string) (waiter string) {
 	state := s.inspect(s.time(), name, &k.seen)
 	waits := func(waiter string) bool {
@@ -215,16 +208,14 @@ func (k *checker) firstOn(s *server, name string) (waiter string) {
 	return ""
 }
 
-// agreeWithin is for how long the nodes may have different first waiters: the last waiter
-// to come asks all nodes, pauses, and asks again.
+// agreeWithin bounds how long the first waiters may differ: the last waiter to come asks
+// all nodes, pauses, and asks again.
 func (w *world) agreeWithin() time.Duration { return w.p.Lock.Poll + 4*w.p.Lock.Timeout }
 
 // noHoldAndWait checks, when a waiter's command reaches a node, whose key the node has.
-// The key of a failed attempt may be there until its release arrives, and no longer. This
-// is checked during faults as well, if none affects that client and its link to the node.
+// The key of a failed attempt may be there only until its release arrives.
 func (k *checker) noHoldAndWait(s *server, name string, before *node.State) {
 	owners := ownersOf(before.Fields)
-	// A holder may have won it, or it is being resumed.
 	if len(owners) != 1 || k.holder(owners[0]) != nil || k.renamed[owners[0]] != nil {
 		return
 	}
@@ -261,7 +252,6 @@ func (k *checker) gaveBackAtOnce(l *link, g *givenUp, name string) {
 	w.sometimes(GaveBackAtOnce)
 }
 
-// triesBriefly checks that a waiter's attempt does not hold a node for too long.
 func (k *checker) triesBriefly(l *link, o *call, name string) {
 	c, s, lock := l.c, l.n, &k.w.p.Lock
 	longest := min(lock.Timeout, (o.ttl-lock.Grace)/3) + time.Millisecond
@@ -272,8 +262,8 @@ func (k *checker) triesBriefly(l *link, o *call, name string) {
 }
 
 // noIdleHandOver checks, when a waiter's command reaches a node, what the node has handed
-// over. A client that cannot get the lock from enough nodes any more must give the
-// hand-over back as soon as it hears of it.
+// over. A client that can no longer get enough nodes must give a hand-over back as soon
+// as it hears of it.
 func (k *checker) noIdleHandOver(s *server, name, owner string) {
 	w := k.w
 	for i := range s.handovers {
@@ -287,7 +277,7 @@ func (k *checker) noIdleHandOver(s *server, name, owner string) {
 			continue // it may still get the lock, or has had it
 		}
 		if h.unheard || l != h.link || l.closed || l.Deaf || !l.clear() || w.troubled >= h.at || l.warmed > h.at {
-			continue // it may not have heard of it, or its release went over a connection that was given up
+			continue // it may not have heard of it, or its release was lost with its connection
 		}
 		if h.idle == 0 {
 			h.idle = w.now
@@ -298,17 +288,16 @@ func (k *checker) noIdleHandOver(s *server, name, owner string) {
 	}
 }
 
-// A reservation is a free name that a waiter for several names keeps from others, because
-// one of its other names is held.
+// A reservation is a free name that a waiter for several names keeps from others while
+// another of its names is held.
 type reservation struct {
 	waiter string
 	began  int64
 }
 
-// reservesInTime checks that a waiter for several names does not reserve some of them for
-// long while another client holds one of the others. A reservation lasts for at most
-// twice the longer of RetryEvery and Timeout. One more is allowed, as the waiter may hear
-// late that a name was free.
+// reservesInTime bounds reservations. One lasts for at most twice the longer of
+// RetryEvery and Timeout. One more is allowed, as the waiter may hear late that a name
+// was free.
 func (k *checker) reservesInTime(c *Client, o *call, wait *node.Wait) {
 	w := k.w
 	for _, h := range k.holders {

@@ -1,17 +1,13 @@
 package sim
 
-// I14 is checked whenever one of several locks has ended, and when a call for several
-// returns.
 const i14 = "all or nothing: several locks that are acquired as one are held, lost and released as one"
 
-// endedTogether checks that the end of one of several locks ends all of them.
 func (k *checker) endedTogether(h *holder) {
 	if h.joint != nil && h.joint.Context().Err() == nil {
 		k.w.fail("I14", "%s: the context of several locks goes on after the lease of one, %q", h.c.name, h.name)
 	}
 }
 
-// gaveBack checks that a failed call for several locks leaves none of them.
 func (k *checker) gaveBack(c *Client, before int) {
 	callers := 0 // others may have got one, and not returned yet
 	for _, t := range c.callers {
@@ -29,7 +25,6 @@ func (k *checker) gaveBack(c *Client, before int) {
 	}
 }
 
-// parted checks that the unlock of several locks releases all of them.
 func (k *checker) parted(l *lock) {
 	for _, p := range l.parts {
 		if h := k.holder(p.owner); h != nil && h.joint == l.lease {

@@ -7,10 +7,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// I15 is checked whenever a program writes.
 const i15 = "program: a client holds the lock when it writes what the lock protects, unless a fenced resource checks its token"
 
-// writes checks that a program holds the lock of a register when it writes the register.
 func (k *checker) writes(c *Client, name string, token node.Token, p pass) {
 	now := c.Now()
 	holds := slices.ContainsFunc(k.holders, func(h *holder) bool {

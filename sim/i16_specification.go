@@ -13,14 +13,10 @@ import (
 	"github.com/redquorum/redquorum/spec"
 )
 
-// I16 is checked whenever a node executes a command, restarts or hands a lock over, and
-// when a client acquires, extends, resumes or detaches a lease, or says how long it is
-// valid.
 const i16 = "specification: what happens to a name is what the specification allows (spec/README.md)"
 
-// A judge tells the specification of each name what happens to it. It knows nothing of
-// what other invariants record. It judges plans with the restart guard, until they break
-// an assumption.
+// A judge tells the specification of each name what happens to it. It judges plans with
+// the restart guard, until they break an assumption.
 type judge struct {
 	w     *world
 	names map[string]*judged
@@ -34,8 +30,8 @@ type judged struct {
 	name    string
 	outside bool
 	ended   map[string]bool // owners whose lease was lost as it began, which is reported before
-	unaware map[string]bool // owners that may be counted by a client that cannot know that the server was a replica
-	again   map[on]bool     // what was handed over to the owner of a lease that was detached before
+	unaware map[string]bool // owners counted by a client that does not know that the server was a replica
+	again   map[on]bool     // hand-overs to the owner of a lease that was detached before
 }
 
 // An on is an owner's key on a node.
@@ -52,7 +48,6 @@ type serverTime struct{ s *server }
 
 func (t serverTime) Time() spec.Time { return spec.Time(t.s.time()) * int64(time.Millisecond) }
 
-// of returns what the specification knows of a name, or nil.
 func (j *judge) of(name string) *judged {
 	if j.w.broken != "" {
 		return nil
@@ -118,7 +113,6 @@ func Specification(p *faults.Plan, name string) *spec.Rules {
 	return r
 }
 
-// refuses reports what the specification does not allow.
 func (j *judge) refuses(r *judged, err error) {
 	if err != nil {
 		r.outside = true
@@ -126,7 +120,6 @@ func (j *judge) refuses(r *judged, err error) {
 	}
 }
 
-// submitted is called for each command that an engine hands to a link.
 func (j *judge) submitted(l *link, cmd *node.Command) {
 	by := clientTime{l.c}
 	for i := range cmd.Claims {
@@ -156,7 +149,6 @@ func (j *judge) submitted(l *link, cmd *node.Command) {
 	}
 }
 
-// asks notes an attempt, and that which stands by.
 func (j *judge) asks(r *judged, c *Client, cmd *node.Command, owner string) {
 	if _, known := r.Knows(owner); known {
 		return
@@ -175,7 +167,6 @@ func (j *judge) asks(r *judged, c *Client, cmd *node.Command, owner string) {
 	}
 }
 
-// renames notes a Resume, or that one has failed, and gives back what it has.
 func (j *judge) renames(r *judged, c *Client, cmd *node.Command, owner string) {
 	if _, known := r.Knows(owner); known {
 		if phase, _ := r.Knows(cmd.From); phase == spec.Asking { // else it is of the same attempt
@@ -188,7 +179,6 @@ func (j *judge) renames(r *judged, c *Client, cmd *node.Command, owner string) {
 		Length: int64(cmd.TTL - j.w.p.Lock.Grace)}, clientTime{c})
 }
 
-// renamed is called when a node has made another owner of a key.
 func (j *judge) renamed(s *server, m *message, r *judged, owner string, now model.Time) {
 	if phase, _ := r.Knows(m.cmd.From); phase == spec.Back {
 		j.refuses(r, r.GivesBack(s.number, m.cmd.From))
@@ -199,7 +189,6 @@ func (j *judge) renamed(s *server, m *message, r *judged, owner string, now mode
 	j.refuses(r, r.Grants(s.number, owner, left))
 }
 
-// executed is called when a node has executed a command.
 func (j *judge) executed(s *server, m *message, now model.Time) {
 	for i := range m.cmd.Claims {
 		claim := &m.cmd.Claims[i]
@@ -229,11 +218,11 @@ func (j *judge) executed(s *server, m *message, now model.Time) {
 	}
 }
 
-// released is called for each name of a release that a node has executed. That of a
-// waiter who waits no more ends what was handed over to it as well.
+// released is called for each name of an executed release. A release by a waiter that
+// gives up ends what was handed over to it as well.
 func (j *judge) released(s *server, m *message, r *judged, owner string, now model.Time) {
 	wait, n, mode := m.cmd.Waiting(), s.number, m.cmd.Mode
-	if mode == node.Write { // or it reads by now, which ends likewise
+	if mode == node.Write { // which ends as a reader, too
 		mode = node.Read
 	}
 	if _, there := s.left(now, r.name, owner, mode); there {
@@ -245,7 +234,7 @@ func (j *judge) released(s *server, m *message, r *judged, owner string, now mod
 		}
 		owner = node.Offer(owner)
 	}
-	if r.again[on{n, owner}] { // it is given back: who resumes the lease has another owner
+	if r.again[on{n, owner}] { // a Resume gives the lease another owner
 		r.Forgets(n, owner)
 		delete(r.again, on{n, owner})
 		return
@@ -256,7 +245,6 @@ func (j *judge) released(s *server, m *message, r *judged, owner string, now mod
 	}
 }
 
-// left is for how long a node has a key.
 func (s *server) left(now model.Time, name, owner string, mode node.Mode) (spec.Time, bool) {
 	until, ok := s.mem.Keeps(now, name, owner, mode)
 	switch {
@@ -268,15 +256,13 @@ func (s *server) left(now model.Time, name, owner string, mode node.Mode) (spec.
 	return int64(until-now+1) * int64(time.Millisecond), true
 }
 
-// believes notes that a client may take a node for one that remembers everything, though
-// it was a replica.
+// believes notes that a client may trust a node that was a replica.
 func (r *judged) believes(l *link, owner string) {
 	if l.unaware() {
 		r.unaware[owner] = true
 	}
 }
 
-// handsOver is called when a node hands a lock over.
 func (j *judge) handsOver(s *server, name, owner, waiter string) {
 	r := j.of(name)
 	if r == nil {
@@ -294,8 +280,8 @@ func (j *judge) handsOver(s *server, name, owner, waiter string) {
 	j.refuses(r, r.Grants(s.number, owner, left))
 }
 
-// tells is called when an engine reports an event. It returns a name for which the
-// specification does not allow that.
+// tells is called for each event of an engine. It returns a name for which the
+// specification does not allow the event.
 func (j *judge) tells(c *Client, e *quorum.Event) (refused *judged, why error) {
 	switch e.Kind {
 	case quorum.EventAcquired, quorum.EventExtended, quorum.EventLost, quorum.EventReleased, quorum.EventDetached,
@@ -351,7 +337,7 @@ func (j *judge) relies(h *holder, left time.Duration) {
 	}
 }
 
-// forgets is called when a node may have lost keys: in a new life, or unnoticed.
+// forgets is called when a node may have lost keys.
 func (j *judge) forgets(s *server, unnoticed bool) {
 	for name := range j.names {
 		nodes, _ := j.w.site(name)
@@ -385,7 +371,6 @@ func (j *judge) forgets(s *server, unnoticed bool) {
 	}
 }
 
-// dies is called when a client is killed.
 func (j *judge) dies(c *Client) {
 	for name := range j.names {
 		if r := j.of(name); r != nil {

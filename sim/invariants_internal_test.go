@@ -9,8 +9,6 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 )
 
-// The answers of a register are explained by some order of what overlaps, and by one
-// order of what does not.
 func TestLinearizable(t *testing.T) {
 	c := new(Client)
 	write := func(value int, sent, back int64) *access {
@@ -44,8 +42,7 @@ func TestLinearizable(t *testing.T) {
 	}
 }
 
-// A history that is too long is checked in parts; each begins where the one before has
-// ended.
+// A long history is checked in parts; each begins where the one before has ended.
 func TestLinearizableInParts(t *testing.T) {
 	for value, sound := range map[int]bool{7: true, 0: false} {
 		w := &world{p: faults.New(1, 1), names: []string{"x"}}
@@ -58,7 +55,7 @@ func TestLinearizableInParts(t *testing.T) {
 	}
 }
 
-// A Lock may finish its attempt when its context has ended, and no more.
+// A Lock may finish its attempt when its context has ended, but begins no other.
 func TestLockHeedsItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -12,8 +12,7 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// A faulty memory does something else before and after a command, or says that it has
-// done something else.
+// A faulty memory does something else before or after a command, or says that it did.
 type faulty struct {
 	*model.Server
 	before func(s *model.Server, now model.Time, cmd *node.Command)
@@ -31,7 +30,7 @@ func (f faulty) Apply(now model.Time, cmd node.Command) (node.Reply, []model.Not
 	return reply, published
 }
 
-// The specification alone refuses what nodes must not do, and says what it is.
+// The specification alone refuses what nodes must not do.
 func TestSpecificationRefuses(t *testing.T) {
 	for _, c := range []struct {
 		what   string
@@ -88,8 +87,8 @@ func TestSpecificationRefuses(t *testing.T) {
 	}
 }
 
-// A late release may hand a name over to the waiter whose key it removes, and a lease
-// that is broken as it begins is reported as lost before it is reported as acquired.
+// A late release may hand over the name whose key it removes, and a lease that is broken
+// as it begins is lost before it is acquired.
 func TestSpecificationAllowsWhatIsRare(t *testing.T) {
 	for _, p := range []*faults.Plan{faults.Generate(24442, faults.Profile{Machines: true}), faults.Generate(30828, faults.Profile{})} {
 		r := sim.Run(p, nil)
@@ -97,14 +96,11 @@ func TestSpecificationAllowsWhatIsRare(t *testing.T) {
 	}
 }
 
-// A waiter among very many clients is passed more often than one among few.
 func TestPassedByManyClients(t *testing.T) {
 	r := sim.Run(faults.Generate(5, faults.Profile{Clients: 63, Length: time.Second}), nil)
 	assert.That(t, r.Verdict == sim.Sound, "%s: %v", r.Verdict, r.Worst())
 }
 
-// Processes that take long for each step have time for the commands to every node,
-// however many there are.
 func TestSlowStepsWithManyNodes(t *testing.T) {
 	for _, profile := range []faults.Profile{{Nodes: 8, Machines: true}, {Nodes: 15}} {
 		r := sim.Run(faults.Generate(180, profile), nil)
@@ -112,8 +108,8 @@ func TestSlowStepsWithManyNodes(t *testing.T) {
 	}
 }
 
-// A time of day that is set back differs from what it was. If the nodes have lost their
-// fences, tokens may fall, also with one client.
+// If the nodes have lost their fences and the time of day is set back, tokens may fall
+// with one client.
 func TestTokensOfOneClientSetBack(t *testing.T) {
 	p := assert.Got(faults.Parse(`redquorum plan 1
 nodes 1
@@ -134,9 +130,9 @@ at 2s unlock c1
 	assert.That(t, r.Verdict == sim.Outside && v.Invariant == "I4", "%s: %v", r.Verdict, v)
 }
 
-// A former primary that leads again has lost the fences of what was granted meanwhile,
-// unless it followed first. Clocks that differ by more than the longest lease excuse a
-// lower token only then.
+// A former primary that leads again lacks the fences of what was granted meanwhile,
+// unless it followed first. Only then may clocks that differ by more than the longest
+// lease excuse a lower token.
 func TestFencesOfAFormerPrimary(t *testing.T) {
 	const (
 		away = `redquorum plan 1

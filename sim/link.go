@@ -13,13 +13,12 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
-// A link connects one client to one node: it is the node.Node that the client's engine
-// talks to. It does what package redisnode does: it connects, shakes hands, bounds each
-// command by its deadline, and subscribes.
+// A link connects one client to one node. It is the node.Node of the client's engine, and
+// does what package redisnode does.
 //
-// Commands are sent at once, and several may be in flight. One connection keeps their
-// order, unless a fault changes it. The link gives a connection up when a command on it
-// got no answer in time. Commands in flight at that time may still arrive.
+// One connection keeps the order of commands, unless a fault changes it. The link gives a
+// connection up when a command on it got no answer in time. Commands in flight at that
+// time may still arrive.
 type link struct {
 	w *world
 	c *Client
@@ -28,28 +27,28 @@ type link struct {
 	phase   phase
 	conn    uint32 // counts connections
 	life    int    // of the server at the other end
-	first   int    // the first life of it that the client met
+	first   int    // its first life that the client met
 	lives   lives.Tracker
-	scripts uint8 // kinds whose script this connection has sent as text
+	scripts uint8 // kinds whose script was sent as text on this connection
 	pending []*message
 	waiting []*message // until there is a connection
 	dialAt  int64
 	pause   time.Duration // before the next attempt to connect
-	refused bool          // the last attempt failed; until the next one commands are answered at once
+	refused bool          // the last attempt failed: commands fail at once until the next one
 	closed  bool
 
-	// The server has answered as a replica: nothing more is sent on this connection, no
-	// grant over it counts, and the server's life is not that of the handshake any more.
+	// After an answer of a replica: nothing more is sent on this connection, no grant
+	// over it counts, and the server has another life than that of the handshake.
 	demoted      bool
 	refusedWrite int64         // when it did last; less than 0: never
 	rest         time.Duration // after a connection that did not last
 
-	gone uint32 // the latest connection that a fault made half-open, or closed: nothing passes on it
-	ear  uint32 // a connection that was given up, and over which the client still listens; 0: there is none
+	gone uint32 // the latest connection that a fault has closed or made half-open
+	ear  uint32 // a given-up connection on which the client still listens, or 0
 
 	warmed         int64 // when the connection was there
-	recovered      int64 // when the engine reported last that the node answers again
-	arrive, answer int64 // when the last message on this connection gets there
+	recovered      int64 // the engine's last report that the node answers again
+	arrive, answer int64 // arrival of the last message on this connection
 
 	watchers []*watcher
 	claims   []node.Claim // of the latest command, without the prefix
@@ -114,10 +113,9 @@ type message struct {
 	serial  int  // in the trace
 }
 
-// isCommand reports whether it is neither a handshake nor about the connection.
+// isCommand is false for handshakes and what is about the connection.
 func (m *message) isCommand() bool { return !m.hello && m.topic == "" && m.question == nil }
 
-// keepWait makes the Wait of m.cmd m's own.
 func (m *message) keepWait() {
 	if m.cmd.Wait != nil {
 		m.wait = *m.cmd.Wait
@@ -134,7 +132,6 @@ type watcher struct {
 // own.
 const shared = "shared "
 
-// topic returns the topic of a name.
 func topic(name string, mode node.Mode) string {
 	if mode == node.Exclusive {
 		return name
@@ -142,7 +139,6 @@ func topic(name string, mode node.Mode) string {
 	return shared + name
 }
 
-// A turn is a message on the channel of a process's waiters.
 type turn struct {
 	node.Turn // without a Life
 
@@ -150,10 +146,8 @@ type turn struct {
 	topic string
 }
 
-// A channel is the topic of the waiters of one process.
 type channel struct{ process, topic string }
 
-// channel returns the topic of the waiters of a process.
 func (w *world) channel(waiter string) string {
 	process := node.Process(waiter)
 	for i := range w.channels {
@@ -216,8 +210,7 @@ func (l *link) submit(cmd node.Command, plain textbook.Op, reply func(node.Reply
 	l.dial()
 }
 
-// armSweep makes sure that commands are checked at their deadline. One event checks those
-// of all links, because most are answered long before.
+// armSweep schedules the one event that checks the deadlines of all links.
 func (c *Client) armSweep(deadline clock.Instant) {
 	if c.sweepAt != 0 && c.sweepFor <= deadline {
 		return
@@ -235,8 +228,8 @@ func (c *Client) sweep(at int64) {
 	c.comes(backlog{})
 }
 
-// expire answers the commands whose deadline has passed, one link after the other. Tasks
-// that wake run before the next link.
+// expire answers the commands whose deadline has passed. Tasks that wake run before the
+// next link.
 func (c *Client) expire() {
 	now, next, late := c.Now(), clock.Never, false
 	for _, l := range c.links {
@@ -284,7 +277,6 @@ func (l *link) expire(now clock.Instant) bool {
 	return true
 }
 
-// finish calls the reply of a command that is no longer in l.pending.
 func (l *link) finish(m *message, with node.Reply) {
 	reply := m.reply
 	m.pending, m.reply = false, nil
@@ -295,7 +287,6 @@ func (l *link) finish(m *message, with node.Reply) {
 	reply(with)
 }
 
-// abandon gives the connection up.
 func (l *link) abandon() {
 	if l.phase == cold {
 		return
@@ -305,7 +296,6 @@ func (l *link) abandon() {
 	l.w.sometimes(Reconnect)
 }
 
-// fail answers everything that is open on the connection.
 func (l *link) fail(err error) {
 	l.abandon()
 	for range len(l.pending) {
@@ -331,7 +321,6 @@ const (
 	lasting = time.Second // for a connection to be good for the next to follow at once
 )
 
-// dial begins to connect, unless that is under way.
 func (l *link) dial() {
 	if l.phase != cold || l.closed || l.site != nil && l.site.diverts(l) {
 		return
@@ -350,8 +339,7 @@ func (l *link) planDial(after time.Duration) {
 	l.w.plan(l.dialAt, evDial, l, 0)
 }
 
-// redial is the event at which an attempt to connect has taken too long, or
-// another one is due.
+// redial is the event of an attempt to connect that has taken too long, or is due.
 func (l *link) redial(at int64) {
 	if l.dialAt != at || l.c.dead || l.closed {
 		return
@@ -374,7 +362,7 @@ func (l *link) redial(at int64) {
 	}
 }
 
-// giveUp ends an attempt to connect that failed.
+// giveUp ends a failed attempt to connect.
 func (l *link) giveUp() {
 	l.refused = true
 	l.fail(node.ErrUnreachable)
@@ -382,7 +370,6 @@ func (l *link) giveUp() {
 	l.planDial(l.pause)
 }
 
-// connected takes the answer to a handshake.
 func (l *link) connected(m *message) {
 	if l.phase != dialing || m.conn != l.conn {
 		return
@@ -400,13 +387,11 @@ func (l *link) connected(m *message) {
 	l.subscribe(l.topics())
 }
 
-// send puts a command on the connection.
 func (l *link) send(m *message) {
 	m.conn, m.life = l.conn, l.life
 	l.carry(toNode, m, evRequest)
 }
 
-// carry takes a message over the network, one way.
 func (l *link) carry(way int, m *message, kind eventKind) {
 	w := l.w
 	plan := &w.p.Network
@@ -456,7 +441,7 @@ func (l *link) carry(way int, m *message, kind eventKind) {
 	}
 }
 
-// letGo sends the messages that were held until now.
+// letGo sends the messages that were held.
 func (l *link) letGo(free []heldMessage) {
 	for _, e := range free {
 		at := l.w.now + int64(l.random.Within(l.w.p.Network.Delay))
@@ -465,7 +450,6 @@ func (l *link) letGo(free []heldMessage) {
 	}
 }
 
-// receive takes an answer.
 func (l *link) receive(m *message) {
 	defer l.w.free(m)
 	m.flying--
@@ -518,8 +502,8 @@ func (l *link) receive(m *message) {
 	}
 }
 
-// leave gives up the connection to a former replica when nothing is in flight on it. The
-// link connects again at once only if this connection has lasted.
+// leave gives up the connection to a former replica. The link connects again at once only
+// if this connection has lasted.
 func (l *link) leave() {
 	if l.phase != warm || slices.ContainsFunc(l.pending, func(m *message) bool { return m.conn == l.conn && !slices.Contains(l.waiting, m) }) {
 		return
@@ -548,11 +532,11 @@ func (l *link) reset(conn uint32) {
 	l.dial()
 }
 
-// hears reports whether the client learns that the server closes the present connection.
+// hears reports whether the client learns that the server closes the connection.
 func (l *link) hears() bool { return !l.Cut[toClient] && l.conn != l.gone }
 
-// halfOpens leaves the connection half-open. The server takes it to be there until that
-// ends, and the client until it misses an answer, at most until then.
+// halfOpens leaves the connection half-open: the server keeps it until the fault ends,
+// the client until it misses an answer.
 func (l *link) halfOpens(e *faults.Event, end bool) {
 	switch {
 	case !end && l.phase == warm:
@@ -564,8 +548,7 @@ func (l *link) halfOpens(e *faults.Event, end bool) {
 	}
 }
 
-// closes closes the connection, which both ends learn if the network lets them. Nothing
-// more is sent on it.
+// closes closes the connection, which both ends learn if the network lets them.
 func (l *link) closes() {
 	l.n.hangsUp(func(o *listener) bool { return o.link == l })
 	if l.phase != warm {
@@ -577,8 +560,6 @@ func (l *link) closes() {
 	l.gone = l.conn
 }
 
-// resets lets the client learn, when that has come over the network, that its connection
-// is closed.
 func (l *link) resets() {
 	l.w.plan(l.w.now+int64(l.random.Within(l.w.p.Network.Delay)), evReset, l, int(l.conn))
 }
@@ -630,8 +611,6 @@ func (l *link) subscribe(names []string) {
 	}
 }
 
-// hear tells the client that it is a waiter's turn, or that a lock was handed over to a
-// waiter.
 func (l *link) hear(t *turn) {
 	if t.Owner == "" {
 		l.w.sometimes(FreedByNotice)
@@ -642,7 +621,6 @@ func (l *link) hear(t *turn) {
 	l.notify(t.topic, t.Turn)
 }
 
-// notify wakes the watchers of a topic.
 func (l *link) notify(topic string, t node.Turn) {
 	for _, v := range slices.Clone(l.watchers) { // a site may go to another server
 		if v.topic == topic {
@@ -681,5 +659,4 @@ func (m *message) String() string {
 	return what + " " + m.names()
 }
 
-// names returns the names of the command's claims, with commas between them.
 func (m *message) names() string { return strings.Join(namesOf(&m.cmd), ",") }

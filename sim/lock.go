@@ -11,7 +11,6 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
-// A lock is what a client has acquired, with either kind of lock.
 type lock struct {
 	c     *Client
 	wants request
@@ -20,14 +19,12 @@ type lock struct {
 	plain []*textbook.Lease // one for each name, taken one after the other
 }
 
-// A part is a lock's share in one name.
 type part struct {
 	name, owner string
 	token       node.Token
 	grant       int
 }
 
-// held is what a Locker gives: a Lease, or several that are one.
 type held interface {
 	Context() context.Context
 	Remaining() time.Duration
@@ -42,7 +39,6 @@ func (l *lock) Context() context.Context {
 	return context.Background()
 }
 
-// owners returns that of each part.
 func (l *lock) owners() (all []string) {
 	for _, p := range l.parts {
 		all = append(all, p.owner)
@@ -50,7 +46,7 @@ func (l *lock) owners() (all []string) {
 	return all
 }
 
-// Valid reports whether the lease is valid, as a careful program asks before each use.
+// Valid asks the lease, as a careful program does before each use.
 func (l *lock) Valid() bool {
 	if l.lease != nil {
 		return l.lease.Context().Err() == nil && l.lease.Remaining() > 0
@@ -65,19 +61,15 @@ func (l *lock) Valid() bool {
 
 func (l *lock) Wants() *request { return &l.wants }
 
-// Nests reports whether a lock of the same names may be acquired under it.
 func (l *lock) Nests() bool { return l.lease != nil }
 
-// Unnest unlocks a lock that was acquired under it.
 func (l *lock) Unnest(inner program.Lock) {
 	stops := l.c.stops
 	l.outlives(inner.Unlock(), stops)
 }
 
-// Drop leaves a lock that was lost as it is.
 func (l *lock) Drop() { l.c.w.sometimes(LostAndDropped) }
 
-// ended is a canceled context.
 var ended = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -137,7 +129,7 @@ func (l *lock) Extend(d time.Duration) {
 	}
 }
 
-// Read reads what each name protects, and returns what the first does.
+// Read returns what the first of the names protects.
 func (l *lock) Read() (value int, ok bool) {
 	ok = true
 	for i, p := range l.parts {
@@ -157,7 +149,7 @@ func (l *lock) Write(value int, late time.Duration) {
 	}
 }
 
-// Upgrade asks to write what l reads: that must fail at once.
+// Upgrade must fail at once.
 func (l *lock) Upgrade(q request) {
 	c, w := l.c, l.c.w
 	q.Mode = node.Write
@@ -173,8 +165,7 @@ func (l *lock) Upgrade(q request) {
 	}
 }
 
-// Downgrade turns l, a writer's lock, into a reader's. It returns nil if the lock was
-// lost.
+// Downgrade returns nil if the lock was lost.
 func (l *lock) Downgrade() program.Lock {
 	if inner := l.downgrade(); inner != nil {
 		return inner

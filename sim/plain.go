@@ -21,11 +21,9 @@ func (l *link) Ask(op textbook.Op, cmd node.Command, answer func(node.Reply)) {
 	l.submit(cmd, op, answer)
 }
 
-// plainScripts is what a server has when it has the scripts of textbooks.
 const plainScripts = 1 << 7
 
-// applyPlain executes a command of a textbook. The textbook's string is a field here, so
-// that all locks look the same.
+// applyPlain keeps a textbook's string as a field, so that all locks look the same.
 func applyPlain(op textbook.Op, s memory, now model.Time, cmd node.Command) node.Reply {
 	claim := cmd.Claims[0]
 	_, mine := s.Keeps(now, claim.Name, claim.Owner, node.Exclusive)

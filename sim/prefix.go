@@ -6,14 +6,12 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// prefix is the Options.Prefix of some clients. Links know names without it, so a run is
-// the same as without.
+// prefix is the Options.Prefix of some clients. Links know names without it, so their
+// runs are the same.
 const prefix = "app/"
 
-// A prefixed link is one of a Locker with the prefix.
 type prefixed struct{ *link }
 
-// short returns a name without the prefix.
 func (p prefixed) short(name string) string {
 	p.w.check.hasPrefix(p.c, name)
 	return strings.TrimPrefix(name, prefix)

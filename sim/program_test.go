@@ -21,26 +21,22 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// planned reads a plan without its first line.
 func planned(t *testing.T, text string) *faults.Plan {
 	t.Helper()
 	p := assert.Got(faults.Parse("redquorum plan 1\n" + text))(t)
 	return p
 }
 
-// sound fails the test if the run is not.
 func sound(t *testing.T, r *sim.Result) {
 	t.Helper()
 	assert.That(t, r.Verdict == sim.Sound, "%s: %v", r.Verdict, r.Worst())
 }
 
-// noBug fails the test if the run has shown a bug.
 func noBug(t *testing.T, seed uint64, r *sim.Result) {
 	t.Helper()
 	assert.That(t, r.Verdict == sim.Sound || r.Verdict == sim.Outside, "seed %d: %s: %v", seed, r.Verdict, r.Worst())
 }
 
-// violates fails the test if the run does not break an invariant with such words.
 func violates(t *testing.T, r *sim.Result, invariant, what string) {
 	t.Helper()
 	if v := r.Worst(); v == nil || v.Invariant != invariant || !strings.Contains(v.What, what) {
@@ -48,7 +44,7 @@ func violates(t *testing.T, r *sim.Result, invariant, what string) {
 	}
 }
 
-// Several tasks of one client may each read under a lease of its own.
+// Several tasks of one client may each read under their own lease.
 func TestReadersInOneClient(t *testing.T) {
 	for seed := range uint64(10) {
 		p := planned(t, "clients 4\nlength 5s\n")
@@ -79,8 +75,8 @@ func TestReadersInOneClient(t *testing.T) {
 	}
 }
 
-// A write under a lease that has ended breaks the rule also if the same client holds the
-// lock again, and if the register has another name than the lock.
+// A late write breaks the rule also if the client holds the lock again, and if the
+// register has another name than the lock.
 func TestLateWriteOfTheSameClient(t *testing.T) {
 	for _, register := range []string{"doc", "title"} {
 		violates(t, sim.Run(planned(t, "clients 1\nlength 5s\nlock fence=off\n"), func(c *sim.Client) error {
@@ -100,8 +96,8 @@ func TestLateWriteOfTheSameClient(t *testing.T) {
 	}
 }
 
-// increments is a program that adds to a register without a token, and pauses for so long
-// between reading and writing. A careful one asks its lease before it writes.
+// increments adds to a register without a token, and pauses between reading and writing.
+// If careful, it asks its lease before it writes.
 func increments(pause time.Duration, careful bool) func(*sim.Client) error {
 	return func(c *sim.Client) error {
 		for c.Context().Err() == nil {
@@ -121,8 +117,7 @@ func increments(pause time.Duration, careful bool) func(*sim.Client) error {
 }
 
 // A program that outlives its fixed lease and writes without a token loses updates. The
-// verdict blames the program, with and without faults that no lease can stand: it could
-// have asked its lease.
+// verdict blames it with and without faults: it could have asked its lease.
 func TestProgramWritesAfterItsLease(t *testing.T) {
 	const plan = "clients 3\nlength 20s\nlock lease=500ms\n"
 	evicted := plan + "at 1s flush n1,n2,n3\n"
@@ -142,7 +137,6 @@ func TestProgramWritesAfterItsLease(t *testing.T) {
 	}
 }
 
-// A program that has never asked for the lock must not write what it protects.
 func TestProgramWritesWithoutTheLock(t *testing.T) {
 	violates(t, sim.Run(planned(t, "clients 2\nlength 2s\n"), func(c *sim.Client) error {
 		if c.Number() == 2 {
@@ -159,8 +153,8 @@ func TestProgramWritesWithoutTheLock(t *testing.T) {
 	}), "I15", "c2 wrote \"x\" without ever having held its lock")
 }
 
-// everything does with a Locker what can be done with one, at random, and tells the
-// checks of its leases. Several clients use it at the same time.
+// everything uses a Locker in all ways, at random. Several clients do so at the same
+// time.
 func everything(handles *[]quorum.Handle) func(c *sim.Client) error {
 	return func(c *sim.Client) error {
 		bg := context.Background()
@@ -232,8 +226,8 @@ func everything(handles *[]quorum.Handle) func(c *sim.Client) error {
 	}
 }
 
-// A Locker lets 1,024 attempts go to the nodes at a time. A task that has to wait for
-// that is served in the end, gives up with its context, or gets ErrClosed.
+// A Locker has at most 1,024 attempts on the nodes at a time. A task that waits for that
+// is served in the end, gives up with its context, or gets ErrClosed.
 func TestMoreAttemptsThanGoAtATime(t *testing.T) {
 	tests.NeedLong(t)
 	const tasks = 1300
@@ -276,8 +270,7 @@ func TestMoreAttemptsThanGoAtATime(t *testing.T) {
 	}
 }
 
-// No correct program is blamed, whatever happens to it; and of its leases it is known
-// what they say of themselves, without which none would be lost early.
+// No correct program is blamed, whatever happens to it; and the checks know its leases.
 func TestProgramsDrawnFromSeeds(t *testing.T) {
 	tests.NeedLong(t)
 	seeds := uint64(300)
@@ -302,7 +295,6 @@ func TestProgramsDrawnFromSeeds(t *testing.T) {
 	assert.That(t, early != 0 && late != 0, "%d lost early, %d at their deadline", early, late)
 }
 
-// The verdict blames a program for its own errors.
 func TestProgramsThatEndOtherwise(t *testing.T) {
 	const plan = "clients 3\nlength 2s\n"
 	hold := func(c *sim.Client) (*quorum.Lease, error) { return c.Locker().Lock(c.Context(), "x1") }
@@ -330,7 +322,7 @@ func TestProgramsThatEndOtherwise(t *testing.T) {
 	}), "I10", "1 tasks of c1 are left over, of its program if that calls Go")
 }
 
-// A program's error is in the result and in the story, and does not change the verdict.
+// A program's error is in the result and in the story, but does not change the verdict.
 func TestProgramReturnsAnError(t *testing.T) {
 	r := sim.Run(planned(t, "clients 2\nlength 1s\nat 1ms kill c1\n"), func(c *sim.Client) error {
 		c.Sleep(10 * time.Millisecond)
@@ -343,8 +335,7 @@ func TestProgramReturnsAnError(t *testing.T) {
 	assert.That(t, strings.Contains(story, "c2 is done with its program: c2 has counted wrong"), "%v", story)
 }
 
-// A program that lets no time pass ends, and so does one that recovers from whatever
-// ends it.
+// A program that lets no time pass ends, even if it recovers from panics.
 func TestProgramsThatGoOn(t *testing.T) {
 	tests.NeedLong(t)
 	violates(t, sim.Run(planned(t, "clients 3\nlength 1s\n"), func(c *sim.Client) error {
@@ -379,7 +370,7 @@ func TestProgramsThatGoOn(t *testing.T) {
 	}))
 }
 
-// A test that a program ends leaves nothing of the run behind.
+// A run whose test the program ends leaves nothing behind.
 func TestProgramEndsItsTest(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for range 10 {
@@ -400,7 +391,7 @@ func TestProgramEndsItsTest(t *testing.T) {
 	}
 }
 
-// A timeout is of the client's own clock, whatever its pace, and says what it is.
+// A timeout is of the client's own clock.
 func TestTimeoutsOfPrograms(t *testing.T) {
 	for _, rate := range []string{"50%", "-33%"} {
 		sound(t, sim.Run(planned(t, "clients 1\nlength 30s\nassume drift=60%\nlock drift=40%\nat 1s rate c1 "+rate+"\n"), func(c *sim.Client) error {
@@ -421,7 +412,6 @@ func TestTimeoutsOfPrograms(t *testing.T) {
 	}
 }
 
-// Time that is not the simulator's is refused.
 func TestProgramsWithRealTime(t *testing.T) {
 	violates(t, sim.Run(planned(t, "clients 1\nlength 1s\n"), func(c *sim.Client) error {
 		ctx, cancel := context.WithTimeout(c.Context(), time.Hour)
@@ -435,7 +425,6 @@ func TestProgramsWithRealTime(t *testing.T) {
 	}), "panic", "sim: Below(0)")
 }
 
-// A program can lock on two deployments as one.
 func TestProgramLocksJointly(t *testing.T) {
 	tests.NeedLong(t)
 	held := 0
@@ -466,7 +455,7 @@ func TestProgramLocksJointly(t *testing.T) {
 	assert.That(t, held != 0, "nobody has held it")
 }
 
-// A program may break what another client holds, and is not blamed for it.
+// A program may break what another client holds.
 func TestProgramBreaks(t *testing.T) {
 	r := sim.Run(planned(t, "clients 2\nlength 3s\n"), func(c *sim.Client) error {
 		if c.Number() == 2 {
@@ -488,8 +477,7 @@ func TestProgramBreaks(t *testing.T) {
 	}
 }
 
-// Whatever happens within the assumptions, two that acquire a name one after the other do
-// so with the minimum hold between them.
+// Two that acquire a name one after the other have the minimum hold between them.
 func TestMinHold(t *testing.T) {
 	tests.NeedSeconds(t)
 	gaps := 0

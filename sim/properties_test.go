@@ -17,9 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files again")
 
-// A seed gives the same run on every machine, whatever the number of processors,
-// under the race detector, and with the garbage collector off: the golden file
-// was written without any of these.
+// A seed gives the same run on every machine, with any number of processors, with the
+// race detector, and without the garbage collector.
 func TestRunsAreTheSameEverywhere(t *testing.T) {
 	tests.NeedSeconds(t)
 	const golden = "testdata/hashes.txt"

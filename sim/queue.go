@@ -1,7 +1,7 @@
 package sim
 
-// An event is something that will happen at an instant of true time. Events of
-// one instant happen in the order in which they were planned.
+// An event happens at an instant of true time. Those of one instant keep the order in
+// which they were planned.
 type event struct {
 	at   int64 // ns since the beginning
 	what any
@@ -32,9 +32,8 @@ const (
 	evCall                     // a function of the run itself
 )
 
-// A queue has its events in order, the next one last. It is short, a few dozen
-// events, and most of what is planned comes before most of what is there: to put
-// an event in its place moves a few others, which is quicker than any heap.
+// A queue has its events in order, the next one last. It is a few dozen events, and most
+// of what is planned comes early: to move a few others is quicker than any heap.
 type queue []event
 
 func (q *queue) push(e event) {
@@ -48,7 +47,7 @@ func (q *queue) push(e event) {
 	*q = h
 }
 
-// next is the event that comes first. There must be one.
+// next panics if there is none.
 func (q queue) next() *event { return &q[len(q)-1] }
 
 func (q *queue) pop() event {

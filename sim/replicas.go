@@ -11,15 +11,10 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file has servers that are a primary and its replicas; site.go has the client's
-// side.
-
-// ofReplicas are the invariants of plans with replicas: those that are about clients
-// alone. Others look at what each server has, and there a majority of the servers of a
-// node decides.
+// ofReplicas are the invariants of plans with replicas: those about clients alone. Others
+// look at each server, and there a majority of the servers of a node decides.
 var ofReplicas = []string{"I1", "I3", "I4", "I5", "I7", "I12", "I15", "panic"}
 
-// A replication is what a server knows of the others that are one node with it.
 type replication struct {
 	members  []*server // all of them, itself included; nil: it is a node of its own
 	follows  *server   // nil: it is a primary
@@ -32,8 +27,8 @@ type replication struct {
 	questions []*message // that wait for replicas
 }
 
-// A follower is the connection of a replica, as its primary sees it. If the replica has
-// gone and the primary could not hear of that, the connection stays.
+// A follower is the connection of a replica, as its primary sees it. It stays if the
+// primary could not hear that the replica has gone.
 type follower struct {
 	by     *server
 	number int   // it is the replica's present connection if that has the same
@@ -59,7 +54,6 @@ type question struct {
 	sessions []session
 }
 
-// answer is what a server answers, in words.
 func (q *question) answer() string {
 	if !q.primary {
 		return "the server is a replica"
@@ -73,7 +67,6 @@ type session struct {
 	age time.Duration // in whole seconds
 }
 
-// replicate makes of the servers primaries and replicas, which have long been so.
 func (w *world) replicate() {
 	if w.p.Lock.Replicas == 0 {
 		return
@@ -96,8 +89,6 @@ func (w *world) replicate() {
 	}
 }
 
-// reaches reports whether something passes between two servers, and the other executes
-// what comes.
 func (s *server) reaches(o *server) bool {
 	for _, e := range s.w.severed {
 		if e.Procs.Nodes.Has(s.number) && e.Source.Has(o.number) || e.Procs.Nodes.Has(o.number) &&
@@ -108,11 +99,9 @@ func (s *server) reaches(o *server) bool {
 	return !o.Down && o.Stopped == 0 && s.Stopped == 0
 }
 
-// resend is when a server tries again what did not get through.
 const resend = 10 * time.Millisecond
 
-// sends calls arrives when what the server sends has got to another one. TCP sends it
-// again until then.
+// sends calls arrives when something has got to another server. TCP sends it until then.
 func (s *server) sends(o *server, arrives func()) {
 	at := s.w.now + int64(s.random.Within(s.w.p.Network.Delay))
 	var try func()
@@ -126,14 +115,12 @@ func (s *server) sends(o *server, arrives func()) {
 	s.w.call(at, try)
 }
 
-// follow makes the server a replica of another one.
 func (s *server) follow(of *server) {
 	s.mem.Refuse(s.refusal())
 	s.turns(of)
 	s.attach()
 }
 
-// promote makes the server a primary, with what it has.
 func (s *server) promote() {
 	s.Demoted = false
 	s.mem.Refuse(s.refusal())
@@ -144,7 +131,6 @@ func (s *server) promote() {
 	}
 }
 
-// turns ends the server's replication, and begins another.
 func (s *server) turns(to *server) {
 	s.leaves()
 	s.follows = to
@@ -152,8 +138,7 @@ func (s *server) turns(to *server) {
 	s.forgets(false)
 }
 
-// leaves closes the connection to the server's primary, which learns that if it can be
-// reached.
+// leaves closes the connection to the primary, which learns that if it can be reached.
 func (s *server) leaves() {
 	from, number := s.follows, s.copies
 	s.copies++
@@ -168,8 +153,7 @@ func (s *server) leaves() {
 	})
 }
 
-// hangsUpReplicas begins another history: the replicas have to connect again, and what
-// waits for them waits in vain.
+// hangsUpReplicas begins another history: the replicas have to connect again.
 func (s *server) hangsUpReplicas() {
 	s.w.histories++
 	s.replid = s.name + "/" + strconv.Itoa(s.w.histories)
@@ -186,8 +170,7 @@ func (s *server) hangsUpReplicas() {
 	s.questions = nil
 }
 
-// attach connects the server to the one that it follows. It begins with nothing, and gets
-// a copy of everything.
+// attach connects to the primary, and gets a copy of everything.
 func (s *server) attach() {
 	of, number := s.follows, s.copies
 	s.sends(of, func() {
@@ -205,8 +188,7 @@ func (s *server) attach() {
 	})
 }
 
-// lacksFences reports whether another server of the node has a fence that this one lacks,
-// or a higher one.
+// lacksFences reports whether another server of the node has a fence, or a higher one.
 func (s *server) lacksFences() bool {
 	own := s.fences()
 	return slices.ContainsFunc(s.members, func(o *server) bool {
@@ -219,7 +201,6 @@ func (s *server) lacksFences() bool {
 	})
 }
 
-// fences returns what the server keeps of the tokens of names that were granted, by key.
 func (s *server) fences() map[string]int64 {
 	all := make(map[string]int64)
 	for _, e := range s.mem.Dump(s.time()) {
@@ -232,7 +213,6 @@ func (s *server) fences() map[string]int64 {
 	return all
 }
 
-// executes notes that the server has executed a command, which its replicas are to get.
 func (s *server) executes() {
 	if s.members == nil {
 		return
@@ -247,7 +227,6 @@ func (s *server) feedAll() {
 	}
 }
 
-// feed sends a replica what it lacks, unless something is under way to it.
 func (s *server) feed(f *follower) {
 	r := f.by
 	if f.busy || f.has >= s.offset || s.Down {
@@ -274,7 +253,6 @@ func (s *server) feed(f *follower) {
 	})
 }
 
-// asked takes a question. It is answered when enough replicas have it, or in time.
 func (s *server) asked(m *message) {
 	q := m.question
 	s.offset++
@@ -291,7 +269,6 @@ func (s *server) asked(m *message) {
 	})
 }
 
-// answersWhatItCan answers the questions for which enough replicas are there, or too few.
 func (s *server) answersWhatItCan() {
 	for i := 0; i < len(s.questions); {
 		m := s.questions[i]
@@ -306,8 +283,6 @@ func (s *server) answersWhatItCan() {
 	}
 }
 
-// having returns the replicas that have acknowledged an offset, and all that are
-// connected, each once.
 func (s *server) having(offset int64) (have, listed faults.Set) {
 	for _, f := range s.followers {
 		listed |= faults.Of(f.by.number)
@@ -318,7 +293,6 @@ func (s *server) having(offset int64) (have, listed faults.Set) {
 	return have, listed
 }
 
-// answers sends the answer to a question.
 func (s *server) answers(m *message) {
 	q := m.question
 	q.primary, q.replid = s.follows == nil, s.replid
@@ -332,8 +306,7 @@ func (s *server) answers(m *message) {
 	m.link.carry(toClient, m, evReply)
 }
 
-// promotion adds to a server's run_id and uptime whether it was promoted, and how long
-// ago at least.
+// promotion adds whether the server was promoted, and how long ago at least.
 func (s *server) promotion(up *lives.Uptime) {
 	if !s.promoted || s.follows != nil {
 		return
@@ -344,7 +317,6 @@ func (s *server) promotion(up *lives.Uptime) {
 	}
 }
 
-// stops ends what a crash ends of the server's replication.
 func (s *server) stops() {
 	for _, m := range s.questions {
 		m.flying--
@@ -354,7 +326,6 @@ func (s *server) stops() {
 	s.leaves()
 }
 
-// comesBack begins the replication of another life.
 func (s *server) comesBack() {
 	if s.members == nil {
 		return
@@ -368,7 +339,6 @@ func (s *server) comesBack() {
 	}
 }
 
-// primaries returns a primary of each node that has replicas, if it has one.
 func (w *world) primaries() (list []*server) {
 	for _, s := range w.nodes {
 		if len(s.members) == 0 || s.members[0] != s {
@@ -380,8 +350,7 @@ func (w *world) primaries() (list []*server) {
 	return list
 }
 
-// reunite makes of the servers of each node one primary and its replicas, and leads all
-// clients there.
+// reunite makes the servers of each node one primary and its replicas again.
 func (w *world) reunite(primaries []*server) {
 	w.severed = nil
 	for _, p := range primaries {

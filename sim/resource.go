@@ -8,21 +8,19 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A resource is what the locks protect: one register for each name. A fenced resource
-// remembers the highest token that it has seen, and refuses lower ones.
+// A resource is one register for each name. If fenced, it remembers the highest token
+// that it has seen, and refuses lower ones.
 type resource struct {
 	w         *world
 	registers []register // by the number of the name
 	history   []*access  // in the order in which they were taken, since before
 	before    []register // what they were then
 
-	passes map[node.Token][]pass // of the caller's program, which shows any that it has
-	// grants that became known after the next one: the lock was unlocked by force in
-	// between
+	passes map[node.Token][]pass // the program may show any token that it has
+	// grants that became known after the next one: the lock was unlocked by force between
 	late map[int]bool
 }
 
-// A pass is what a token was granted for.
 type pass struct {
 	c    *Client
 	name string
@@ -42,12 +40,11 @@ type register struct {
 	grant int        // the latest holder that has written
 	wrote node.Token // of the latest write
 
-	reader int  // the latest that has read, and does not share the register
+	reader int  // the latest reader that does not share the register
 	read   int  // what it has read
 	open   bool // somebody has written without a token
 }
 
-// An access is one request to the resource, and its answer.
 type access struct {
 	c      *Client
 	write  bool
@@ -70,8 +67,8 @@ type access struct {
 // false if the resource refused the token.
 //
 // A register should have the name of the lock that protects it; a lock of several names
-// protects several registers. The checker knows the holder of a register with another
-// name by the token alone, so only one lock may protect it.
+// protects several registers. A register with another name may have only one lock: the
+// checker knows its holder by the token alone.
 func (c *Client) Read(name string, token node.Token) (value int, ok bool) {
 	p := c.pass(name, token)
 	a := c.access(name, token, p.grant(), 0, false, p.h != nil && p.h.mode == node.Read, 0)
@@ -82,9 +79,8 @@ func (c *Client) Read(name string, token node.Token) (value int, ok bool) {
 //
 // A program must hold the lock when it calls Write, unless the resource is fenced and the
 // call has a token: only then is a late write refused. Otherwise the write violates I15,
-// whatever the faults. A write that is in flight when the lease ends is no violation. Do
-// not conclude from this that it is enough to ask the lease before the write: see the
-// package's documentation.
+// whatever the faults. A write that is in flight when the lease ends is no violation.
+// That does not make it safe in production: see the package's documentation.
 func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
 	p := c.pass(name, token)
 	if token == 0 || !c.w.p.Lock.Fence {
@@ -93,8 +89,8 @@ func (c *Client) Write(name string, token node.Token, value int) (ok bool) {
 	return c.access(name, token, p.grant(), value, true, false, 0).ok
 }
 
-// pass returns the grant of a token for name, preferably one of this client. Without a
-// token it is the client's latest grant of name.
+// pass returns the grant of a token, preferably one of this client, or without a token
+// the client's latest grant.
 func (c *Client) pass(name string, token node.Token) (best pass) {
 	if token == 0 {
 		return pass{c: c, name: name, h: c.grants[name]}
@@ -115,7 +111,6 @@ func (c *Client) pass(name string, token node.Token) (best pass) {
 	return best
 }
 
-// access sends a request to the resource, delayed by longer, and waits for the answer.
 func (c *Client) access(name string, token node.Token, grant, value int, write, shares bool,
 	longer time.Duration) *access {
 	w := c.w
@@ -126,7 +121,6 @@ func (c *Client) access(name string, token node.Token, grant, value int, write, 
 	return a
 }
 
-// grantOf returns the client's latest grant of name.
 func (c *Client) grantOf(name string) int { return pass{h: c.grants[name]}.grant() }
 
 func (r *resource) take(a *access) {

@@ -1,11 +1,10 @@
 // Package sim tests the lock of package quorum in a simulated world with virtual time.
 // Nodes crash, lose their data, hang, and have a wrong time of day. Networks lose, delay
-// and repeat messages. Processes stop at the worst instant.
+// and repeat messages.
 //
 // The engine is the one of production. It reaches the world through packages clock and
-// node alone. A task is a coroutine, a wait is an entry in a queue of events, and a run
-// is a pure function of its [faults.Plan]: the same plan gives the same events in the
-// same order, byte for byte, on every machine.
+// node alone. A run is a pure function of its [faults.Plan]: the same plan gives the same
+// events in the same order, on every machine.
 //
 //	plan := faults.Generate(7, faults.Profile{})
 //	result := sim.Run(plan, nil)
@@ -36,18 +35,15 @@
 //   - [Client.NewSignal] instead of channels and sync.WaitGroup,
 //   - [Client.Below] for random numbers.
 //
-// Its tasks run one at a time, up to the next wait, so they need no mutex. A mutex that
-// is held across a wait stops the run for good. The program must not call anything that
-// waits in real time, such as a network.
+// Its tasks run one at a time, up to the next wait. The program must not hold a mutex
+// across a wait, and must not wait in real time, as for a network.
 //
 // A client is stopped, paused or killed only where it waits. A check and the call after
-// it are one step here, and two in production: if a program asks [quorum.Lease.Remaining]
-// and then writes without its token, a pause between the two makes the write late, and no
-// run shows it.
+// it are one step here, and two in production. No run shows a pause between
+// [quorum.Lease.Remaining] and a write without a token.
 //
-// So the simulator runs only what is written for a Client. It cannot run a service as it
-// is, with its goroutines, timers and connections: put what uses the lock into a function
-// that has a Locker, a way to sleep and a store as its arguments.
+// To test a service, put what uses the lock into a function whose arguments are a Locker,
+// a way to sleep and a store.
 //
 // A killed client runs its deferred calls only when the run is over. A panic is a
 // violation.
@@ -80,35 +76,33 @@ type Violation struct {
 	Invariant string        // "I1", "I2" and so on, see Invariants, or "panic"
 	At        time.Duration // true time since the beginning
 	What      string
-	Outside   string // which assumption the plan had broken by then; "" if none: then it is a bug
+	Outside   string // the assumption that the plan had broken by then; "": it is a bug
 }
 
 func (v Violation) String() string { return fmt.Sprintf("%v %s", v.At, v.said()) }
 
-// said is the violation without its time.
 func (v Violation) said() string { return v.Invariant + ": " + v.What }
 
 // A Result is the outcome of a run in detail.
 type Result struct {
 	Plan       *faults.Plan
 	Verdict    Verdict
-	Violations []Violation // in the order of their times; the last is what ended the run, if it is a bug
+	Violations []Violation // in the order of their times; a bug ends the run, and comes last
 	Events     uint64      // things that happened
 	Virtual    time.Duration
 	Hash       uint64 // of all events in their order, and the names of locks
 	Grants     int
-	Waited     time.Duration // the longest that a step had to wait for a lock that it got
+	Waited     time.Duration // the longest wait of a step that got its lock
 	Sometimes  Sometimes
 	Trace      *Trace  // if it was asked for
-	Errors     []error // what the caller's program has returned, by client; nil also of one that has not
-	Lock       string  // the lock that was tried, if the run was observed and not simulated: see Observed
+	Errors     []error // what the program has returned, by client; nil if it has not returned
+	Lock       string  // the lock of an observed run: see Observed
 
 	cause func() string
 }
 
 // Observed returns the result of a run that was carried out outside of the simulator,
-// with a lock of that name. The entries are in the order of their times. Observed adds
-// the violations to them.
+// with a lock of that name. The entries are in the order of their times.
 func Observed(p *faults.Plan, lock string, entries []Entry, found []Violation) *Result {
 	r := &Result{Plan: p, Lock: lock, Events: uint64(len(entries)), Trace: &Trace{Entries: slices.Clone(entries)},
 		cause: func() string { return "" }}
@@ -156,8 +150,8 @@ func (r *Result) verdict() Verdict {
 type Option func(*world)
 
 // WithProgram makes each client run a program, as the argument of [Run] does. It is for
-// [Verify], [Shrink] and [Explore], which run plans many times. The program must do the
-// same each time. A [Campaign] with several Jobs runs it concurrently.
+// [Verify], [Shrink] and [Explore]. The program must do the same each time. A [Campaign]
+// with several Jobs runs it concurrently.
 func WithProgram(program func(*Client) error) Option {
 	return func(w *world) { w.program = program }
 }
@@ -165,7 +159,6 @@ func WithProgram(program func(*Client) error) Option {
 // JudgedBy holds a run to these [Invariants] alone.
 func JudgedBy(invariants ...string) Option { return func(w *world) { w.judgedBy = invariants } }
 
-// WithTrace keeps a record of everything that happens.
 func WithTrace() Option { return func(w *world) { w.trace = &Trace{waiters: make(map[string]Waiter)} } }
 
 // WithSteps is WithTrace, with each step of every engine: its input and its effects.
@@ -180,9 +173,8 @@ func WithSteps() Option {
 // in the plan. Run panics with the error of [faults.Plan.Check] if the plan is not valid.
 //
 // The checker holds a program to the same invariants, except for the bounds of calls and
-// the number of attempts: it does not see when the program calls its Locker. It checks
-// the validity of a lease that the program passes to [Client.Holds]. I15 is for programs
-// alone: see [Client.Write].
+// the number of attempts. It checks the leases that the program passes to [Client.Holds].
+// I15 is for programs alone: see [Client.Write].
 func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result {
 	if err := p.Check(); err != nil {
 		panic(err)
@@ -205,7 +197,6 @@ func Run(p *faults.Plan, program func(*Client) error, options ...Option) *Result
 	return r
 }
 
-// newWorld returns the world of a plan before anything has happened in it.
 func newWorld(p *faults.Plan, program func(*Client) error, options []Option) *world {
 	w := &world{p: p, program: program, seen: newSometimes(),
 		memory: func(e model.Ears) memory { return &model.Server{Ears: e} }}
@@ -312,7 +303,6 @@ func (w *world) finish() {
 	}
 }
 
-// chooseCore draws the nodes that are to be healed: enough for every lock.
 func (w *world) chooseCore() {
 	if w.p.Lock.Replicas > 0 {
 		w.core = 1<<w.p.Nodes - 1
@@ -343,8 +333,6 @@ func (w *world) chooseCore() {
 	}
 }
 
-// healClients ends all faults of the clients and of their links to the core, and returns
-// the clients that live.
 func (w *world) healClients() (live []*Client) {
 	for _, c := range w.clients {
 		for _, l := range c.links {
@@ -363,7 +351,6 @@ func (w *world) healClients() (live []*Client) {
 	return live
 }
 
-// acquisitions is the number of acquisitions that are to come after the faults.
 func (w *world) acquisitions(live []*Client, names int) int {
 	work := &w.p.Work
 	n := names
@@ -403,7 +390,6 @@ func (w *world) serveWithin(n int) time.Duration {
 		50*w.p.Work.Step) + 5*time.Second
 }
 
-// heal ends everything that is wrong with a node.
 func (s *server) heal() {
 	s.strobe, s.busy, s.serveAt = 0, 0, 0
 	s.hangsUp(func(o *listener) bool { return o.half != nil })

@@ -15,8 +15,7 @@ import (
 //go:embed scenarios/*.plan
 var scenarioFiles embed.FS
 
-// A Scenario is a way in which a lock on several nodes is known to fail: a plan
-// that shows it, and what protects.
+// A Scenario is a known way in which a lock on several nodes fails, and what protects.
 type Scenario struct {
 	ID       string // S01 to S76
 	Title    string
@@ -24,7 +23,6 @@ type Scenario struct {
 	Protects string
 	Outside  bool // no lock with a lease can stand it
 
-	// Wants is the verdict that some variants must come to, by their names.
 	Wants map[string]Verdict
 	plan  string
 }
@@ -56,7 +54,6 @@ func FindScenario(id string) (Scenario, bool) {
 	return Scenario{}, false
 }
 
-// readScenario reads a plan whose comments tell the rest.
 func readScenario(text string) Scenario {
 	s := Scenario{Wants: make(map[string]Verdict), plan: text}
 	for line := range strings.Lines(text) {
@@ -85,18 +82,16 @@ func readScenario(text string) Scenario {
 	return s
 }
 
-// A Variant is a lock that a scenario is tried on.
 type Variant struct {
 	Name   string
 	Change func(*faults.Lock)
 }
 
-// Mistaken is the variant of scenarios that are about a mistake which textbook
-// Redlock does not make.
+// Mistaken is for mistakes that textbook Redlock does not make.
 const Mistaken = "mistaken"
 
-// Variants are textbook Redlock, the same with the scenario's mistake, our lock
-// with one protection taken away, and our lock.
+// Variants are textbook Redlock, the same with the scenario's mistake, our lock with one
+// protection less, and our lock.
 var Variants = []Variant{
 	{"plain", func(l *faults.Lock) { l.Client, l.Fence, l.Mistake = faults.Plain, false, "" }},
 	{Mistaken, func(l *faults.Lock) { l.Client, l.Fence = faults.Plain, false }},
@@ -107,9 +102,9 @@ var Variants = []Variant{
 	{"redquorum", func(*faults.Lock) {}},
 }
 
-// Of changes a plan into one of the variant. A plan of textbook Redlock gets the settings
-// that redquorum has if none are given. Of returns nil if the variant is [Mistaken], and
-// the plan about no mistake.
+// Of returns the plan of the variant. A textbook's plan gets the settings that redquorum
+// has if none are given. Of returns nil if the variant is [Mistaken], and the plan about
+// no mistake.
 func (v Variant) Of(p *faults.Plan) *faults.Plan {
 	l := &p.Lock
 	if v.Name == Mistaken && l.Mistake == "" {
@@ -131,13 +126,10 @@ func FindVariant(name string) (Variant, bool) {
 	return Variants[i], true
 }
 
-// Text returns the plan as it is written, without what it tells.
 func (s *Scenario) Text() string {
 	return s.plan[strings.Index(s.plan, "redquorum plan"):]
 }
 
-// Plan returns the scenario's plan with a lock. It returns nil if the variant is
-// [Mistaken], and the scenario about no mistake.
 func (s *Scenario) Plan(v Variant) *faults.Plan {
 	p, err := faults.Parse(s.plan)
 	if err != nil {
@@ -167,8 +159,7 @@ func RunMatrix() *Matrix {
 	return m
 }
 
-// cell says in a word what came of a run: where all is well, how long somebody
-// had to wait, if that was long.
+// cell says in a word what came of a run, or how long somebody had to wait.
 func cell(r *Result) string {
 	switch {
 	case r == nil:
@@ -183,7 +174,6 @@ func cell(r *Result) string {
 	return string(r.Verdict)
 }
 
-// legend says what the words of a matrix mean.
 var legend = []struct{ word, means string }{
 	{"plain", "textbook Redlock: the steps of the Redis page and nothing else"},
 	{"mistaken", "that with a mistake other locks are known for"},
@@ -194,9 +184,8 @@ var legend = []struct{ word, means string }{
 	{"outside", "no lease-based lock survives this scenario (expected)"},
 }
 
-// WriteText writes the matrix for a terminal with so many columns, and what its words
-// mean. In fewer columns than a line takes, a scenario has two. The function paints a
-// cell with this verdict.
+// WriteText writes the matrix for a terminal with so many columns. In fewer columns than
+// a line takes, a scenario has two. paint paints a cell.
 func (m *Matrix) WriteText(out io.Writer, columns int, paint func(Verdict, string) string) error {
 	const id, title, variant = 4, 45, 11 // the columns of each
 	begin := "%-4s %-44s"
@@ -235,8 +224,8 @@ func (m *Matrix) WriteText(out io.Writer, columns int, paint func(Verdict, strin
 	return err
 }
 
-// WriteMarkdown writes the matrix as a table, and what its words mean. It names the
-// protections without which a run that is sound goes wrong, instead of a column for each.
+// WriteMarkdown writes the matrix as a table. It names the protections without which a
+// sound run goes wrong, instead of a column for each.
 func (m *Matrix) WriteMarkdown(out io.Writer) error {
 	var b strings.Builder
 	for _, l := range legend {
@@ -272,7 +261,6 @@ func (m *Matrix) WriteMarkdown(out io.Writer) error {
 	return err
 }
 
-// marked is a cell in Markdown.
 func marked(r *Result) string {
 	if r.Verdict == Unsafe || r.Verdict == Stuck {
 		return "**" + cell(r) + "**"

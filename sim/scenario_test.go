@@ -17,7 +17,6 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// golden compares with a file, or writes it.
 func golden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
@@ -27,8 +26,8 @@ func golden(t *testing.T, path string, got []byte) {
 	assert.That(t, err == nil && bytes.Equal(got, want), "it differs from %s (%v); -update writes it again", path, err)
 }
 
-// A fingerprint of a trace has a number of a byte for each few lines, so that two of them
-// tell where traces begin to differ.
+// A fingerprint of a trace has a byte for each few lines, to tell where traces begin to
+// differ.
 const linesPerByte = 16
 
 func fingerprint(lines []string) string {
@@ -43,7 +42,6 @@ func fingerprint(lines []string) string {
 	return hex.EncodeToString(b)
 }
 
-// differs says among which lines two fingerprints begin to differ.
 func differs(lines []string, was, is string) string {
 	at := 0
 	for at < min(len(was), len(is)) && was[at:at+2] == is[at:at+2] {
@@ -53,7 +51,7 @@ func differs(lines []string, was, is string) string {
 	return strings.Join(lines[from:min(from+linesPerByte, len(lines))], "")
 }
 
-// recorded is what testdata/scenarios.txt says of each run: by its first two words.
+// recorded maps the first two words of each line of testdata/scenarios.txt to it.
 func recorded(t *testing.T) map[string]string {
 	text, err := os.ReadFile("testdata/scenarios.txt")
 	assert.Must(t, err == nil || *update, "%v", err)
@@ -66,8 +64,7 @@ func recorded(t *testing.T) map[string]string {
 	return rows
 }
 
-// Each scenario goes as its file says, with textbook Redlock and with ours, and event by
-// event as it always went.
+// Each scenario goes as its file says, and event by event as recorded.
 func TestScenarios(t *testing.T) {
 	all := sim.Scenarios()
 	assert.Must(t, len(all) == 76, "%d scenarios", len(all))
@@ -108,7 +105,6 @@ func TestScenarios(t *testing.T) {
 	golden(t, filepath.Join("testdata", "scenarios.txt"), b.Bytes())
 }
 
-// traceOf returns the lines of a run's trace.
 func traceOf(t *testing.T, r *sim.Result, p *faults.Plan) []string {
 	t.Helper()
 	var trace bytes.Buffer
@@ -116,9 +112,8 @@ func traceOf(t *testing.T, r *sim.Result, p *faults.Plan) []string {
 	return slices.Collect(strings.Lines(trace.String()))
 }
 
-// The traces that a reader learns the protocol from are those of their plans, but for
-// what is said between their lines. A line that begins with # is about the next one, and
-// stays with it.
+// The traces in the documentation are those of their plans. A line that begins with # is
+// about the next one, and stays with it.
 func TestTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/traces/*.txt")
 	assert.Must(t, err == nil && len(files) == 6, "%d traces, %v", len(files), err)
@@ -151,7 +146,7 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// The story of a ghost lock has the attempt that it is of, and the ghosts.
+// The story of a ghost lock has its attempt, and the ghosts.
 func TestStory(t *testing.T) {
 	s, _ := sim.FindScenario("S24")
 	got := sim.Run(s.Plan(sim.Variants[0]), nil, sim.WithTrace()).Story(10)
@@ -184,13 +179,11 @@ func TestMatrix(t *testing.T) {
 	golden(t, page, []byte(before+begin+b.String()+end+after))
 }
 
-// Plans that a bug of the engine once broke are sound.
 func TestBugsStayFixed(t *testing.T) { areSound(t, "testdata/bugs/*.plan", 50) }
 
-// The plans near the counterexamples of spec/Replicas.tla are sound.
+// These plans are near the counterexamples of spec/Replicas.tla.
 func TestReplicasPlans(t *testing.T) { areSound(t, "../spec/plans/replicas-*.plan", 8) }
 
-// areSound runs so many plans at least, which match a pattern.
 func areSound(t *testing.T, pattern string, least int) {
 	t.Helper()
 	plans, err := filepath.Glob(pattern)
@@ -204,7 +197,7 @@ func areSound(t *testing.T, pattern string, least int) {
 	}
 }
 
-// A narrow terminal has two lines for a scenario, and nothing is wider than it.
+// A narrow terminal has two lines for a scenario.
 func TestMatrixFits(t *testing.T) {
 	m := &sim.Matrix{Scenarios: sim.Scenarios()}
 	for range m.Scenarios {
@@ -230,7 +223,7 @@ func TestMatrixFits(t *testing.T) {
 	}
 }
 
-// The end of a fault undoes what is still its own, and nothing that came after it.
+// The end of a fault undoes only its own effect.
 func TestFaultsEndWhatTheyBegan(t *testing.T) {
 	const plan = "nodes 1\nclients 1\nlength 6s\nlock lease=5s maxlease=5s guard=off renew=off\nnetwork delay=1ms\nat 2s try c1 x\n"
 	for _, c := range []struct{ events, want string }{
@@ -275,8 +268,8 @@ func TestFaultsEndWhatTheyBegan(t *testing.T) {
 	}
 }
 
-// A node takes the subscriber of a half-open connection to be there until the fault ends,
-// and hands the lock on to it.
+// A node keeps the subscriber of a half-open connection until the fault ends, and hands
+// the lock on to it.
 func TestHalfOpenSubscribers(t *testing.T) {
 	const plan = "nodes 3\nclients 3\nlength 3s\nlock lease=1s timeout=50ms poll=200ms\nnetwork delay=1ms\n" +
 		"at 0s lock c1 x\nat 10ms lock c2 x\nat 60ms lock c3 x\nat 260ms kill c2\nat 300ms unlock c1\nat 2s unlock c3\n"

@@ -12,7 +12,6 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
-// A server is one node: its memory, its clock, and the queue of its one thread.
 type server struct {
 	w      *world
 	number int
@@ -25,8 +24,8 @@ type server struct {
 	life    int // counts lives, from 1
 	runID   string
 	born    int64
-	since   int64      // when it was born, or was given other data last: what it had before it may have forgotten
-	copy    int64      // when it was given other data last, as a replica, 0 if never: a restart may keep them
+	since   int64      // when it was born or was last given other data: earlier keys may be lost
+	copy    int64      // when it was last given other data, as a replica, or 0: a restart may keep these
 	wallAt  model.Time // its time of day when it was born
 	replica bool       // it was born long ago, and has taken over
 	forgot  bool       // it has dropped keys unnoticed
@@ -43,9 +42,8 @@ type server struct {
 	random    faults.Random
 }
 
-// A memory holds the keys of a node, and executes its commands: it is a [model.Server],
-// or a test's own with faults. Keeps and Dump change nothing: they may be called with a
-// time that is later than that of the next command.
+// A memory is a [model.Server], or a test's own with faults. Keeps and Dump change
+// nothing: they may be called with a time that is later than that of the next command.
 type memory interface {
 	Apply(now model.Time, cmd node.Command) (reply node.Reply, published []model.Notice)
 	State(now model.Time, name string, state *node.State) error
@@ -65,22 +63,21 @@ type memory interface {
 	Refuse(error)
 }
 
-// A handover is a lock that the node has handed over to a waiter: the last of each name.
+// A handover is the latest hand-over of a name.
 type handover struct {
-	link        *link // over which the new owner hears of it; nil: no client has the claim
+	link        *link // over which the new owner hears of it, or nil
 	name, owner string
 	at          int64
-	again       bool  // the new owner's lease is over: a doubled command has asked for the hand-over again
+	again       bool  // a doubled command repeats the hand-over after the owner's lease
 	unheard     bool  // only half-open connections of the new owner listened
-	idle        int64 // when the checker saw first that it is of no use any more
+	idle        int64 // when the checker first saw that it is useless
 }
 
-// A listener is a connection that subscribed to a name.
 type listener struct {
 	link *link
 	conn uint32
 	name string
-	half *faults.Event // the connection is half-open: the server takes it to be there
+	half *faults.Event // the fault that made the connection half-open; the server does not know
 }
 
 // time is the server's time of day, in whole milliseconds as Redis has it.
@@ -89,7 +86,6 @@ func (s *server) time() model.Time {
 	return model.Time((epochNano + ns) / int64(time.Millisecond))
 }
 
-// arrive takes a message from the network.
 func (s *server) arrive(m *message) {
 	m.flying--
 	switch {
@@ -118,8 +114,7 @@ func (s *server) idle() bool {
 	return s.Stopped == 0 && s.runs(s.busy) <= s.w.now && s.Slow.Max == 0 && len(s.inbox) == 0
 }
 
-// runs returns when the server goes on that could do so from an instant on: now, or when
-// it has the processor again.
+// runs returns when the server, which could go on from an instant on, has the processor.
 func (s *server) runs(from int64) int64 {
 	at := max(from, s.w.now)
 	if s.Starved == nil {
@@ -132,7 +127,6 @@ func (s *server) runs(from int64) int64 {
 	return at - into + int64(faults.Slice)
 }
 
-// planServe plans the execution of the next command in the queue.
 func (s *server) planServe() {
 	if s.serveAt > s.w.now || s.Stopped > 0 || len(s.inbox) == 0 {
 		return
@@ -168,7 +162,6 @@ func (s *server) serve(at int64) {
 	s.planServe()
 }
 
-// execute executes a message, and answers it.
 func (s *server) execute(m *message) {
 	w := s.w
 	l := m.link
@@ -222,8 +215,7 @@ func (s *server) execute(m *message) {
 	l.carry(toClient, m, evReply)
 }
 
-// hosts finds the nodes that are databases of one server. The first of them stands for
-// the server, and they share its life.
+// hosts finds the nodes that are databases of one server. The first stands for it.
 func (w *world) hosts() {
 	for i, s := range w.nodes {
 		s.host = w.p.Server(i).First()
@@ -234,7 +226,6 @@ func (w *world) hosts() {
 	}
 }
 
-// sharingServers returns the nodes that are on the same servers as those.
 func (w *world) sharingServers(nodes faults.Set) (all faults.Set) {
 	for _, s := range w.nodes {
 		for _, o := range w.nodes {
@@ -250,7 +241,6 @@ func (s *server) listening(l *link, name string) bool {
 	return slices.ContainsFunc(s.listeners, func(o listener) bool { return o.link == l && o.conn == l.conn && o.name == name })
 }
 
-// tell sends what a command has published.
 func (s *server) tell(published []model.Notice) {
 	readers := 0 // to whom the lock was handed over
 	for i := range published {
@@ -287,19 +277,14 @@ func (s *server) heard(topic string) bool {
 	return slices.ContainsFunc(s.listeners, func(o listener) bool { return o.name == topic && o.there() })
 }
 
-// tells reports whether a message on a topic goes to a link over a connection that is not
-// half-open.
 func (s *server) tells(l *link, topic string) bool {
 	return slices.ContainsFunc(s.listeners, func(o listener) bool { return o.link == l && o.name == topic && o.half == nil && o.there() })
 }
 
-// there reports whether the connection is.
 func (o *listener) there() bool {
 	return o.half != nil || (o.conn == o.link.conn || o.conn == o.link.ear) && !o.link.closed && !o.link.c.dead
 }
 
-// publish sends a notice, or a turn, to all listeners of a topic, and to the replicas. A
-// stranger may hear it.
 func (s *server) publish(topic string, t *node.Turn) {
 	s.relay(topic, t)
 	s.says(topic, t)
@@ -308,7 +293,7 @@ func (s *server) publish(topic string, t *node.Turn) {
 	}
 }
 
-// says sends it to the listeners on this server alone. It forgets closed connections.
+// says reaches the listeners on this server alone. It forgets closed connections.
 func (s *server) says(topic string, t *node.Turn) {
 	kept := s.listeners[:0]
 	for _, o := range s.listeners {
@@ -333,7 +318,6 @@ func (s *server) says(topic string, t *node.Turn) {
 	s.listeners = kept
 }
 
-// relay sends the replicas what the server publishes, which they publish as well.
 func (s *server) relay(topic string, t *node.Turn) {
 	for _, f := range s.followers {
 		s.sends(f.by, func() {
@@ -344,7 +328,7 @@ func (s *server) relay(topic string, t *node.Turn) {
 	}
 }
 
-// crash ends the server's life; what it keeps is decided when it starts again.
+// crash ends the server's life. The restart decides what it keeps.
 func (s *server) crash() {
 	for _, m := range s.inbox {
 		m.flying--
@@ -360,7 +344,6 @@ func (s *server) crash() {
 	}
 }
 
-// restart begins another life.
 func (s *server) restart() {
 	loss := model.LoseNothing
 	switch s.Mode {
@@ -383,8 +366,7 @@ func (s *server) restart() {
 	}
 }
 
-// demote makes the server a replica, with the data that the event says. Its connections,
-// its scripts and the life that it reports stay.
+// demote makes the server a replica. Its connections, scripts and reported life stay.
 func (s *server) demote(e *faults.Event) {
 	if s.members != nil {
 		s.follow(s.w.nodes[e.Source.First()])
@@ -420,8 +402,7 @@ func (s *server) forgets(unnoticed bool) {
 	}
 }
 
-// refusal is what the server answers to writes, or to those that need memory; nil: it
-// executes them.
+// refusal is the answer to writes, or to those that need memory; nil: they are executed.
 func (s *server) refusal() error {
 	switch {
 	case s.Demoted:
@@ -434,7 +415,7 @@ func (s *server) refusal() error {
 	return nil
 }
 
-// refuses is what the server answers to a plain client's command; nil: it executes it.
+// refuses is the answer to a plain client's command; nil: it is executed.
 func (s *server) refuses(op textbook.Op) error {
 	if err := s.refusal(); err != node.ErrOutOfMemory || op.NeedsMemory() {
 		return err
@@ -442,7 +423,6 @@ func (s *server) refuses(op textbook.Op) error {
 	return nil
 }
 
-// halves lets the server take the connection of a link to be there until the event ends.
 func (s *server) halves(l *link, e *faults.Event) {
 	for i := range s.listeners {
 		if o := &s.listeners[i]; o.link == l && o.conn == l.conn {
@@ -451,28 +431,24 @@ func (s *server) halves(l *link, e *faults.Event) {
 	}
 }
 
-// hangsUp forgets subscribers whose connections the server closes.
 func (s *server) hangsUp(which func(*listener) bool) {
 	s.listeners = slices.DeleteFunc(s.listeners, func(o listener) bool { return which(&o) })
 }
 
-// unaware reports whether the client cannot know that the server was a replica, and may
-// have lost keys: the server reports its earlier life, and has refused the client no
-// write since.
+// unaware reports whether the client cannot know that a former replica may have lost
+// keys: the server reports its earlier life, and has refused the client no write since.
 func (l *link) unaware() bool { return l.n.since > l.n.born && !l.knows() }
 
 // knows reports whether the server has refused the client a write since it last lost
 // data.
 func (l *link) knows() bool { return l.refusedWrite >= l.n.since }
 
-// relies notes that the client counts the server's vote, though it may have lost data.
 func (l *link) relies() {
 	l.w.breaks(l.n.name + " was a replica for a while, and " + l.c.name + " has not seen that")
 }
 
-// meet notes the first life of the server that the client meets. A replica that took over
-// may lack a lock that is still held; a new client cannot know, because the server
-// reports a long uptime.
+// meet notes the first life of the server that the client meets. A promoted replica may
+// lack a lock that is held; a new client cannot know, because the uptime is long.
 func (l *link) meet() {
 	if l.first > 0 {
 		return

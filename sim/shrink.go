@@ -8,12 +8,11 @@ import (
 	"github.com/redquorum/redquorum/faults"
 )
 
-// Shrink looks for a smaller plan that violates the same invariant as p, until it finds
-// no smaller one or ctx ends. It returns p itself if p violates none. The options are
-// those of each run.
+// Shrink looks for a smaller plan that violates the same invariant as p, until there is
+// none or ctx ends. It returns p itself if p violates none. The options are those of each
+// run.
 //
-// Shrink leaves out events, clients, nodes and what else is in the work, shortens the
-// run, and simplifies the rest. The plan that it returns may have another seed.
+// The plan that it returns may have another seed.
 func Shrink(ctx context.Context, p *faults.Plan, options ...Option) *faults.Plan {
 	return ShrinkBy(ctx, p, func(p *faults.Plan) *Result { return Run(p, nil, options...) })
 }
@@ -35,7 +34,6 @@ func ShrinkBy(ctx context.Context, p *faults.Plan, run func(*faults.Plan) *Resul
 	return s.best
 }
 
-// reduce makes the plan smaller until nothing more can be left out.
 func (s *shrinker) reduce() {
 	for changed := true; changed && s.ctx.Err() == nil; {
 		changed = s.dropEvents()
@@ -54,9 +52,8 @@ type shrinker struct {
 	invariant string
 	outside   bool
 
-	// A changed plan that does not fail with its own seed is tried with so many others. A
-	// change lets the work draw other numbers, so that the same bug may need another seed
-	// to show.
+	// A changed plan that does not fail is tried with so many other seeds: the change
+	// lets the work draw other numbers.
 	seeds uint64
 }
 
@@ -66,8 +63,7 @@ func clone(p *faults.Plan) *faults.Plan {
 	return &c
 }
 
-// fails runs a plan. It returns nil if the plan does not break the invariant, or ctx has
-// ended.
+// fails returns nil if the plan does not break the invariant, or ctx has ended.
 func (s *shrinker) fails(p *faults.Plan) *Result {
 	if s.ctx.Err() != nil {
 		return nil
@@ -80,7 +76,6 @@ func (s *shrinker) fails(p *faults.Plan) *Result {
 	return r
 }
 
-// try takes over a changed plan if it still fails.
 func (s *shrinker) try(change func(p *faults.Plan)) bool {
 	p := clone(s.best)
 	change(p)
@@ -97,7 +92,7 @@ func (s *shrinker) try(change func(p *faults.Plan)) bool {
 	return false
 }
 
-// dropEvents leaves out as many events as it can, larger parts first.
+// dropEvents drops large parts first.
 func (s *shrinker) dropEvents() (changed bool) {
 	for size := len(s.best.Events); size > 0; size /= 2 {
 		for i := 0; i < len(s.best.Events); {
@@ -111,7 +106,7 @@ func (s *shrinker) dropEvents() (changed bool) {
 	return changed
 }
 
-// shorten ends the run where it fails, or earlier, and lets it begin later.
+// shorten ends the run earlier, and lets it begin later.
 func (s *shrinker) shorten() (changed bool) {
 	if r := s.fails(s.best); r != nil && r.Worst().At < s.best.Length {
 		at := r.Worst().At.Truncate(time.Millisecond) + time.Millisecond
@@ -128,13 +123,12 @@ func (s *shrinker) shorten() (changed bool) {
 	return changed
 }
 
-// shorten ends the part with faults earlier, and leaves out what comes after it.
 func shorten(p *faults.Plan, length time.Duration) {
 	p.Length = length
 	p.Events = slices.DeleteFunc(p.Events, func(e faults.Event) bool { return e.At > length })
 }
 
-// begin leaves out a part of the time before the first fault.
+// begin cuts time before the first fault.
 func begin(p *faults.Plan, part time.Duration) {
 	i := slices.IndexFunc(p.Events, func(e faults.Event) bool { return e.At > 0 })
 	if i < 0 {
@@ -158,7 +152,7 @@ func (s *shrinker) dropNodes() (changed bool) {
 	for i := s.best.Nodes - 1; i >= 0 && s.best.Nodes > 1; i-- {
 		changed = s.try(func(p *faults.Plan) { p.DropNode(i) }) || changed
 	}
-	// With one node less, of an odd number, a majority is a larger part of the nodes.
+	// One node less than an odd number makes a majority a larger part of the nodes.
 	for i := s.best.Nodes - 2; i >= 0; i-- {
 		for j := s.best.Nodes - 1; j > i && s.best.Nodes > 2; j-- {
 			changed = s.try(func(p *faults.Plan) { p.DropNode(j); p.DropNode(i) }) || changed
@@ -167,7 +161,6 @@ func (s *shrinker) dropNodes() (changed bool) {
 	return changed
 }
 
-// simplifyWork leaves out what it can of the work, and of the settings of the lock.
 func (s *shrinker) simplifyWork() (changed bool) {
 	try := func(change func(p *faults.Plan)) { changed = s.try(change) || changed }
 	try(func(p *faults.Plan) {
@@ -193,7 +186,6 @@ func (s *shrinker) simplifyWork() (changed bool) {
 	return changed
 }
 
-// simplifyEvents makes each event easier to read.
 func (s *shrinker) simplifyEvents() (changed bool) {
 	for i := range s.best.Events {
 		event := func(change func(e *faults.Event)) {
@@ -221,7 +213,7 @@ func (s *shrinker) simplifyEvents() (changed bool) {
 	return changed
 }
 
-// hasten looks for the seed with which the fewest things happen before the plan fails.
+// hasten looks for the seed with the fewest events before the plan fails.
 func (s *shrinker) hasten() {
 	best := s.fails(s.best)
 	for seed := range 4 * s.seeds {

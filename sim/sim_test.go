@@ -35,7 +35,6 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// explored runs a campaign, and fails the test if it finds a bug.
 func explored(t *testing.T, c sim.Campaign) *sim.Report {
 	t.Helper()
 	c.Jobs, c.Bugs = runtime.GOMAXPROCS(0), 10
@@ -47,8 +46,8 @@ func explored(t *testing.T, c sim.Campaign) *sim.Report {
 	return r
 }
 
-// Every run of a campaign is sound, or has left what a lock with a lease can
-// stand; and the campaign comes to every situation. SEEDS makes it longer.
+// Every run of a campaign is sound, or has left what a lock with a lease can stand, and
+// the campaign reaches every mark. SEEDS makes it longer.
 func TestSeeds(t *testing.T) {
 	c := sim.Campaign{To: uint64(tests.Times(99, 499))}
 	if n, err := strconv.ParseUint(os.Getenv("SEEDS"), 10, 64); err == nil && n > 0 {
@@ -58,21 +57,18 @@ func TestSeeds(t *testing.T) {
 	assert.That(t, len(missed) == 0 || c.To < 1999, "never reached: %v", missed)
 }
 
-// Runs are also sound with servers that lack disk, memory or processor, and with
-// connections that break.
+// Servers lack disk, memory or processor, and connections break.
 func TestSeedsWithMachines(t *testing.T) {
 	tests.NeedSeconds(t)
 	explored(t, sim.Campaign{To: uint64(tests.Times(15, 100)), Profile: faults.Profile{Machines: true}})
 }
 
-// Runs are also sound where each node is a primary with replicas, through failovers of
-// all kinds.
+// Each node is a primary with replicas, with failovers of all kinds.
 func TestReplicasSeeds(t *testing.T) {
 	tests.NeedSeconds(t)
 	explored(t, sim.Campaign{To: uint64(tests.Times(25, 200)), Profile: faults.Profile{Replicas: true}})
 }
 
-// A program may lock as often as it likes, one time right after the other.
 func TestProgramLocksOften(t *testing.T) {
 	r := sim.Run(faults.New(3, 1), func(c *sim.Client) error {
 		for range 200 {
@@ -91,8 +87,8 @@ func TestProgramLocksOften(t *testing.T) {
 	}
 }
 
-// Holds are as long as the plan says, those that are expiring about as long as the lease,
-// and those with a late write up to two leases longer.
+// Holds are as long as planned: expiring ones about a lease, and those with a late write
+// up to two leases longer.
 func TestHoldsAreAsPlanned(t *testing.T) {
 	for _, c := range []struct{ expiring, late int64 }{{0, 0}, {50, 0}, {100, 0}, {0, 100}} {
 		p := faults.New(3, 1)
@@ -130,8 +126,8 @@ func evidence(t *testing.T, name string) string {
 	return string(content)
 }
 
-// The plans, tests, rules and mutants that two pages name exist, and one names each saved
-// plan.
+// The plans, tests, rules and mutants that two pages name exist, and one page names each
+// saved plan.
 func TestTrackRecord(t *testing.T) {
 	page := evidence(t, "track-record.md")
 	for _, link := range regexp.MustCompile(`\[([^]]+)\]\(([^)#]+)[^)]*\)`).FindAllStringSubmatch(page+evidence(t, "threats.md"), -1) {
@@ -154,7 +150,6 @@ func TestTrackRecord(t *testing.T) {
 	}
 }
 
-// The table at the top of the page has the numbers of its rows.
 func TestTrackRecordCounts(t *testing.T) {
 	page := evidence(t, "track-record.md")
 	fixed := regexp.MustCompile("^\\| 20\\d\\d-\\d\\d-\\d\\d `[0-9a-f]{7,}` \\| [^|]+ \\| ([^|]+) \\| [^|]+ \\|\n$")

@@ -13,12 +13,11 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
-// A site is a node that is a primary with replicas, as one client sees it: it is the
-// node.Node that the client's engine talks to. It has a link to each of the servers and
-// uses one of them, until that fails and the client is led to another.
+// A site is a node that is a primary with replicas, as one client sees it. It uses the
+// link to one of the servers, until that fails and the client is led to another.
 //
 // A yes is kept until a majority of the primary and its replicas has it. A textbook does
-// not wait, or makes the mistake of waiting for one of the replicas that are connected.
+// not wait, or wrongly waits for one connected replica.
 type site struct {
 	c        *Client
 	links    []*link // to the servers
@@ -45,7 +44,6 @@ type heldYes struct {
 	reply    func(node.Reply)
 }
 
-// An attention is a call of Watch or Listen.
 type attention struct {
 	at    *link // over which it listens
 	topic string
@@ -53,8 +51,8 @@ type attention struct {
 	stop  func()
 }
 
-// makeSites makes a site of the links to each primary and its replicas. A process that
-// starts again is led to where the one before was.
+// makeSites makes a site of each primary. A process that starts again is led to where the
+// one before was.
 func (c *Client) makeSites(before []*link) {
 	size := 1 + c.w.p.Lock.Replicas
 	for i := 0; size > 1 && i < len(c.links); i += size {
@@ -115,7 +113,6 @@ func (s *site) hold(h heldYes) {
 	s.ask()
 }
 
-// ask asks about all that is held, unless a question is under way.
 func (s *site) ask() {
 	if s.asking != nil || len(s.held) == 0 || s.c.w.over || s.c.dead {
 		return
@@ -132,7 +129,6 @@ func (s *site) ask() {
 	l.carry(toNode, m, evRequest)
 }
 
-// judge takes the answer to a question.
 func (s *site) judge(m *message) {
 	q, l := m.question, m.link
 	if s.asking != q {
@@ -185,7 +181,7 @@ func (s *site) short(have, need int) error {
 }
 
 // age returns the life of answers that so many replicas have: it is as young as the
-// youngest of those that are needed. It is not known whose each connection is.
+// youngest of those that are needed.
 func (s *site) age(q *question, life *node.Life, have int) *node.Life {
 	now, all, seen := s.c.Now(), make([]clock.Instant, 0, len(q.sessions)), make(map[int]clock.Instant)
 	for _, o := range q.sessions {
@@ -229,8 +225,6 @@ func (s *site) letGo(err error, life *node.Life, goes func(*heldYes) bool) {
 	}
 }
 
-// expire answers what replicas have not confirmed in time, and returns when there is more
-// to be.
 func (s *site) expire(now clock.Instant) (next clock.Instant) {
 	s.letGo(node.ErrTimeout, nil, func(h *heldYes) bool { return h.deadline <= now })
 	next = clock.Never
@@ -244,7 +238,6 @@ func (s *site) expire(now clock.Instant) (next clock.Instant) {
 	return next
 }
 
-// dropped answers what was held for answers over a connection that is over.
 func (s *site) dropped(l *link) {
 	s.letGo(node.ErrUnreachable, nil, func(h *heldYes) bool { return h.link == l })
 	if s.asking != nil && s.asking.link == l {
@@ -253,8 +246,7 @@ func (s *site) dropped(l *link) {
 	}
 }
 
-// diverts is called before a link connects. It reports whether another one is to do so
-// instead.
+// diverts reports, before a link connects, whether another one is to do so instead.
 func (s *site) diverts(l *link) bool {
 	if s.at != l {
 		return true
@@ -291,12 +283,11 @@ func (s *site) diverts(l *link) bool {
 	return true
 }
 
-// listensFor is for how long the connection that listens stays at a server that commands
-// no longer go to. Package redisnode leaves it after half a second. Here it is longer
-// than a promoted server is ignored, as no hand-over counts before.
+// listensFor is for how long the client listens at a server that commands no longer go
+// to. It is half a second in package redisnode. Here it is longer than a promoted server
+// is ignored, as no hand-over counts before.
 const listensFor = 5 * time.Second
 
-// listensElsewhere ends the listening to a server that commands no longer go to.
 func (s *site) listensElsewhere(l *link) {
 	l.ear = 0
 	for _, a := range s.watchers {
@@ -312,7 +303,6 @@ func (s *site) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 	return s.attend(topic(name, mode), func(node.Turn) { wake() })
 }
 
-// turnWait is for how long a hand-over waits for replicas.
 const turnWait = 500 * time.Millisecond
 
 // Listen implements node.Node. A hand-over is a yes, and without a Life it is none.

@@ -1,10 +1,9 @@
 package sim
 
-// A Mark is a situation that a campaign of runs must reach at least once. Otherwise the
-// campaign proves nothing about it.
+// A Mark is a situation that a campaign of runs must reach at least once, or else proves
+// nothing about.
 type Mark uint8
 
-// marks are what the situations are called in reports.
 var marks []string
 
 func mark(what string) Mark {
@@ -118,7 +117,6 @@ func newSometimes() Sometimes { return make(Sometimes, len(marks)) }
 
 func (w *world) sometimes(m Mark) { w.seen[m] = 1 }
 
-// Add adds the counts of other runs.
 func (s Sometimes) Add(other Sometimes) {
 	for i, n := range other {
 		s[i] += n

@@ -10,11 +10,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file records what callers ask for, what a Locker asks the nodes for, and their
-// answers. Commands carry owner and waiter, and nothing here goes by the task that sends
-// them.
+// Commands carry owner and waiter: nothing here goes by the task that sends them.
 
-// A caller is a task of a client's work, with what it asks for.
 type caller struct {
 	task    *task
 	wants   *request // nil: it waits for no lock
@@ -22,8 +19,7 @@ type caller struct {
 	extends []string // the owners of a lease that it extends by hand
 }
 
-// A call is what a Locker asks for: the attempts of one waiter, or one after the other of
-// those who have none.
+// A call is the attempts of one waiter, or one after the other of those who have none.
 type call struct {
 	c        *Client
 	since    int64
@@ -43,15 +39,14 @@ type call struct {
 	fair    bool       // it does not pass those before it
 	ticket  node.Token // its place in line; 0: none
 	waiter  string     // what the nodes know it by
-	firm    int64      // since when enough nodes know it, 0 if they do not
+	firm    int64      // since when enough nodes know it, or 0
 	passed  int        // by how many later callers, while nothing failed
 	until   int64      // and until when, unless it asks again
-	joined  int64      // when it came, or a node found its token too low last
+	joined  int64      // when it came, or last found its token too low
 	won     bool       // its attempt was
 	left    faults.Set // nodes that know that it waits no more
 }
 
-// An attempt is one claim and what the nodes have answered.
 type attempt struct {
 	owner string
 	token node.Token
@@ -60,17 +55,16 @@ type attempt struct {
 	ttl   time.Duration
 	heard [faults.MaxNodes]node.Status
 	told  faults.Set // nodes that were heard
-	votes faults.Set // nodes that granted it, and are not to abstain
-	blind faults.Set // nodes that are to, and the client cannot know
+	votes faults.Set // nodes that granted it, and may vote
+	blind faults.Set // nodes that may not vote, as the client cannot know
 
 	released bool // the claim was, once
 	failed   bool // its client has given it up
 
-	handed [faults.MaxNodes]node.Token // with what the nodes have handed the lock over to it
+	handed [faults.MaxNodes]node.Token // tokens with which nodes have handed the lock over to it
 	taken  faults.Set                  // those that the client has heard of
 }
 
-// denied are the nodes that have refused the attempt.
 func (a *attempt) denied() (set faults.Set) {
 	for i, status := range a.heard {
 		if no(status) {
@@ -80,7 +74,6 @@ func (a *attempt) denied() (set faults.Set) {
 	return set
 }
 
-// caller returns that of the current task, which is one of the client's work.
 func (c *Client) caller() *caller {
 	t := find(c.callers, func(t *caller) bool { return t.task == c.w.current })
 	if t == nil {
@@ -90,7 +83,6 @@ func (c *Client) caller() *caller {
 	return t
 }
 
-// asks reports whether the caller waits for a lock of these names in this mode.
 func (t *caller) asks(names []string, mode node.Mode) bool {
 	q := t.wants
 	switch {
@@ -102,8 +94,8 @@ func (t *caller) asks(names []string, mode node.Mode) bool {
 	return sameNames(names, q.Names)
 }
 
-// wants reports whether a caller that asks for these names in this mode wants it so, and
-// whether all do.
+// wants reports whether a caller that asks for these names wants it so, and whether all
+// do.
 func (c *Client) wants(names []string, mode node.Mode, so func(q *request) bool) (one, all bool) {
 	others := false
 	for _, t := range c.callers {
@@ -118,20 +110,17 @@ func (c *Client) wants(names []string, mode node.Mode, so func(q *request) bool)
 	return one, one && !others
 }
 
-// sameNames reports whether two lists have the same names, in any order.
 func sameNames(a, b []string) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(name string) bool { return !slices.Contains(b, name) })
 }
 
-// extendsByHand reports whether a task of the client extends the lease of an owner.
 func (c *Client) extendsByHand(owner string) bool {
 	return slices.ContainsFunc(c.callers, func(t *caller) bool { return slices.Contains(t.extends, owner) })
 }
 
-// maxPastCalls is how many calls that are over are kept, for answers that come late.
 const maxPastCalls = 8
 
-// callFor returns the call that an acquire is for, or a new one.
+// callFor adds a call if the command begins one.
 func (c *Client) callFor(cmd *node.Command) *call {
 	waiter := cmd.Waiting().Waiter
 	past := 0
@@ -157,7 +146,6 @@ func (c *Client) callFor(cmd *node.Command) *call {
 	return o
 }
 
-// namesOf returns the names of a command.
 func namesOf(cmd *node.Command) (names []string) {
 	for _, claim := range cmd.Claims {
 		names = append(names, claim.Name)
@@ -168,8 +156,8 @@ func namesOf(cmd *node.Command) (names []string) {
 // over reports whether a call has ended, or has no waiter and no attempt now.
 func (o *call) over() bool { return o.won || o.left != 0 || o.failed && o.waiter == "" }
 
-// minHold returns the minimum hold and the lease of the call that an acquire is for. They
-// are 0 if several tasks ask for the same names, and it may be for any of them.
+// minHold returns the minimum hold and the lease of the call that an acquire is for: 0 if
+// several tasks ask for the same names, and it may be for any of them.
 func (c *Client) minHold(names []string, cmd *node.Command) (keep, lease time.Duration) {
 	for _, fitting := range [...]bool{false, true} {
 		var found *request
@@ -187,7 +175,7 @@ func (c *Client) minHold(names []string, cmd *node.Command) (keep, lease time.Du
 	return 0, 0
 }
 
-// fits reports whether the nodes are asked for a name for as long as a request needs.
+// fits reports whether the nodes are asked for a name for long enough for a request.
 func (c *Client) fits(q *request, cmd *node.Command) bool {
 	life := q.Lease
 	if q.Keep > 0 {
@@ -196,17 +184,14 @@ func (c *Client) fits(q *request, cmd *node.Command) bool {
 	return (cmd.TTL - c.w.p.Lock.Grace - life).Abs() < time.Microsecond
 }
 
-// callOf returns the call whose latest attempt has an owner, or nil.
 func (c *Client) callOf(owner string) *call {
 	return find(c.calls, func(o *call) bool { return same(o.owner, owner) })
 }
 
-// callWaiting returns the call that the nodes know by that name, or nil.
 func (c *Client) callWaiting(waiter string) *call {
 	return find(c.calls, func(o *call) bool { return o.waiter == waiter })
 }
 
-// attemptOf returns the call that has made the attempt of an owner, and that.
 func (c *Client) attemptOf(owner string) (*call, *attempt) {
 	for _, o := range c.calls {
 		switch {
@@ -219,24 +204,20 @@ func (c *Client) attemptOf(owner string) (*call, *attempt) {
 	return nil, nil
 }
 
-// same reports whether two owners are one. Those of one client differ only at their
-// ends.
+// same compares the ends first, as only those differ within one client.
 func same(a, b string) bool {
 	last := len(a) - 1
 	return len(a) == len(b) && (last < 0 || a[last] == b[last]) && a == b
 }
 
-// isOffer reports whether an owner is that of another's offer. It is called for every
-// answer.
+// isOffer reports whether an owner is that of another's offer.
 func isOffer(owner, of string) bool {
 	rest, is := strings.CutSuffix(owner, offerEnd)
 	return is && same(rest, of)
 }
 
-// offerEnd is the end of the owner of an offer.
 var offerEnd = node.Offer("")
 
-// begins is called for the first command of each attempt.
 func (k *checker) begins(c *Client, o *call, cmd *node.Command) {
 	wait := cmd.Waiting()
 	o.names, o.mode = namesOf(cmd), cmd.Mode
@@ -266,7 +247,6 @@ func (k *checker) begins(c *Client, o *call, cmd *node.Command) {
 	k.restless(c, o)
 }
 
-// settled notes what a caller has asked for that has got the lease of an owner.
 func (k *checker) settled(owner string, q *request) {
 	h := k.holder(owner)
 	if h == nil || h.lease != nil {
@@ -277,7 +257,6 @@ func (k *checker) settled(owner string, q *request) {
 	k.outlasts(h)
 }
 
-// keeps notes the minimum hold of a lock; 0: it has none.
 func (k *checker) keeps(h *holder, keep time.Duration) {
 	if h.keep = keep; keep > 0 {
 		k.kept[h.owner] = true
@@ -286,8 +265,8 @@ func (k *checker) keeps(h *holder, keep time.Duration) {
 	}
 }
 
-// vote notes that a node granted an attempt, and whether it may vote. A node that has
-// lost its keys may not, for as long as any lease may last in true time.
+// vote notes that a node granted an attempt. One that has lost its keys may not vote
+// while a lease from before may last, in true time.
 func (k *checker) vote(c *Client, s *server, owner string) {
 	_, o := c.attemptOf(owner)
 	if o == nil {
@@ -304,8 +283,8 @@ func (k *checker) vote(c *Client, s *server, owner string) {
 	}
 }
 
-// heard notes the answer to a command of an attempt, or to a release. A release with
-// token 0 gives a hand-over back, and confirms no Unlock.
+// heard notes an answer. A release with token 0 gives a hand-over back, and confirms no
+// Unlock.
 func (k *checker) heard(l *link, cmd *node.Command, status node.Status) {
 	c, n, owner := l.c, faults.Of(l.n.number), cmd.Claims[0].Owner
 	switch {
@@ -335,6 +314,6 @@ func (k *checker) heard(l *link, cmd *node.Command, status node.Status) {
 	}
 }
 
-// no reports whether an answer refuses to grant. The node has the claim then only if the
+// no reports whether an answer refuses to grant. The node then has the claim only if the
 // command came twice.
 func no(s node.Status) bool { return s == node.Refused || s == node.Stale }

@@ -10,12 +10,9 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// This file records the leases that are on their way from one client to another, and the
-// nodes' answers about those that are being resumed.
-
-// A passing is a handle on its way to the client that resumes its lease.
+// A passing is a handle on its way to another client.
 type passing struct {
-	h      *holder // detached; or what becomes a holder of its own, next to the former
+	h      *holder // detached; or the next holder, next to the former
 	former *holder // that goes on; nil if the lease was detached
 	from   string  // the owner by the handle
 	wants  request
@@ -31,14 +28,14 @@ type passing struct {
 	by    *Client
 	owner string // of its latest attempt
 	began int64
-	votes faults.Set // nodes that may vote, as they were when they were asked
-	blind faults.Set // nodes that may not, and the client cannot know
+	votes faults.Set // nodes that could vote when they were asked
+	blind faults.Set // nodes that may not vote, as the client cannot know
 	kept  faults.Set // nodes that have said that they have it
 	lacks faults.Set // nodes that have said that they do not
 }
 
-// detaches notes that a lease was detached. It stays among the holders, because nobody
-// else may have the name until the end of its validity.
+// detaches notes that a lease was detached. It stays a holder: nobody else may have the
+// name until its validity ends.
 func (k *checker) detaches(b *passing, lease *quorum.Lease) {
 	h := b.h
 	k.w.sometimes(Detached)
@@ -52,13 +49,11 @@ func (k *checker) detaches(b *passing, lease *quorum.Lease) {
 	k.passes(b)
 }
 
-// passes notes a handle that was given out.
 func (k *checker) passes(b *passing) {
 	k.passings[b.from] = append(k.passings[b.from], b)
 	k.handles[b.h.name] = b
 }
 
-// givesHandle notes a handle whose lease goes on.
 func (k *checker) givesHandle(b *passing) {
 	h := b.former
 	b.h = &holder{
@@ -68,29 +63,26 @@ func (k *checker) givesHandle(b *passing) {
 	k.passes(b)
 }
 
-// again returns the same handle for another client.
 func (b *passing) again() *passing {
 	other := *b
 	other.former.c.w.check.givesHandle(&other)
 	return &other
 }
 
-// isFor reports whether a client may resume the lease: it does not have it, and does not
-// do so now.
+// isFor reports whether a client may resume the lease: it neither has it nor resumes it.
 func (b *passing) isFor(c *Client) bool {
 	return b.former == nil || b.former.c != c && c.w.check.passing(b.from, c) == nil
 }
 
-// clears reports whether a client has resumed the lease of an owner, and so may remove
-// what is left of that.
+// clears reports whether a client has resumed the lease, and may remove what is left of
+// it.
 func (k *checker) clears(c *Client, owner string) bool {
 	return slices.ContainsFunc(k.passings[owner], func(b *passing) bool {
 		return b.former != nil && b.h.c == c && !same(b.h.owner, owner)
 	})
 }
 
-// follows reports whether the lease was resumed from another's handle, or from that of
-// one that was.
+// follows reports whether the lease was resumed from another's handle, at any remove.
 func (h *holder) follows(o *holder) bool {
 	for h != nil && h != o {
 		h = h.former
@@ -98,12 +90,11 @@ func (h *holder) follows(o *holder) bool {
 	return h == o
 }
 
-// together reports whether two holders may have the name at once: one has resumed the
-// lease of the other, which does not know it yet.
+// together reports whether two may have the name at once: one has resumed the lease of
+// the other, which does not know yet.
 func together(h, o *holder) bool { return h.follows(o) || o.follows(h) }
 
-// resumed checks a lease that a client has resumed with a call that began at begun. The
-// lease may be valid until until, and never beyond limit.
+// resumed checks a resumed lease. It may be valid until until, and never beyond limit.
 func (k *checker) resumed(c *Client, b *passing, lease *quorum.Lease, begun, until, limit clock.Instant) {
 	w, h := k.w, b.h
 	w.sometimes(Resumed)
@@ -130,7 +121,7 @@ func (k *checker) resumed(c *Client, b *passing, lease *quorum.Lease, begun, unt
 	k.lasting(h)
 }
 
-// renames notes the owner that a lease gets by a command. Its time may be over by then.
+// renames notes the owner that a lease gets by a command, perhaps too late.
 func (k *checker) renames(c *Client, cmd *node.Command) {
 	h, owner := k.holder(cmd.From), cmd.Claims[0].Owner
 	if h == nil {
@@ -156,12 +147,10 @@ func (k *checker) renames(c *Client, cmd *node.Command) {
 	}
 }
 
-// passing returns the handle of an owner's lease that a client resumes now, or nil.
 func (k *checker) passing(from string, c *Client) *passing {
 	return find(k.passings[from], func(b *passing) bool { return b.by == c })
 }
 
-// asked returns the handle whose lease a command resumes, or nil.
 func (k *checker) asked(m *message) *passing {
 	if m.cmd.Kind != node.Rename {
 		return nil
@@ -172,7 +161,6 @@ func (k *checker) asked(m *message) *passing {
 	return nil
 }
 
-// votesForPassing notes whether a node that is asked about a resumed lease may vote.
 func (k *checker) votesForPassing(s *server, m *message) {
 	b, p := k.asked(m), &k.w.p.Lock
 	switch {
@@ -184,7 +172,6 @@ func (k *checker) votesForPassing(s *server, m *message) {
 	}
 }
 
-// keeps notes a node's answer about a lease that is being resumed.
 func (b *passing) keeps(l *link, status node.Status) {
 	n := faults.Of(l.n.number)
 	switch status {

@@ -7,10 +7,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file records when a client found that too few nodes answer, if the plan bounds for
-// how long calls wait then.
-
-// A down says since when too few nodes have answered.
 type down struct {
 	since clock.Instant // 0: enough do
 	at    int64         // the same in true time
@@ -18,9 +14,8 @@ type down struct {
 	ended int64         // in true time, when it was over last, after calls had reason to end
 }
 
-// answers notes whether the node has answered a command, before the Locker learns of
-// that. One about a label tells the Locker nothing about the node, nor does one that is
-// unheard; an Ask does.
+// answers is called before the Locker learns of an answer. One about a label tells it
+// nothing about the node, nor does one that is unheard; an Ask does.
 func (l *link) answers(cmd *node.Command, unheard bool, err error) {
 	c, w := l.c, l.c.w
 	if w.p.Lock.MaxDown == 0 || c.far != nil || errors.Is(err, node.ErrClosed) || isLabel(cmd) && !asks(cmd) ||
@@ -49,9 +44,8 @@ func (l *link) answers(cmd *node.Command, unheard bool, err error) {
 	}
 }
 
-// tooLongDown reports whether too few nodes have answered for longer than calls are to
-// wait. A client that was paused, or that computes, may learn that they answer again
-// before its call returns.
+// tooLongDown allows for delays: a client that was paused, or that computes, may learn
+// that they answer again before its call returns.
 func (c *Client) tooLongDown() bool {
 	p := c.w.p
 	return c.far != nil && p.Lock.MaxDown > 0 || c.down.since > 0 && c.Now().Sub(c.down.since) >= p.Lock.MaxDown ||

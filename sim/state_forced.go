@@ -8,17 +8,14 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file records what was unlocked by force, and what that excuses: a holder that does
-// not know of it yet may overlap with the next holder, until a later renewal is answered.
+// A holder that does not know yet that its lock was unlocked by force may overlap with
+// the next holder, until a later renewal is answered.
 
-// A forcing is a call of Break.
 type forcing struct {
-	c      *Client
-	name   string
-	tokens []node.Token // of its commands: it begins again with another where locks have higher ones
-	stale  bool         // some have
-	// another call of the client's began again at the same time: whose commands are whose
-	// is not known
+	c         *Client
+	name      string
+	tokens    []node.Token // of its commands: it begins again with another where locks have higher ones
+	stale     bool         // some have
 	shares    bool
 	confirmed faults.Set // nodes that have answered to the last one
 	removed   bool       // one of them had a lock
@@ -30,8 +27,8 @@ type cut struct {
 	at    int64
 }
 
-// ends is called when a call of Break has succeeded. A lease whose attempt begins now has
-// a higher token, so that what is left of the call's commands leaves it alone.
+// ends is called when a Break has succeeded. A lease whose attempt begins now has a
+// higher token, which what is left of the Break leaves alone.
 func (f *forcing) ends() {
 	k := &f.c.w.check
 	if last := f.tokens[len(f.tokens)-1]; !f.shares && last > k.breaks[f.name].token {
@@ -39,10 +36,9 @@ func (f *forcing) ends() {
 	}
 }
 
-// A broken owner is one that Break has removed from nodes: when from which; 0: never.
+// A broken has when Break removed an owner from each node; 0: never.
 type broken [faults.MaxNodes]int64
 
-// forces is called for each command of a call of Break.
 func (k *checker) forces(c *Client, claim *node.Claim) {
 	var may []*forcing // whose command it may be
 	for _, f := range k.forcings {
@@ -63,9 +59,8 @@ func (k *checker) forces(c *Client, claim *node.Claim) {
 	}
 }
 
-// forced notes that a node is about to remove the lock of a name by force. A waiter that
-// the node had granted it in part has lost its place there: the node knows it again after
-// its next attempt. A lock with a higher token stays.
+// forced is called before a node removes a lock by force. A waiter with a partial grant
+// loses its place there until its next attempt. A lock with a higher token stays.
 func (k *checker) forced(s *server, claim *node.Claim) {
 	seen := s.inspect(s.time(), claim.Name, &k.seen)
 	if slices.Contains(seen.Fields, node.Field{Name: node.ModeField, Value: "read"}) && claim.Token < seen.Readers ||
@@ -91,7 +86,6 @@ func (k *checker) forced(s *server, claim *node.Claim) {
 	}
 }
 
-// brokenOf returns when Break has removed an owner from nodes.
 func (k *checker) brokenOf(owner string) *broken {
 	b := k.broken[owner]
 	if b == nil {
@@ -101,16 +95,15 @@ func (k *checker) brokenOf(owner string) *broken {
 	return b
 }
 
-// isForced reports whether a holder may not know yet that its key was removed from a
-// node.
+// isForced reports whether a holder may not know yet that a node has removed its key.
 func (k *checker) isForced(h *holder, on int) bool {
 	b := k.broken[h.owner]
 	return b != nil && b[on] >= h.asking && b[on] > 0
 }
 
-// excused reports whether others may have the name of a holder, because Break has removed
-// its key, and so many nodes lack it that they are a quorum. A node that has it again, as
-// another's replica, has lacked it.
+// excused reports whether Break has removed the holder's key from so many nodes that
+// others may have the name. A node that has it again, as another's replica, has lacked
+// it.
 func (k *checker) excused(h *holder) bool {
 	b := k.broken[h.owner]
 	if b == nil {
@@ -138,7 +131,6 @@ func (k *checker) excused(h *holder) bool {
 	return forced && lacking >= need
 }
 
-// hears notes a node's answer to a Break.
 func (k *checker) hears(l *link, cmd *node.Command, status node.Status) {
 	for _, f := range k.forcings {
 		at := slices.Index(f.tokens, cmd.Claims[0].Token)

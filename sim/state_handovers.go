@@ -7,9 +7,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file records which locks nodes have handed over to waiters.
-
-// handsOver notes that a node hands a lock over to the offer of a waiter.
 func (k *checker) handsOver(s *server, h handover, token node.Token, waiter string) {
 	k.w.sometimes(HandedOver)
 	if k.judge != nil {
@@ -28,8 +25,8 @@ func (k *checker) handsOver(s *server, h handover, token node.Token, waiter stri
 			a.taken &^= faults.Of(s.number)
 			k.vote(c, s, h.owner)
 		} else if o := c.callWaiting(waiter); o != nil {
-			// the command with that claim came after later ones, and the waiter has no
-			// place until it asks again
+			// the command came after later ones, and the waiter has no place until it
+			// asks again
 			o.firm = 0
 		}
 		if g := k.released(c, h.owner); g != nil && g.c == c {
@@ -49,8 +46,8 @@ func (k *checker) handsOver(s *server, h handover, token node.Token, waiter stri
 	s.handovers = append(slices.DeleteFunc(s.handovers, func(o handover) bool { return o.name == h.name }), h)
 }
 
-// isTold notes that a client has heard of a hand-over. It does not count if the restart
-// guard is on and the client does not know the server's uptime.
+// isTold does not count a hand-over if the restart guard is on and the client does not
+// know the server's uptime.
 func (k *checker) isTold(l *link, t *turn) {
 	if _, a := l.c.attemptOf(t.Owner); a != nil && a.handed[l.n.number] == t.Token &&
 		(t.Life != nil || !k.w.p.Lock.Guard) {

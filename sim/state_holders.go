@@ -12,15 +12,11 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// This file records which clients consider a lock their own, and until when.
-
-// A lease is what a Locker or a textbook client gives.
 type lease interface {
 	Token() node.Token
 	Remaining() time.Duration
 }
 
-// A holder is an owner that considers a lock its own.
 type holder struct {
 	c       *Client
 	name    string   // of several, all of them
@@ -28,21 +24,21 @@ type holder struct {
 	one     [1]string
 	mode    node.Mode
 	owner   string
-	renamed []string // owners that it has on nodes for a Resume that has not succeeded, or not yet
-	former  *holder  // from whose handle its lease was resumed, and that goes on; nil if there is none
-	passed  []string // owners that others have on nodes that resume its lease, or have
+	renamed []string // its owners on nodes for a Resume that has not succeeded, or not yet
+	former  *holder  // whose handle its lease was resumed from, and that goes on, or nil
+	passed  []string // owners that resume, or have resumed, its lease
 	token   node.Token
 	joint   *quorum.MultiLease // that it is a part of
-	keptFor []reservation      // by others who reserve names, as long as it has another
+	keptFor []reservation      // reservations by waiters that also want a name of this holder
 
-	told map[int]int64 // when it told a node last that it goes on to read; nil if it does not
+	told map[int]int64 // when a downgrade was last sent to each node; nil: never
 
-	lacked map[int]int64 // when a node said last that it does not have that reader
-	grant  int           // how many grants of any name there were before, counted from 1
+	lacked map[int]int64 // when a node last said that it lacks that reader
+	grant  int           // number among the grants of all names, from 1
 	lease  lease         // nil if the program keeps it to itself
 
 	begun   int64         // when it was asked for
-	until   clock.Instant // how long it relies on the lock, by its own clock
+	until   clock.Instant // end of validity by its own clock
 	removed clock.Instant // when it was removed, by the same clock; 0 before
 	first   clock.Instant // of the round that granted it
 	since   clock.Instant // when it did
@@ -50,29 +46,28 @@ type holder struct {
 	stood   time.Duration // and of what was handed over, until it is renewed; 0 if it was not
 	fixed   bool          // it is not to be renewed by itself
 	keep    time.Duration // its minimum hold; 0: none
-	stops   int           // of the client, when it was granted or extended last
+	stops   int           // of the client, at the last grant or extension
 	high    node.Token    // the highest of its commands
 	won     clock.Instant // when it was granted or extended last
 	audited int           // counts plans to audit
 	asked   []extension   // the latest that were sent
 	given   int64         // when a node was given the key again
 	healed  faults.Set    // nodes that were
-	denied  faults.Set    // nodes that refused it: they need not be asked to release it again
-	kept    faults.Set    // nodes that have said that they have it, when it was extended
+	denied  faults.Set    // nodes that refused it, and need no second release
+	kept    faults.Set    // nodes that have confirmed the extension
 
-	asking   int64         // true time at which it was asked for, or the extension that counts
-	gone     faults.Set    // nodes that have said to the renewal of that deadline that they lack it
+	asking   int64         // true time of the request, or of the extension that counts
+	gone     faults.Set    // nodes that lack it by the renewal of that deadline
 	goneFrom clock.Instant // the deadline
 	detached bool          // nobody relies on it until it is resumed
 	handed   bool          // it was resumed
 	limit    clock.Instant // of its MaxHold; Never: none
 
 	// Of a lease of the caller's program:
-	resumed  faults.Set // nodes that have said that they have it, when it was extended last
+	resumed  faults.Set // nodes that have confirmed the latest extension
 	passedOn bool       // it was resumed with its handle
 }
 
-// An extension is a command that extends a lease.
 type extension struct {
 	start clock.Instant
 	at    int64 // the same in true time
@@ -83,7 +78,6 @@ type extension struct {
 // maxAsked is for how many extensions it is known when they were sent.
 const maxAsked = 64
 
-// latest are the latest holders of a name.
 type latest struct {
 	alone  *holder // of those that are no readers
 	reader *holder // with the highest token
@@ -93,21 +87,18 @@ func (k *checker) holder(owner string) *holder {
 	return find(k.holders, func(h *holder) bool { return h.is(owner) })
 }
 
-// is reports whether an owner is the holder's.
 func (h *holder) is(owner string) bool {
 	return same(h.owner, owner) || slices.Contains(h.renamed, owner)
 }
 
-// stays reports whether the holder's name may have to stay taken when its lease has
-// ended: for its minimum hold, or for the one whose handle was resumed.
+// stays reports whether the name may stay taken after the lease: for its minimum hold, or
+// for the holder whose handle was resumed.
 func (h *holder) stays() bool { return h.keep > 0 || h.former != nil }
 
-// taken reports whether any client considers name its own.
 func (k *checker) taken(name string) bool {
 	return slices.ContainsFunc(k.holders, func(h *holder) bool { return slices.Contains(h.names, name) && h.believed() })
 }
 
-// heldBy returns the holder of a name in a client, or nil.
 func (k *checker) heldBy(c *Client, name string) *holder {
 	return find(k.holders, func(h *holder) bool { return h.c == c && !h.detached && slices.Contains(h.names, name) })
 }
@@ -124,7 +115,6 @@ func (k *checker) remove(h *holder) {
 	}
 }
 
-// believed reports whether h's client considers the lock its own now.
 func (h *holder) believed() bool {
 	if h.lease != nil {
 		return h.lease.Remaining() > 0
@@ -132,21 +122,17 @@ func (h *holder) believed() bool {
 	return h.c.Now() < h.until
 }
 
-// has reports whether name is one of h's.
 func (h *holder) has(name string) bool { return h.name == name || slices.Contains(h.names, name) }
 
-// meets reports whether two have a name in common.
 func (h *holder) meets(o *holder) bool {
 	return slices.ContainsFunc(h.names, o.has)
 }
 
-// endedBy reports whether err has ended the lease.
 func (h *holder) endedBy(err error) bool {
 	le, ok := h.lease.(*quorum.Lease)
 	return ok && errors.Is(context.Cause(le.Context()), err)
 }
 
-// promise is the end of validity of a lease whose command was sent at start.
 func (k *checker) promise(start clock.Instant, ttl time.Duration) clock.Instant {
 	p := &k.w.p.Lock
 	lease := ttl - p.Grace
@@ -162,7 +148,6 @@ func (k *checker) mayPromise(h *holder) clock.Instant {
 	return until
 }
 
-// isResumed reports whether the lease that a client has got is a resumed one.
 func (k *checker) isResumed(c *Client, owner string) bool {
 	if k.w.program == nil {
 		return k.renamed[owner] != nil
@@ -171,7 +156,6 @@ func (k *checker) isResumed(c *Client, owner string) bool {
 	return o == nil || o.won || k.holder(owner) != nil
 }
 
-// granted is called when a client learns that it has a lock.
 func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	w := k.w
 	k.grants++
@@ -225,8 +209,6 @@ func (k *checker) granted(c *Client, name, owner string, token node.Token) {
 	}
 }
 
-// special checks a new holder that is a reader, a writer, a waiter, or needs more than a
-// majority.
 func (k *checker) special(h *holder, o *call) {
 	w := k.w
 	if nodes, need := w.site(h.name); need == len(nodes) && need > 1 {
@@ -241,7 +223,6 @@ func (k *checker) special(h *holder, o *call) {
 	k.overtakesNobody(h, o)
 }
 
-// holds attaches the lease of a holder, which states the remaining validity.
 func (k *checker) holds(owner string, l lease) {
 	h := k.holder(owner)
 	if h == nil {
@@ -257,7 +238,6 @@ func (k *checker) holds(owner string, l lease) {
 	k.promised(h, h.until)
 }
 
-// relies attaches a lease that the caller's program has passed to Client.Holds.
 func (k *checker) relies(l *quorum.Lease) {
 	owner := l.Owner()
 	if h := k.holder(owner); h != nil && h.lease == nil {
@@ -266,7 +246,6 @@ func (k *checker) relies(l *quorum.Lease) {
 	}
 }
 
-// joins notes that a holder's lease is one of several that are one.
 func (k *checker) joins(owner string, j *quorum.MultiLease) {
 	h := k.holder(owner)
 	if h == nil {
@@ -278,9 +257,8 @@ func (k *checker) joins(owner string, j *quorum.MultiLease) {
 	k.promisedTogether(h, j)
 }
 
-// goesOn notes that a client uses a lease of the caller's program, which may have
-// detached it and passed its handle to another client. The validity is converted to this
-// client's clock.
+// goesOn notes that a client uses a lease of the caller's program, which may come from
+// another client by its handle. The validity is converted to this client's clock.
 func (k *checker) goesOn(h *holder, c *Client) {
 	if h == nil || k.w.program == nil {
 		return
@@ -295,7 +273,7 @@ func (k *checker) goesOn(h *holder, c *Client) {
 }
 
 // resumes notes that a node still has a lease of the caller's program that was not passed
-// to Client.Holds. If enough nodes have it, it is valid.
+// to Client.Holds.
 func (k *checker) resumes(h *holder, on int, sent int64) {
 	late := len(h.asked) == 0 || sent < h.asked[len(h.asked)-1].at // it answers an earlier command
 	if k.w.program == nil || h.lease != nil || late {
@@ -308,8 +286,8 @@ func (k *checker) resumes(h *holder, on int, sent int64) {
 	}
 }
 
-// tellsAgain reports whether a command is a downgrade that goes to the node once more. It
-// comes with an extension, and the Locker goes by the answer to that.
+// tellsAgain reports whether a command repeats a downgrade to the node. It comes with an
+// extension, whose answer counts.
 func (k *checker) tellsAgain(l *link, cmd *node.Command) (again bool) {
 	if cmd.Kind == node.Downgrade {
 		if h := k.holder(cmd.Claims[0].Owner); h != nil {
@@ -319,7 +297,6 @@ func (k *checker) tellsAgain(l *link, cmd *node.Command) (again bool) {
 	return again
 }
 
-// downgrades is called for each command that makes a reader of a writer.
 func (k *checker) downgrades(h *holder, l *link) {
 	if h.mode == node.Write {
 		k.w.believes(h, false)
@@ -341,7 +318,7 @@ func (k *checker) planAudit(h *holder) {
 	k.w.plan(h.c.trueTime(h.until)-1, evAudit, h, h.audited)
 }
 
-// audit checks a holder just before and just after the end of its validity.
+// audit checks a holder just before and just after its validity ends.
 func (k *checker) audit(h *holder, number int) {
 	w := k.w
 	if h.audited != number && h.audited != -number || k.holder(h.owner) != h || h.c.dead && !h.detached {
@@ -374,7 +351,7 @@ func (k *checker) audit(h *holder, number int) {
 	}
 }
 
-// rateChanged plans the audits of a client again whose clock has changed its rate.
+// rateChanged plans a client's audits again after its clock has changed its rate.
 func (k *checker) rateChanged(c *Client) {
 	for _, h := range k.holders {
 		if h.c == c {
@@ -396,7 +373,6 @@ func (k *checker) paused(c *Client) {
 	}
 }
 
-// killed removes the holders of a killed process.
 func (k *checker) killed(c *Client) {
 	for _, h := range slices.Clone(k.holders) {
 		if h.c == c && !h.detached {

@@ -6,8 +6,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file records what nodes had for a name when an Inspect reached them.
-
 // A look is what a node had for a name when an Inspect reached it.
 type look struct {
 	node   int
@@ -17,14 +15,12 @@ type look struct {
 	fence  node.Token
 }
 
-// An inspection is a call of Inspect.
 type inspection struct {
 	c     *Client
 	name  string
 	looks []look
 }
 
-// looks notes what a node has when an Inspect reaches it.
 func (k *checker) looks(s *server, m *message) {
 	state := s.inspect(s.time(), m.cmd.Claims[0].Name, &k.seen)
 	l := look{node: s.number, free: state.Type == "none", forgot: s.silent() || s.forgot ||

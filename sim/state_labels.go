@@ -10,37 +10,32 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file records the labels that some Lockers have (quorum.Options.Label). On a node a
-// label is a lock, which checks of locks do not see.
+// On a node the label of a Locker (quorum.Options.Label) is a lock, which checks of locks
+// do not see.
 
-// labels has what the checks know of labels.
 type labels struct {
 	kept map[string]*keptLabel // by the name that the label has on the nodes
 	once bool                  // each acquisition is of one name, by one Locker in each process
 }
 
-// A keptLabel is the label of one Locker, on the nodes.
 type keptLabel struct {
 	c     *Client
 	until clock.Instant // when it expires where it was written last, by the client's clock
 }
 
-// lookEvery is how often a Locker looks for the holder of a name at most.
 const lookEvery = 100 * time.Millisecond
 
 var labelName, askName = node.LabelName(""), node.AskName("")
 
-// isText reports whether a name is that of a label or an announcement, and not of a lock
-// that a program asks for.
+// isText is true for labels and announcements, which are not locks of a program.
 func isText(name string) bool {
 	return strings.HasPrefix(name, labelName) || strings.HasPrefix(name, askName)
 }
 
-// isLabel reports whether a command is about a label or an announcement.
 func isLabel(cmd *node.Command) bool { return isText(cmd.Claims[0].Name) }
 
-// asks reports whether a command is the release with which an Ask ends, which waits for
-// the answers. That of an announcement does not, and its fence is for a millisecond.
+// asks is true for the release with which an Ask ends, which waits for the answers. That
+// of an announcement does not, and its fence is for a millisecond.
 func asks(cmd *node.Command) bool {
 	return strings.HasPrefix(cmd.Claims[0].Name, askName) && cmd.Kind == node.Release &&
 		cmd.Retention > time.Millisecond
@@ -51,7 +46,6 @@ func newLabels(p *faults.Plan) labels {
 	return labels{kept: make(map[string]*keptLabel), once: p.Work.Several+p.Work.Joint == 0 && !several}
 }
 
-// writes is called for each command about a label.
 func (x *labels) writes(c *Client, cmd *node.Command) {
 	if cmd.Kind == node.Inspect {
 		return
@@ -64,12 +58,10 @@ func (x *labels) writes(c *Client, cmd *node.Command) {
 	l.until = c.Now().Add(cmd.TTL)
 }
 
-// withLabel returns the process that has a label, or nil.
 func (w *world) withLabel(label string) *Client {
 	return find(slices.Concat(w.clients, w.dead), func(c *Client) bool { return c.label == label })
 }
 
-// hasAskedFor reports whether the process has asked nodes for one of the names.
 func (c *Client) hasAskedFor(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		return c.grants[name] != nil || slices.Contains(c.resumes, name) ||

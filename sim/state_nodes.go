@@ -10,15 +10,12 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// This file looks at the nodes' state, and at the links to them.
-
-// site returns the nodes that a lock is on, and how many of them must grant it.
 func (w *world) site(name string) (nodes []*server, need int) {
 	n, need := w.p.Site(name)
 	return w.nodes[:n], need
 }
 
-// inspect reads what a node has for a name. It overwrites state and reuses its memory.
+// inspect overwrites state and reuses its memory.
 func (s *server) inspect(now model.Time, name string, state *node.State) *node.State {
 	if err := s.mem.State(now, name, state); err != nil {
 		*state = node.State{}
@@ -26,17 +23,14 @@ func (s *server) inspect(now model.Time, name string, state *node.State) *node.S
 	return state
 }
 
-// keepsAny reports whether a node has any of the names.
 func (s *server) keepsAny(names []string, owner string, mode node.Mode) bool {
 	return slices.ContainsFunc(names, func(name string) bool { _, ok := s.mem.Keeps(s.time(), name, owner, mode); return ok })
 }
 
-// keepsAll reports whether a node has all of the names.
 func (s *server) keepsAll(names []string, owner string, mode node.Mode) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !s.keepsAny([]string{name}, owner, mode) })
 }
 
-// countNodes is of how many nodes something is true.
 func countNodes(nodes []*server, is func(*server) bool) (n int) {
 	for _, s := range nodes {
 		if is(s) {
@@ -46,14 +40,12 @@ func countNodes(nodes []*server, is func(*server) bool) (n int) {
 	return n
 }
 
-// has reports whether a node has a holder's key for a name.
 func (s *server) has(h *holder, name string) bool {
 	_, has := s.keeps(name, h)
 	return has
 }
 
-// keeps returns until when a node has a holder's key for a name, by any of its owners, or
-// by one that has resumed its lease.
+// keeps returns until when a node has the key, by any owner of the lease.
 func (s *server) keeps(name string, h *holder) (until model.Time, has bool) {
 	until, has = s.mem.Keeps(s.time(), name, h.owner, h.mode)
 	for _, owners := range [...][]string{h.renamed, h.passed} {
@@ -64,17 +56,14 @@ func (s *server) keeps(name string, h *holder) (until model.Time, has bool) {
 	return until, has
 }
 
-// hasAll reports whether a node has all names of a holder.
 func (s *server) hasAll(h *holder) bool {
 	return !slices.ContainsFunc(h.names, func(name string) bool { return !s.has(h, name) })
 }
 
-// copied reports whether the server's data, as of a command that was sent at an instant,
-// may come from another server or from before, or lack what the server has forgotten
-// since.
+// copied reports whether the data, as of a command sent at that instant, may come from
+// another server or from before, or lack what was forgotten since.
 func (s *server) copied(asked int64) bool { return s.forgot || s.copy > 0 && s.copy >= asked }
 
-// ownersOf returns the owners that the fields of a key have.
 func ownersOf(fields []node.Field) (owners []string) {
 	for _, f := range fields {
 		if f.Name != node.ModeField {
@@ -93,20 +82,17 @@ func (s *server) guarded() bool {
 	return s.w.p.Lock.Guard && s.w.now < s.since+int64(s.w.p.Lock.MaxLease+s.w.p.Lock.Grace)
 }
 
-// votes reports whether a node is there, and its vote counts.
 func (w *world) votes(s *server) bool {
 	return !s.silent() && s.refusal() == nil && !s.guarded() && (!w.calm || w.core.Has(s.number))
 }
 
-// tranquil reports whether there were no faults since an instant.
 func (w *world) tranquil(since int64) bool {
 	return (w.calm || w.striking == 0) && w.troubled < since
 }
 
-// clear reports whether commands reach the node without hindrance, which executes them at
-// once, and answers come back as well: a node may have to ask for a script. The
-// connection is up, and not that to a replica, which would hold commands back until all
-// others are answered.
+// clear reports whether commands reach the node, which executes them at once, and answers
+// come back: a node may have to ask for a script. The connection must not be that to a
+// replica, which would hold commands back.
 func (l *link) clear() bool {
 	s := l.n
 	return l.phase == warm && !l.demoted && l.conn != l.gone && l.Cut == [2]bool{} && l.Loss == [2]faults.Ratio{} &&
@@ -116,8 +102,7 @@ func (l *link) clear() bool {
 		s.idle() && s.Starved == nil
 }
 
-// disturbs reports whether faults about a link, or about one of its ends, have begun or
-// ended since an instant.
+// disturbs reports whether faults of the link or its ends began or ended since then.
 func (w *world) disturbs(l *link, since int64) bool {
 	return w.calm && since <= w.troubled || slices.ContainsFunc(w.p.Events, func(e faults.Event) bool {
 		at := int64(e.At)
@@ -130,7 +115,7 @@ func (w *world) disturbs(l *link, since int64) bool {
 	})
 }
 
-// reaches reports whether a client reaches all nodes that vote, and since when.
+// reaches reports whether a client reaches all voting nodes, and since when.
 func (c *Client) reaches(nodes []*server) (since int64, ok bool) {
 	for _, s := range nodes {
 		if l := c.links[s.number]; c.w.votes(s) {
@@ -143,17 +128,14 @@ func (c *Client) reaches(nodes []*server) (since int64, ok bool) {
 	return since, true
 }
 
-// disturbed is until when faults have delayed commands to the node, or their execution. A
-// long script may last into the calm.
+// disturbed is until when faults delay commands. A long script may last into the calm.
 func (s *server) disturbed() int64 { return max(s.w.troubled, s.busy) }
 
-// quick is how long a command takes at most without faults. The node may have to ask for
-// its script, and the client may have to do other things before it sends that.
+// quick bounds a command without faults. The node may have to ask for its script.
 func (w *world) quick() time.Duration {
 	return 3*w.p.Network.Delay.Max + time.Millisecond + maxOverdue*w.p.Work.Step
 }
 
-// someFree reports whether one of several names is free on a node.
 func (k *checker) someFree(s *server, m *message, now model.Time) bool {
 	return slices.ContainsFunc(m.cmd.Claims, func(c node.Claim) bool { return s.inspect(now, c.Name, &k.seen).Type == "none" })
 }

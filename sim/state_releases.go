@@ -10,9 +10,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file records the latest released claims: on which nodes, and how often.
-
-// A givenUp is a claim that its client has released.
 type givenUp struct {
 	c           *Client
 	name, owner string
@@ -29,29 +26,27 @@ type givenUp struct {
 	removed     bool                   // one of them had it
 	twice       bool                   // by more than one release, perhaps: Close and Unlock, or again
 	healed      faults.Set             // nodes that were given it again
-	until       clock.Instant          // when its keys expire, if nothing was late; 0 if that is past, or was seen to
+	until       clock.Instant          // expected expiry of its keys, or 0 if that is past
 
 	// Of an attempt of one in line that was not won:
 	waiter string
 	began  int64
-	clear  faults.Set // nodes that were to be reached when it was sent
+	clear  faults.Set // nodes in reach when it was sent
 }
 
-// pastClaims are the newest that one client has released.
 type pastClaims struct {
 	claims [8]givenUp
 	next   int
-	look   int64 // when the first of them is due to be looked at, or earlier
+	look   int64
 
-	missing string // the owner that was looked for in vain last
+	missing string // the latest owner without a claim here
 }
 
 func (k *checker) past(c *Client) *pastClaims { return &k.ended[c.number] }
 
-// released returns the claim of an owner if c has released it lately, or nil.
 func (k *checker) released(c *Client, owner string) *givenUp {
 	past := k.past(c)
-	if same(owner, past.missing) { // as one node after the other executes its command, or answers
+	if same(owner, past.missing) {
 		return nil
 	}
 	for i := range past.claims {
@@ -63,7 +58,7 @@ func (k *checker) released(c *Client, owner string) *givenUp {
 	return nil
 }
 
-// end notes a release. It returns the claim, or nil if that is not one of the latest.
+// end notes a release. It returns nil for a claim that is not one of the latest.
 func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 	c, owner, n := l.c, cmd.Claims[0].Owner, l.n.number
 	g, o := k.released(c, owner), c.callOf(owner)
@@ -89,7 +84,6 @@ func (k *checker) end(l *link, cmd *node.Command, h *holder) *givenUp {
 	return g
 }
 
-// begin adds a claim whose first release was sent.
 func (k *checker) begin(c *Client, cmd *node.Command) *givenUp {
 	claim, past := &cmd.Claims[0], k.past(c)
 	g := &past.claims[past.next]
@@ -101,8 +95,6 @@ func (k *checker) begin(c *Client, cmd *node.Command) *givenUp {
 	return g
 }
 
-// takeOver copies what is known about the claim's attempt and its holder, if there are
-// any.
 func (g *givenUp) takeOver(o *call, h *holder) {
 	if o != nil {
 		o.released = true
@@ -123,8 +115,7 @@ func (g *givenUp) takeOver(o *call, h *holder) {
 	}
 }
 
-// lookAgain is when the release must have been repeated on nodes that have not confirmed
-// it.
+// lookAgain is when nodes that have not confirmed the release must have had it again.
 func (k *checker) lookAgain(g *givenUp) int64 {
 	timeout := k.w.p.Lock.Timeout
 	return g.at + int64(timeout+timeout/32+80*time.Millisecond)
@@ -132,7 +123,7 @@ func (k *checker) lookAgain(g *givenUp) int64 {
 
 // doubles notes that a doubled command has created a released reader's claim again, on a
 // node whose fence does not refuse it, or that a Resume that has failed has given the
-// claim back there. Another client may have resumed and released the lease.
+// claim back there.
 func (k *checker) doubles(s *server, m *message) {
 	for _, c := range k.w.clients {
 		if g := k.released(c, m.cmd.Claims[0].Owner); g != nil {
@@ -144,7 +135,7 @@ func (k *checker) doubles(s *server, m *message) {
 	}
 }
 
-// A goneClaim is one that its client has released once.
+// A goneClaim was released once.
 type goneClaim struct {
 	c     *Client
 	begun int64                  // when it was asked for
@@ -152,14 +143,13 @@ type goneClaim struct {
 	sent  [faults.MaxNodes]int64 // when last, by node
 
 	scans [faults.MaxNodes]int   // by node: the latest that has found it there
-	since [faults.MaxNodes]int64 // since when each has, with the node in contact with its client
+	since [faults.MaxNodes]int64 // since when each has, in contact with the client
 }
 
-// maxGone bounds the memory of a long run, which then begins again with none.
 const maxGone = 1 << 14
 
-// goes notes a claim that is released for the first time. Nodes forget it soon anyway
-// where leases are short.
+// goes notes a first release, except where leases are so short that nodes forget it
+// anyway.
 func (k *checker) goes(g *givenUp) {
 	lock := &k.w.p.Lock
 	if g.c.plain != nil || lock.MaxLease+lock.Grace <= k.w.forgets("", true) {
@@ -177,14 +167,13 @@ func (k *checker) goes(g *givenUp) {
 	}
 }
 
-// regained notes that a claim that was given back on some nodes was granted by others.
+// regained notes that other nodes granted a claim that was given back on some.
 func (k *checker) regained(owner string) {
 	delete(k.gone, owner)
 	delete(k.gone, strings.TrimSuffix(owner, offerEnd))
 }
 
-// unwanted returns the claim of an owner if it was released and is nobody's any more, or
-// nil.
+// unwanted returns the claim of an owner if it was released and is nobody's now, or nil.
 func (k *checker) unwanted(owner string) *goneClaim {
 	attempt := strings.TrimSuffix(owner, offerEnd)
 	g := k.gone[owner]
@@ -203,9 +192,9 @@ func (k *checker) unwanted(owner string) *goneClaim {
 	return g
 }
 
-// repeats reports whether the release must come at once when a process finds that a node
-// answers again: the process has taken it for silent, and no release is under way that it
-// may have taken for lost. A second Locker of the process has reports of its own.
+// repeats reports whether the release must come at once when a node answers again: the
+// process has taken the node for silent, and no release is under way that it may have
+// taken for lost. A second Locker of the process has reports of its own.
 func (g *goneClaim) repeats(l *link, since int64) bool {
 	timeout := int64(l.w.p.Lock.Timeout)
 	under := g.sent[l.n.number] + timeout + timeout/16 + int64(time.Millisecond)

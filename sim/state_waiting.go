@@ -9,15 +9,12 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file records the waiters, and what nodes know about them.
-
-// waits reports whether a call is queued for a name.
 func (o *call) waits(name string) bool {
 	return o.fair && o.waiting && !o.over() && o.names[0] == name
 }
 
 // waitsOtherwise reports whether a caller asks for a name without a ticket, or for
-// several names: it may come before a waiter in line of the same process.
+// several: it may come before a waiter of the same process.
 func (c *Client) waitsOtherwise(name string) bool {
 	callers := 0
 	for _, t := range c.callers {
@@ -33,8 +30,8 @@ func (c *Client) waitsOtherwise(name string) bool {
 	return callers > 0
 }
 
-// queued is called for each claim of an executed command of a reader, a writer or a
-// waiter. The rules of package nodetest check what the command does to the node.
+// queued is for commands of readers, writers and waiters. The rules of package nodetest
+// check what they do to the node.
 func (k *checker) queued(s *server, m *message, i int) {
 	w, cmd, claim, before := k.w, &m.cmd, &m.cmd.Claims[i], &k.was[i]
 	if m.result.Status == node.Unknown {
@@ -60,7 +57,6 @@ func (k *checker) queued(s *server, m *message, i int) {
 	}
 }
 
-// queueMarks marks the outcomes of a waiter's command.
 func (k *checker) queueMarks(cmd *node.Command, status node.Status, before *node.State) {
 	w, wait := k.w, cmd.Waiting()
 	others := func(most node.Token) bool { // are in line, with tickets up to that
@@ -82,7 +78,6 @@ func (k *checker) queueMarks(cmd *node.Command, status node.Status, before *node
 	}
 }
 
-// shareMarks marks the outcomes of a reader's or writer's command.
 func (k *checker) shareMarks(cmd *node.Command, status node.Status, before *node.State) {
 	w, claim := k.w, &cmd.Claims[0]
 	held := func(mode node.Mode) bool {
@@ -100,8 +95,7 @@ func (k *checker) shareMarks(cmd *node.Command, status node.Status, before *node
 	}
 }
 
-// stands finds out, after a failed attempt of a waiter in line, whether so many nodes
-// know the waiter that nobody can overtake it.
+// stands finds out, after a failed attempt, whether enough nodes know the waiter.
 func (k *checker) stands(c *Client, owner string) {
 	w := k.w
 	o := c.callOf(owner)
@@ -129,7 +123,7 @@ func (k *checker) stands(c *Client, owner string) {
 	o.until = w.now + int64(soonest)
 }
 
-// backInLine notes that the waiters behind h in its own process ask the nodes again.
+// backInLine notes that h's process lets its other waiters ask again.
 func (k *checker) backInLine(h *holder) {
 	for _, o := range h.c.calls {
 		if o.waits(h.name) {
@@ -138,11 +132,9 @@ func (k *checker) backInLine(h *holder) {
 	}
 }
 
-// placeTTL is for how long a node keeps a place, unless its waiter asks again: of a
-// client with the plan's options.
+// placeTTL is for how long a node keeps a place, of a client with the plan's options.
 func placeTTL(p *faults.Plan) time.Duration { return p.Lock.Poll + 3*p.Lock.Timeout }
 
-// placeTTL is that of the client's own places.
 func (c *Client) placeTTL() time.Duration {
 	if c.odd {
 		return placeTTL(c.w.p) / 2

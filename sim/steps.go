@@ -11,8 +11,8 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
-// A script is the steps that the plan has for a client, done in their order:
-// each at its time, or when the one before has ended.
+// A script has the client's steps, each done at its time, or when the one before has
+// ended.
 type script struct {
 	scripted bool
 	steps    []*faults.Event
@@ -24,7 +24,6 @@ type script struct {
 
 func (s *script) fresh() script { return script{scripted: s.scripted} }
 
-// begin adds a step.
 func (s *script) begin(c *Client, e *faults.Event) {
 	if e.Verb == faults.DoCancel {
 		if s.cancel != nil {
@@ -62,7 +61,6 @@ func (c *Client) play() {
 	}
 }
 
-// step does one step.
 func (c *Client) step(e *faults.Event) {
 	c.w.logStep(c, e)
 	switch e.Verb {
@@ -87,7 +85,6 @@ func (c *Client) step(e *faults.Event) {
 	}
 }
 
-// lockStep acquires a lock.
 func (c *Client) lockStep(e *faults.Event) {
 	s, w := &c.script, c.w
 	ctx, cancel := context.WithCancel(c.ctx)
@@ -112,7 +109,6 @@ func (c *Client) lockStep(e *faults.Event) {
 	w.logResult(c, e, "granted")
 }
 
-// closeStep closes the Locker, also while another step waits.
 func (c *Client) closeStep(e *faults.Event) {
 	c.w.logStep(c, e)
 	if c.leaving || c.dead {
@@ -123,7 +119,7 @@ func (c *Client) closeStep(e *faults.Event) {
 	c.w.logResult(c, e, "closed")
 }
 
-// resumeStep resumes the lease of these names whose handle was given out last.
+// resumeStep uses the handle that was given out last.
 func (c *Client) resumeStep(e *faults.Event) {
 	names := strings.Split(e.Name, ",")
 	slices.Sort(names)

@@ -9,7 +9,6 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// outcomes are what the steps of a run came to, each in a word or two.
 func outcomes(r *sim.Result) string {
 	var all []string
 	for _, e := range r.Trace.Entries {
@@ -31,8 +30,7 @@ func outcomes(r *sim.Result) string {
 	return strings.Join(all, ", ")
 }
 
-// comeTo lets c1 lock x, then each of the events happen, and compares what their steps
-// came to.
+// comeTo lets c1 lock x, then each of the events happen, and compares the outcomes.
 func comeTo(t *testing.T, want map[string]string) {
 	t.Helper()
 	const plan = "nodes 5\nclients 3\nlength 8s\nnetwork delay=1ms\nat 10ms lock c1 x\n"
@@ -44,8 +42,8 @@ func comeTo(t *testing.T, want map[string]string) {
 	}
 }
 
-// A lease that one client detaches is another's when that resumes it, and nobody's else
-// meanwhile; and it ends where it would have.
+// A detached lease belongs to nobody until another client resumes it, and ends when it
+// would have.
 func TestLeasesAreHandedOver(t *testing.T) {
 	comeTo(t, map[string]string{
 		"at 20ms detach c1; at 500ms resume c2 x; at 600ms try c3 x; at 3s try c3 x; at 4s unlock c2; at 5s try c3 x; at 6s unlock c3":           "granted, resumed, held, held, granted",
@@ -61,8 +59,8 @@ func TestLeasesAreHandedOver(t *testing.T) {
 	})
 }
 
-// A lock that is unlocked by force is anybody's at once, and its holder learns it by its
-// next renewal; what a minority has lost stays held.
+// A lock that is unlocked by force is free at once. Its holder learns it by the next
+// renewal. A loss on a minority changes nothing.
 func TestLocksAreBroken(t *testing.T) {
 	comeTo(t, map[string]string{
 		"at 20ms break c3 x; at 30ms try c2 x; at 3s extend c1 1s; at 4s unlock c2":                                                          "granted, granted",
@@ -75,7 +73,7 @@ func TestLocksAreBroken(t *testing.T) {
 	})
 }
 
-// Inspect names the holder of a lock, whatever is wrong with a minority of the nodes.
+// Inspect names the holder, whatever is wrong with a minority of the nodes.
 func TestLocksAreInspected(t *testing.T) {
 	comeTo(t, map[string]string{
 		"at 20ms inspect c2 x; at 30ms unlock c1; at 100ms inspect c2 x":                       "granted, held, free",
@@ -88,7 +86,7 @@ func TestLocksAreInspected(t *testing.T) {
 	})
 }
 
-// A Locker that is closed releases what it holds, and ends what waits.
+// Close releases what the Locker holds, and ends what waits.
 func TestLockersAreClosed(t *testing.T) {
 	comeTo(t, map[string]string{
 		"at 20ms close c1; at 40ms try c2 x; at 3s unlock c2":                                                   "granted, closed, granted",
@@ -100,10 +98,9 @@ func TestLockersAreClosed(t *testing.T) {
 	})
 }
 
-// Answers that come while a process computes wait their turn. Of three answers that come
-// within the step of the request the second is heard two steps after that. The caller's
-// task then goes on next, as is drawn here, or after some of what its process has to do
-// besides.
+// Answers that come while a process computes wait. Of three answers within one step the
+// second is heard two steps later. The caller's task goes on next, or after other work of
+// its process.
 func TestStepsTakeTime(t *testing.T) {
 	for _, c := range []struct {
 		plan              string

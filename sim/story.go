@@ -12,9 +12,8 @@ import (
 // Story tells in at most so many lines how a traced run came to its verdict.
 //
 // Of a violation it tells the grants that it is about, what took their keys from nodes,
-// and which faults were in effect, and nothing else. If nothing was violated it tells
-// what clients did by the plan, who held what, the faults, and which keys were left to
-// nobody, up to the end of the faults.
+// and which faults were in effect. If nothing was violated it tells what clients did, who
+// held what, the faults, and which keys were left to nobody.
 func (r *Result) Story(lines int) []string {
 	var text []string
 	for _, l := range r.story(lines) {
@@ -27,7 +26,6 @@ func (r *Result) Story(lines int) []string {
 	return text
 }
 
-// leftOut stands for lines that are left out.
 const leftOut = "..."
 
 func (r *Result) story(lines int) (story []line) {
@@ -47,7 +45,6 @@ func (r *Result) story(lines int) (story []line) {
 	return story
 }
 
-// A line tells of one thing.
 type line struct {
 	at    time.Duration
 	entry int // of the trace
@@ -56,7 +53,7 @@ type line struct {
 	rank  int      // where there is too much to tell, lines of a high rank are left out first
 }
 
-// shortened leaves out so many lines, the earliest first of one rank.
+// shortened leaves out so many lines, of each rank the earliest first.
 func shortened(story []line, over int) []line {
 	for rank := 3; rank >= 0; rank-- {
 		story = slices.DeleteFunc(story, func(l line) bool {
@@ -70,7 +67,6 @@ func shortened(story []line, over int) []line {
 	return story
 }
 
-// retell tells of a run that violated nothing.
 func (r *Result) retell() (story []line) {
 	entries := r.Trace.Entries
 	if calm := slices.IndexFunc(entries, func(e Entry) bool { return e.Kind == KindCalm }); calm >= 0 {
@@ -89,7 +85,6 @@ func (r *Result) retell() (story []line) {
 	return story
 }
 
-// told is what a story has of an entry, or "".
 func (e *Entry) told(r *Result) string {
 	c := procName('c', e.Client)
 	switch e.Kind {
@@ -134,8 +129,8 @@ func (e *Entry) told(r *Result) string {
 }
 
 // orphans tells of keys that nodes kept to their end for a client that never had the
-// lock, by the entry with which the last of them began. It reports none in runs without
-// steps, as each of these has many.
+// lock, by the entry that began the last of them. Runs without steps have too many, and
+// report none.
 func (r *Result) orphans() map[int]string {
 	type life struct { // of a key on a node, for one owner
 		first int           // entry
@@ -191,7 +186,7 @@ func (r *Result) orphans() map[int]string {
 	return told
 }
 
-// Years says a virtual time in words.
+// Years writes a virtual time with years.
 func Years(d time.Duration) string {
 	switch {
 	case d < 2*time.Hour:

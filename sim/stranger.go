@@ -7,12 +7,11 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file has a user of the same servers who has no right to the locks of the plan.
-// Like every user it may use the channels of all waiters: it hears what a node hands
-// over, and publishes what it likes.
+// This file has a user of the servers without a right to the locks. Like every user it
+// may use the channels of all waiters: it hears hand-overs, and publishes what it likes.
 
-// overheard has the strangers on this server say on each of their nodes that it hands the
-// lock over: as it was said here, or as if that node had said it, or with another token.
+// overheard repeats a hand-over on each of the server's nodes: as it was, as if that node
+// had said it, or with another token.
 func (s *server) overheard(topic string, t node.Turn) {
 	w := s.w
 	for _, e := range w.strangers {
@@ -28,7 +27,7 @@ func (s *server) overheard(topic string, t node.Turn) {
 	w.lastToken = t.Token
 }
 
-// forge has a stranger publish a hand-over on a node, perhaps twice.
+// forge publishes a hand-over on a node, perhaps twice.
 func (w *world) forge(on *server, topic string, t node.Turn) {
 	for _, within := range []time.Duration{w.p.Network.Delay.Max, w.p.Lock.Poll} {
 		forged := t

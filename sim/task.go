@@ -57,7 +57,6 @@ func grow() {
 	runtime.KeepAlive(&room)
 }
 
-// step lets the task run until it waits or ends.
 func (w *world) step(t *task) {
 	w.current, w.unseen = t, true
 	_, alive := t.resume()
@@ -68,7 +67,6 @@ func (w *world) step(t *task) {
 	t.owner.computes()
 }
 
-// ready makes a task runnable.
 func (c *Client) ready(t *task) {
 	switch {
 	case c.dead:
@@ -79,14 +77,12 @@ func (c *Client) ready(t *task) {
 	}
 }
 
-// wakeWith ends the task's wait.
 func (t *task) wakeWith(wake clock.Wake) {
 	t.parked, t.wake, t.w.unseen = false, wake, true
 	t.signal.waiter = nil
 	t.owner.ready(t)
 }
 
-// A signal is a clock.Signal of one client.
 type signal struct {
 	owner  *Client
 	set    bool
@@ -146,8 +142,7 @@ func (s *signal) Wait(ctx context.Context, until clock.Instant) clock.Wake {
 	return t.wake
 }
 
-// leave ends a task for good. The task's program cannot prevent that, as it could by
-// recovering from a panic.
+// leave ends a task for good, also one that recovers from panics.
 func (t *task) leave() {
 	t.yield(struct{}{}) // until the run is over
 	runtime.Goexit()
@@ -157,7 +152,6 @@ func (t *task) leave() {
 // take no time.
 const maxIdle = 1_000_000
 
-// idles notes that a task goes on though no time has passed.
 func (c *Client) idles() {
 	w := c.w
 	if w.idle++; w.idle > maxIdle {
@@ -166,7 +160,6 @@ func (c *Client) idles() {
 	}
 }
 
-// spins ends a run whose time stands still.
 func (w *world) spins(c *Client) {
 	if w.over {
 		return
@@ -176,7 +169,7 @@ func (w *world) spins(c *Client) {
 }
 
 // arm makes sure that the task wakes by then. The event of an earlier wait serves a later
-// one as well, and plans itself again if it is too early.
+// one, and plans itself again if it is too early.
 func (t *task) arm(at int64) {
 	if t.alarmAt != 0 && t.alarmAt <= at {
 		return
@@ -185,7 +178,6 @@ func (t *task) arm(at int64) {
 	t.w.plan(at, evTimer, t, 0)
 }
 
-// alarm is the task's timer event.
 func (w *world) alarm(t *task, at int64) {
 	if t.alarmAt != at {
 		return // an earlier one was armed after this
@@ -201,7 +193,6 @@ func (w *world) alarm(t *task, at int64) {
 	t.wakeWith(clock.WakePassed)
 }
 
-// watch makes sure that the task wakes when the context of its wait ends.
 func (t *task) watch() {
 	if !t.watched {
 		t.watched = true
@@ -209,7 +200,6 @@ func (t *task) watch() {
 	}
 }
 
-// lookAtContexts wakes the tasks whose context has ended.
 func (w *world) lookAtContexts() {
 	kept := w.watching[:0]
 	for _, t := range w.watching {
@@ -235,7 +225,7 @@ type clocks struct {
 	strobe time.Duration // and what a strobe adds
 }
 
-// sets sets the time of day, or takes that back, and returns by how much it has jumped.
+// sets sets the time of day, or takes that back, and returns the jump.
 func (c *clocks) sets(e *faults.Event, end bool) time.Duration {
 	before := c.ahead
 	switch {
@@ -261,7 +251,6 @@ func (t *timepiece) read(now int64) int64 {
 	return t.base + dt + mulRatio(dt, t.rate)
 }
 
-// when returns the first true instant at which it shows local or more.
 func (t *timepiece) when(local int64) int64 {
 	d := local - t.base
 	if t.rate == 0 {
@@ -283,7 +272,7 @@ func (t *timepiece) setRate(now int64, rate faults.Ratio) {
 	*t = timepiece{t.read(now), now, rate}
 }
 
-// mulRatio is d*r, without an overflow for times of up to centuries.
+// mulRatio is d*r, without an overflow for centuries.
 func mulRatio(d int64, r faults.Ratio) int64 {
 	if r == 0 {
 		return 0
@@ -292,7 +281,6 @@ func mulRatio(d int64, r faults.Ratio) int64 {
 	return d/million*int64(r) + d%million*int64(r)/million
 }
 
-// epoch is the time of day at the beginning of every run.
 var (
 	epoch     = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	epochNano = epoch.UnixNano()

@@ -15,7 +15,7 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
-// A Trace is everything that happened in a run, in order.
+// A Trace is everything that happened in a run, in order, as Entries.
 type Trace struct {
 	Entries []Entry
 
@@ -23,7 +23,6 @@ type Trace struct {
 	waiters map[string]Waiter // by what the nodes know them by
 }
 
-// An Entry is one thing that happened.
 type Entry struct {
 	At     time.Duration `json:"at"` // true time since the beginning
 	Kind   Kind          `json:"kind"`
@@ -41,7 +40,7 @@ type Entry struct {
 	Owner string     `json:"owner,omitempty"`
 	Token node.Token `json:"token,omitempty"`
 	Mode  string     `json:"mode,omitempty"` // of a belief or a key: "read" or "write"
-	More  []string   `json:"more,omitempty"` // of a key: the owners of other readers; of one of several: of the others
+	More  []string   `json:"more,omitempty"` // of a key: the other readers' owners, or those of the other names
 
 	// of a belief in a run that is not simulated: when the lock was asked for
 	Since time.Duration `json:"since,omitempty"`
@@ -67,8 +66,8 @@ const (
 	KindHeld      Kind = "held"        // a message is kept by a fault
 	KindReleased  Kind = "released"    // it goes on
 	KindExecute   Kind = "execute"     // a node executes a command; Text is its answer
-	KindKey       Kind = "key"         // after it, the node has the key until Until; 0: it has none
-	KindReply     Kind = "reply"       // an engine is given an answer, or that there is none
+	KindKey       Kind = "key"         // the node's key after a command, until Until, or 0
+	KindReply     Kind = "reply"       // an engine gets an answer, or hears that there is none
 	KindFault     Kind = "fault"       // a fault begins; it ends at Until if that is known
 	KindFaultEnd  Kind = "fault end"   // a fault ends
 	KindStep      Kind = "step"        // a client begins a step of the plan
@@ -91,7 +90,6 @@ func (w *world) log(e Entry) {
 	}
 }
 
-// logMessage logs something about a message: with a reply, that it came to this.
 func (w *world) logMessage(kind Kind, l *link, way int, m *message, until int64, r *node.Reply) {
 	if w.trace == nil {
 		return
@@ -119,7 +117,6 @@ func (w *world) logMessage(kind Kind, l *link, way int, m *message, until int64,
 	w.log(e)
 }
 
-// executed notes what a command did to a node.
 func (w *world) executed(s *server, m *message) {
 	if w.trace == nil {
 		return
@@ -136,8 +133,7 @@ func (w *world) executed(s *server, m *message) {
 	}
 }
 
-// logKey notes how long a node has a key, in true time as its clock runs now. A node that
-// is down has none.
+// logKey notes how long a node has a key, in true time as its clock runs now.
 func (w *world) logKey(s *server, name string) {
 	if w.trace == nil {
 		return
@@ -166,8 +162,6 @@ func (w *world) logKey(s *server, name string) {
 	w.log(e)
 }
 
-// Owners takes the owners of a key, and its mode, from its fields, which are sorted by
-// name.
 func (e *Entry) Owners(fields []node.Field) {
 	if len(fields) == 0 {
 		return
@@ -183,7 +177,6 @@ func (e *Entry) Owners(fields []node.Field) {
 	}
 }
 
-// logKeys notes what a node has after a fault that may have changed it.
 func (w *world) logKeys(s *server) {
 	if w.trace == nil {
 		return
@@ -193,7 +186,6 @@ func (w *world) logKeys(s *server) {
 	}
 }
 
-// answer says what a reply says.
 func answer(r *node.Reply) string {
 	switch r.Status {
 	case node.Unknown:
@@ -246,7 +238,6 @@ func (w *world) believes(h *holder, begins bool) {
 	w.log(e)
 }
 
-// logJoint notes that parts are held as one.
 func (w *world) logJoint(c *Client, parts []part) {
 	var names, owners []string
 	for _, p := range parts {
@@ -291,7 +282,6 @@ func (w *world) logAccess(a *access) {
 	w.log(Entry{Kind: KindAccess, Client: a.c.number, Node: -1, Name: w.names[a.name], Token: a.token, Text: what})
 }
 
-// differs returns the first entry that is not the same in another trace, or -1.
 func (t *Trace) differs(other *Trace) int {
 	for i := range max(len(t.Entries), len(other.Entries)) {
 		if i >= min(len(t.Entries), len(other.Entries)) || !reflect.DeepEqual(t.Entries[i], other.Entries[i]) {
@@ -301,7 +291,6 @@ func (t *Trace) differs(other *Trace) int {
 	return -1
 }
 
-// at returns the n-th entry in words.
 func (t *Trace) at(n int) string {
 	if n >= len(t.Entries) {
 		return "nothing"
@@ -327,15 +316,14 @@ func (e Entry) String() string {
 	return fmt.Sprintf("%s %s %s: %s", FormatTime(e.At), who, e.Kind, e.Text)
 }
 
-// FormatTime writes an instant of a run in milliseconds, with microseconds.
+// FormatTime writes milliseconds with three decimals.
 func FormatTime(d time.Duration) string {
 	us := d.Microseconds()
 	return fmt.Sprintf("%d.%03d", us/1000, us%1000)
 }
 
-// WriteText writes the trace for people: a line for each event that changes
-// something, and a column for each node, which shows who has there what the line is
-// about. Where a run has several names, and a line is about none, it is empty.
+// WriteText writes the trace for people: a line for each event that changes something,
+// and a column for each node, which shows who has the key there.
 func (t *Trace) WriteText(out io.Writer, p *faults.Plan) error {
 	now := keysNow{make(map[string]int), make(map[place]Entry)}
 	lines := [][]string{{"ms", "who"}}
@@ -362,19 +350,17 @@ func (t *Trace) WriteText(out io.Writer, p *faults.Plan) error {
 	return err
 }
 
-// A place is where a node has a key.
 type place struct {
 	node int
 	name string
 }
 
-// keysNow are what the nodes have at one line of a trace.
 type keysNow struct {
 	owners map[string]int  // clients
 	keys   map[place]Entry // the latest of each key
 }
 
-// see takes an entry into account, and reports whether it is a line of its own.
+// see reports whether an entry is a line of its own.
 func (n *keysNow) see(e *Entry) bool {
 	if e.Owner != "" && e.Client >= 0 {
 		n.owners[e.Owner] = e.Client
@@ -392,7 +378,6 @@ func (n *keysNow) see(e *Entry) bool {
 	return true
 }
 
-// column says who has on a node what an entry is about.
 func (n *keysNow) column(e *Entry, on int, names []string) string {
 	var have []string
 	for _, name := range names {
@@ -410,7 +395,6 @@ func (n *keysNow) column(e *Entry, on int, names []string) string {
 	return column
 }
 
-// about returns the names that an entry is about.
 func (t *Trace) about(e *Entry) (names []string) {
 	switch {
 	case len(t.keys) == 1:
@@ -427,7 +411,6 @@ func (t *Trace) about(e *Entry) (names []string) {
 	return names
 }
 
-// holders says who has a key, and whether to read or to write.
 func (e *Entry) holders(clients map[string]int) string {
 	const most = 3 // more would make a column too wide
 	var who []int
@@ -449,7 +432,6 @@ func (e *Entry) holders(clients map[string]int) string {
 	return s
 }
 
-// sentence is what a line of text says of an entry.
 func (e *Entry) sentence() string {
 	switch e.Kind {
 	case KindFault:
@@ -475,7 +457,7 @@ func (e *Entry) sentence() string {
 	return e.Text
 }
 
-// align writes lines in columns: the first to the right, the last without an end.
+// align leaves the last column without an end.
 func align(lines [][]string) string {
 	widths := []int{12, 5}
 	for _, line := range lines {

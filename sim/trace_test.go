@@ -15,8 +15,7 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// A line's columns show who has the names that the line is about, and stay below
-// each other however many read.
+// Columns show who has the names of the line, and stay aligned however many read.
 func TestTextOfSeveralNames(t *testing.T) {
 	r := traced(t, `nodes 2
 clients 6
@@ -38,7 +37,7 @@ at 30ms unlock c1
 	golden(t, filepath.Join("testdata", "names.txt"), before)
 }
 
-// The trace has who waits for a key, in the order of the line, and which locks are one.
+// The trace has the waiters in the order of their queue, and which locks are one.
 func TestTraceOfLinesAndJoints(t *testing.T) {
 	var lines, joints []string
 	for _, e := range traced(t, varied).Trace.Entries {
@@ -65,7 +64,6 @@ func TestTraceOfLinesAndJoints(t *testing.T) {
 	assert.That(t, slices.Equal(joints, want), "joint locks: %q, want %q", joints, want)
 }
 
-// A plan whose steps keep a lock forever says so.
 func TestStepsThatHoldOn(t *testing.T) {
 	const plan = "nodes 3\nclients 3\nlength 500ms\nat 0s lock c1 x%s\n"
 	for end, want := range map[string]string{
@@ -78,7 +76,7 @@ func TestStepsThatHoldOn(t *testing.T) {
 	}
 }
 
-// A story ends with the violation that decides the verdict, also where the run went on.
+// A story ends with the violation that decides the verdict, also if the run went on.
 func TestStoryEndsAtTheWorst(t *testing.T) {
 	tests.NeedLong(t)
 	told := 0
@@ -97,8 +95,8 @@ func TestStoryEndsAtTheWorst(t *testing.T) {
 	}
 }
 
-// The story of a violation has the grants that it is about, what took their keys from
-// nodes, and the faults in effect. The rest of the run is not in it.
+// The story of a violation has its grants, what took their keys, and the faults in
+// effect, and nothing else.
 func TestStoryOfAViolation(t *testing.T) {
 	plain := func(id string) *sim.Result {
 		s, _ := sim.FindScenario(id)
@@ -155,7 +153,6 @@ func TestStoryOfAViolation(t *testing.T) {
 	}
 }
 
-// grantsIn returns what a story has of grants.
 func grantsIn(story []string) (grants []string) {
 	for _, line := range story {
 		if strings.Contains(line, "is granted") {
@@ -165,8 +162,7 @@ func grantsIn(story []string) (grants []string) {
 	return grants
 }
 
-// Whatever else happens in a run, the story of two holders has both of their grants, and
-// no others.
+// The story of two holders has both of their grants, and no others.
 func TestStoryHasBothGrants(t *testing.T) {
 	told := 0
 	for seed := uint64(0); told < 4; seed++ {
@@ -190,8 +186,7 @@ func TestStoryHasBothGrants(t *testing.T) {
 	}
 }
 
-// A protection that is switched off is the cause of what goes wrong without it, and of
-// nothing else.
+// A protection that is switched off is the cause of what goes wrong without it alone.
 func TestCause(t *testing.T) {
 	p := faults.Generate(13, faults.Profile{Nodes: 5})
 	p.Lock.Guard = false

@@ -14,8 +14,7 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
-// work begins the client's program: the caller's, its steps in the plan, or the
-// plan's random work.
+// work begins the caller's program, the client's steps, or the plan's random work.
 func (c *Client) work() {
 	switch {
 	case c.w.program != nil:
@@ -33,7 +32,6 @@ func (c *Client) work() {
 	}
 }
 
-// task begins one task of the program.
 func (c *Client) task(body func()) {
 	c.working++
 	c.start(func() {
@@ -44,7 +42,6 @@ func (c *Client) task(body func()) {
 	})
 }
 
-// A request is what is asked of a Locker.
 type request = program.Want
 
 // An actor is a client as its drawn work sees it.
@@ -77,7 +74,7 @@ func (a actor) Hand(r *faults.Random, l program.Lock) bool { return a.handOver(r
 
 func (a actor) Handle(r *faults.Random, l program.Lock) { a.givesHandle(r, l.(*lock)) }
 
-// acquire acquires a lock, and checks how long the call takes.
+// acquire also checks how long the call takes.
 func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	w, name, length := c.w, q.Names[0], q.Lease
 	q.Fixed = q.Fixed || !w.p.Lock.Renew
@@ -144,7 +141,6 @@ func (c *Client) acquire(ctx context.Context, q request) (*lock, error) {
 	return k, nil
 }
 
-// acquirePlainly acquires one lock after the other, in their order.
 func (c *Client) acquirePlainly(ctx context.Context, q *request) (*lock, error) {
 	check := &c.w.check
 	for {
@@ -174,7 +170,6 @@ func (c *Client) acquirePlainly(ctx context.Context, q *request) (*lock, error) 
 	}
 }
 
-// extendPlainly extends a lease.
 func (c *Client) extendPlainly(l *textbook.Lease, d time.Duration, p *part) {
 	if l.Extend(context.Background(), d) {
 		c.w.check.continuous(c, p.name, p.owner)
@@ -185,7 +180,6 @@ func (c *Client) extendPlainly(l *textbook.Lease, d time.Duration, p *part) {
 	c.believes(l, p)
 }
 
-// believes tells the checker until when the client considers the lease valid.
 func (c *Client) believes(l *textbook.Lease, p *part) {
 	check := &c.w.check
 	if h := check.holder(p.owner); h != nil {
@@ -195,7 +189,6 @@ func (c *Client) believes(l *textbook.Lease, p *part) {
 	}
 }
 
-// acquireJointly acquires locks of two Lockers as one.
 func (c *Client) acquireJointly(ctx context.Context, q *request) (*lock, error) {
 	w := c.w
 	start, begun, before := c.starts(), c.Now(), w.check.grants
@@ -235,7 +228,6 @@ func (c *Client) acquireJointly(ctx context.Context, q *request) (*lock, error) 
 	return k, nil
 }
 
-// hurried returns a context for a call, which may end before the answers come.
 func (c *Client) hurried(ctx context.Context) (context.Context, context.CancelFunc) {
 	if c.w.p.Work.Odd == 0 || c.w.now&1 == 0 {
 		return ctx, func() {}
@@ -243,7 +235,6 @@ func (c *Client) hurried(ctx context.Context) (context.Context, context.CancelFu
 	return c.WithTimeout(ctx, time.Duration(c.w.now%int64(4*c.w.p.Network.Delay.Max+1)))
 }
 
-// force unlocks a name by force, and checks the result.
 func (c *Client) force(name string) {
 	w := c.w
 	var here []*holder
@@ -265,8 +256,7 @@ func (c *Client) force(name string) {
 	}
 }
 
-// inspects calls Inspect for a name, and checks the report. It returns the verdict, or ""
-// after an error.
+// inspects checks an Inspect. It returns the verdict, or "" after an error.
 func (c *Client) inspects(name string) string {
 	w := c.w
 	var through []*holder // that have the name now
@@ -311,8 +301,7 @@ func (c *Client) leave() bool {
 	return true
 }
 
-// shut closes the Locker, and checks that Close releases all leases, and reports what the
-// nodes answered.
+// shut checks that Close releases all leases, and reports what the nodes answered.
 func (c *Client) shut() {
 	w := c.w
 	start := c.starts()
@@ -342,8 +331,7 @@ func (c *Client) shut() {
 	}
 }
 
-// last is the work of a client after the faults: each of its tasks must get each lock
-// within the bound.
+// last follows the faults: each task must get each lock within the bound.
 func (c *Client) last(names []string) {
 	for c.working > 0 {
 		c.done.Wait(context.Background(), clock.Never)
@@ -367,8 +355,7 @@ func (c *Client) last(names []string) {
 	}
 }
 
-// shutByProgram reports whether the caller's program has closed its Locker, and so needs
-// no more locks.
+// shutByProgram reports whether the program has closed its Locker, and so needs no locks.
 func (c *Client) shutByProgram() bool {
 	if c.w.program == nil || c.locker == nil {
 		return false
@@ -377,8 +364,8 @@ func (c *Client) shutByProgram() bool {
 	return errors.Is(err, quorum.ErrClosed)
 }
 
-// last acquires each lock once more, in any mode. If there are readers and writers only,
-// it reads on until all tasks have been served: writers must not starve.
+// lastOf acquires each lock once more. If there are readers and writers only, it reads on
+// until all tasks have been served: writers must not starve.
 func (c *Client) lastOf(k *program.Worker, names []string) {
 	w := c.w
 	served := func(q request) bool {
@@ -411,8 +398,8 @@ func (c *Client) lastOf(k *program.Worker, names []string) {
 	}
 }
 
-// onlyShared reports whether all clients are readers and writers, and their clocks agree
-// well enough: a writer needs a higher token than all readers, and follows their clocks.
+// onlyShared reports whether all are readers and writers, with clocks that agree well
+// enough: a writer needs a higher token than all readers, and follows their clocks.
 func (w *world) onlyShared() bool {
 	work := &w.p.Work
 	return work.Read > 0 && work.Read+work.Write == faults.Percent(100) && work.Several+work.Joint == 0 &&

@@ -13,7 +13,6 @@ import (
 	"github.com/redquorum/redquorum/node/model"
 )
 
-// A world is one run. Everything in it happens in one order, which the plan determines.
 type world struct {
 	p   *faults.Plan
 	now int64 // true time, ns since the beginning
@@ -23,7 +22,7 @@ type world struct {
 	runnable []*task
 	watching []*task
 
-	unseen    bool // since the last look, a wait has ended or code has run that can end a context
+	unseen    bool // since the last look, a wait ended or code ran that can end a context
 	current   *task
 	order     faults.Random // of tasks that could run at the same time
 	healing   faults.Random
@@ -52,9 +51,9 @@ type world struct {
 	found    []Violation
 	judgedBy []string      // invariants; nil: all
 	broken   string        // the first assumption that the run has broken
-	disagree time.Duration // by how much the times of day of clients have differed
-	strobes  time.Duration // by how much one has jumped back and forth
-	foremost time.Duration // by how much one has been ahead of the true time
+	disagree time.Duration // greatest difference of clients' times of day
+	strobes  time.Duration // greatest jump of one back and forth
+	foremost time.Duration // how far one was ahead of the true time
 	waited   time.Duration
 	calm     bool  // the faults are over
 	calmed   int64 // when the contexts of all clients have ended
@@ -64,7 +63,7 @@ type world struct {
 	idle int // steps at this instant, and what else takes no time
 
 	need     int // how many nodes must grant
-	unserved int // tasks that have not got every lock in the end
+	unserved int // tasks without every lock in the end
 	striking int // faults that have not ended
 
 	severed   []*faults.Event // that let nothing pass between servers
@@ -75,8 +74,7 @@ type world struct {
 
 func procName(letter byte, number int) string { return string(letter) + strconv.Itoa(number+1) }
 
-// without returns a list without its i-th element. The lists of a world are so short that
-// slices.Delete would be slower.
+// without is quicker than slices.Delete for the short lists of a world.
 func without[T any](list []*T, i int) []*T {
 	last := len(list) - 1
 	for ; i < last; i++ {
@@ -86,7 +84,6 @@ func without[T any](list []*T, i int) []*T {
 	return list[:last]
 }
 
-// find returns the first of a list that fits, or nil.
 func find[T any](list []*T, fits func(*T) bool) *T {
 	for _, t := range list {
 		if fits(t) {
@@ -96,13 +93,11 @@ func find[T any](list []*T, fits func(*T) bool) *T {
 	return nil
 }
 
-// plan enters an event.
 func (w *world) plan(at int64, kind eventKind, what any, ref int) {
 	w.queue.push(event{max(at, w.now), what, int32(ref), kind})
 }
 
-// planFaults enters the plan's events. It sorts them once, because a plan may have very
-// many, and push is slow for events that come after all others.
+// planFaults sorts the events once: push is slow for those that come after all others.
 func (w *world) planFaults() {
 	syncs := false
 	for i := len(w.p.Events) - 1; i >= 0; i-- { // of one instant, the first is to be next
@@ -115,10 +110,8 @@ func (w *world) planFaults() {
 	}
 }
 
-// call plans a function.
 func (w *world) call(at int64, f func()) { w.plan(at, evCall, f, 0) }
 
-// message takes an unused one.
 func (w *world) message(l *link) *message {
 	var m *message
 	if n := len(w.spare); n > 0 {
@@ -131,7 +124,6 @@ func (w *world) message(l *link) *message {
 	return m
 }
 
-// free gives m back, if nobody has it any more.
 func (w *world) free(m *message) {
 	if !m.pending && m.flying == 0 && m.link != nil {
 		*m = message{claims: m.claims[:0]}
@@ -139,7 +131,6 @@ func (w *world) free(m *message) {
 	}
 }
 
-// number gives every name of a lock, and every topic, a number.
 func (w *world) number(name string) int {
 	i := slices.Index(w.names, name)
 	if i < 0 {
@@ -150,19 +141,16 @@ func (w *world) number(name string) int {
 	return i
 }
 
-// stir mixes an event into the run's hash.
 func (w *world) stir(kind eventKind, a, b uint64) {
 	w.hash = faults.Mix(w.hash ^ uint64(w.now)*0x9e3779b97f4a7c15 ^ uint64(kind)<<56 ^ a<<32 ^ b)
 }
 
-// stirName mixes a name into the run's hash, when it comes up first.
 func (w *world) stirName(name string) {
 	for i := range len(name) {
 		w.hash = faults.Mix(w.hash ^ uint64(name[i]))
 	}
 }
 
-// run lets the world go on until an instant, or until nothing is left to happen.
 func (w *world) run(until int64) {
 	for !w.over {
 		if !w.runTasks() {
@@ -190,7 +178,7 @@ func (w *world) run(until int64) {
 	}
 }
 
-// runTasks lets all tasks run that can. It returns false if one goes on forever.
+// runTasks returns false if a task goes on forever.
 func (w *world) runTasks() bool {
 	for len(w.runnable) > 0 {
 		i := 0
@@ -216,7 +204,6 @@ func (w *world) runTasks() bool {
 	return true
 }
 
-// happen does one event.
 func (w *world) happen(e *event) {
 	at, what := e.at, e.what
 	switch e.kind {
@@ -288,7 +275,7 @@ func (w *world) happen(e *event) {
 	}
 }
 
-// fail notes a violation. A run ends with the first that is a bug.
+// fail notes a violation. The first that is a bug ends the run.
 func (w *world) fail(invariant, format string, args ...any) {
 	if l := &w.p.Lock; l.Client == faults.Plain && l.Mistake != "" && slices.Contains(premature, invariant) {
 		return
@@ -296,8 +283,8 @@ func (w *world) fail(invariant, format string, args ...any) {
 	w.violated(w.broken, invariant, format, args...)
 }
 
-// violated notes a violation that is outside of what a lock can stand for a reason, or is
-// a bug if that is "".
+// violated notes a violation that is outside of what a lock can stand, or a bug if
+// outside is "".
 func (w *world) violated(outside, invariant, format string, args ...any) {
 	if w.judgedBy != nil && !slices.Contains(w.judgedBy, invariant) {
 		return
@@ -316,17 +303,15 @@ func (w *world) violated(outside, invariant, format string, args ...any) {
 const maxViolations = 16
 
 // premature are the invariants that a known mistake breaks by itself. They are ignored
-// there, so that its run shows the consequences.
+// there, so that the run shows the consequences.
 var premature = []string{"I2", "I3", "I6"}
 
-// breaks notes that the plan has broken an assumption of every lock with a lease.
 func (w *world) breaks(assumption string) {
 	if w.broken == "" {
 		w.broken = assumption
 	}
 }
 
-// strike begins or ends an event of the plan.
 func (w *world) strike(i int, end bool) {
 	e := &w.p.Events[i]
 	if w.calm {
@@ -410,7 +395,6 @@ func (l *link) strike(e *faults.Event, end bool) {
 	}
 }
 
-// heal ends everything that is wrong with a link.
 func (l *link) heal() { l.strike(&faults.Event{Verb: faults.Heal}, false) }
 
 func (s *server) strike(e *faults.Event, end bool) {
@@ -419,7 +403,6 @@ func (s *server) strike(e *faults.Event, end bool) {
 	}
 }
 
-// do does what a fault comes to.
 func (s *server) do(verb faults.Verb, e *faults.Event, end bool) {
 	switch verb {
 	case faults.Crash:
@@ -461,7 +444,7 @@ func (s *server) do(verb faults.Verb, e *faults.Event, end bool) {
 	}
 }
 
-// drop deletes all keys, or those of locks. A replica drops nothing by itself.
+// drop deletes all keys, or those of locks.
 func (s *server) drop(all bool) {
 	if s.Demoted {
 		return
@@ -498,7 +481,6 @@ func (s *server) strikeClock(e *faults.Event, end bool) {
 	}
 }
 
-// jumped notes a step of the time of day, by which keys expire.
 func (s *server) jumped(d time.Duration) {
 	if s.w.now > 0 && d != 0 {
 		s.w.breaks("a node's time of day jumped")
@@ -506,7 +488,6 @@ func (s *server) jumped(d time.Duration) {
 	s.mem.Expire(s.time())
 }
 
-// A strobing clock oscillates.
 type strobing struct {
 	event *faults.Event
 	until int64
@@ -533,8 +514,6 @@ func (w *world) flicker(number int, st *strobing) {
 	}
 }
 
-// checkRates notes whether the clocks of a client and a node differ in rate by more than
-// assumed.
 func (w *world) checkRates() {
 	for _, c := range w.clients {
 		for _, s := range w.nodes {
@@ -546,7 +525,6 @@ func (w *world) checkRates() {
 	}
 }
 
-// checkDays notes by how much the clients' times of day differ, and are ahead.
 func (w *world) checkDays() {
 	low, high := time.Duration(math.MaxInt64), time.Duration(math.MinInt64)
 	for _, c := range w.clients {
@@ -601,7 +579,6 @@ func (c *Client) pauses(e *faults.Event, end bool) {
 	}
 }
 
-// setRate changes the rate of the client's clock, and moves its timers.
 func (c *Client) setRate(rate faults.Ratio) {
 	w := c.w
 	c.rate.setRate(w.now, rate)
@@ -622,7 +599,6 @@ func (c *Client) setRate(rate faults.Ratio) {
 	w.check.rateChanged(c)
 }
 
-// startClient starts a process in the place of a dead one.
 func (w *world) startClient(number int) {
 	w.starts++
 	c := w.newClient(number)
@@ -633,13 +609,11 @@ func (w *world) startClient(number int) {
 	w.launch(c)
 }
 
-// launch begins a client's program.
 func (w *world) launch(c *Client) {
 	must(c.open())
 	c.work()
 }
 
-// must ends a run that cannot begin.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Errorf("sim: the plan's clients cannot begin: %w", err))

@@ -1,7 +1,6 @@
-// Package spec is Lock.tla as a program: the same variables, and the same actions with
-// the same conditions. README.md explains both. A test compares them on all states of the
-// small models that TLC checks. So what was checked there is said about this package as
-// well, which judges runs of the engine: see [Run].
+// Package spec is Lock.tla as a program, with the same variables, actions and conditions,
+// and judges runs of the engine: see [Run]. README.md explains both. A test compares the
+// two on all states of the small models that TLC checks.
 package spec
 
 import (
@@ -12,27 +11,27 @@ import (
 	"time"
 )
 
-// A Time is how long something lasts, or how long ago it was: in ticks in the small
-// models, in nanoseconds in a [Run].
+// A Time is a duration or an age: in ticks in the small models, in nanoseconds in a
+// [Run].
 type Time = int64
 
 // Rules are the constants of the specification.
 type Rules struct {
 	Quorum    int             // how many nodes must grant, resume or keep a lease
-	Needs     func(Clock) int // how many each client needs, if clients list other nodes; nil: all need Quorum
+	Needs     func(Clock) int // the same by client, if clients list other nodes; nil: Quorum
 	Window    Time
 	Longest   Time                // that a lease is
 	VotesFrom Time                // the age from which a node votes
 	KeepsFrom Time                // the age from which it counts for renewals
 	Pace      Time                // by how much clocks differ at most while a place lasts
-	Early     Time                // by how much a node's key may end early: servers count in milliseconds
+	Early     Time                // how early a node's key may end: servers count in milliseconds
 	Allowed   func(t Time) Time   // what a client may rely on of a lease
 	Lives     func(c *Claim) Time // for how long a node keeps a claim's key at least
 
 	Nanoseconds bool // are what Times are in, not ticks
 }
 
-// quorum is how many nodes the client needs that has made an attempt or a round.
+// quorum is for the client that has made an attempt or a round.
 func (r *Rules) quorum(by *timing) int {
 	if r.Needs == nil {
 		return r.Quorum
@@ -40,7 +39,6 @@ func (r *Rules) quorum(by *timing) int {
 	return r.Needs(by.clock)
 }
 
-// told is a Time in words.
 func (r *Rules) told(t Time) any {
 	if r.Nanoseconds {
 		return time.Duration(t)
@@ -66,7 +64,6 @@ var phases = [...]string{"not asking", "asking", "held", "detached", "kept", "ov
 
 func (p Phase) String() string { return phases[p] }
 
-// A Set is a set of nodes.
 type Set uint64
 
 func (s Set) has(n int) bool { return s>>n&1 == 1 }
@@ -86,7 +83,7 @@ func (s Set) String() string {
 	return strings.Join(names, " and ")
 }
 
-// young is the end of a reason: those nodes do not count.
+// young ends a reason: those nodes do not count.
 func young(s Set) string {
 	if s == 0 {
 		return ""
@@ -94,28 +91,27 @@ func young(s Set) string {
 	return fmt.Sprintf("; too soon after a restart: %v", s)
 }
 
-// A Claim is one attempt of one client, with the lease that comes of it.
+// A Claim is one attempt of one client, with its lease.
 type Claim struct {
 	timing
 
 	Name    string
 	Phase   Phase
-	From    *Claim // it resumes the lease of this one, by its handle; nil: it asks for a free name
+	From    *Claim // the claim whose lease this one resumes, or nil
 	Offer   bool   // it waits for a hand-over
 	Reads   bool   // it shares the name with others that read
 	Broken  bool   // it was unlocked by force, and others may have the name
 	Length  Time   // of its lease
-	MinHold Time   // for how long the name stays taken at least, from the beginning of the attempt
+	MinHold Time   // how long the name stays taken at least, from the beginning of the attempt
 	Age     Time   // how long ago the attempt began
 	Votes   Set
-	Young   Set    // nodes that have granted it too soon after a restart to vote
+	Young   Set    // nodes that granted it too soon after a restart to vote
 	Lease   Time   // for how long it is still valid
 	Hold    Time   // for how long the name must still be taken
-	Saw     []Time // by node: for how long the key would last that it has taken from the former owner
+	Saw     []Time // by node: the rest of the key's life when it was taken from the former owner
 	Rounds  []Round
 }
 
-// A Round is a round of extends.
 type Round struct {
 	timing
 
@@ -123,7 +119,7 @@ type Round struct {
 	Length Time // of the lease that it asks for
 	Began  Time // how long ago it began
 	Kept   Set
-	Young  Set // nodes that have kept it too soon after a restart to count
+	Young  Set // nodes that kept it too soon after a restart to count
 }
 
 // A Node is one server.
@@ -134,13 +130,12 @@ type Node struct {
 	Life Time  // how long ago its life began
 }
 
-// A Key is a claim's key on a node. Left is how long it will last.
+// A Key is a claim's key on a node, and how long it will last.
 type Key struct {
 	*Claim
 	Left Time
 }
 
-// A State is the state of one name.
 type State struct {
 	*Rules
 	Nodes  []Node
@@ -151,8 +146,8 @@ func refuse(action string, c *Claim, why string, args ...any) error {
 	return fmt.Errorf("%s(%s): %s", action, c.Name, fmt.Sprintf(why, args...))
 }
 
-// Ask begins an attempt, or a place in the wait queue. A Resume has a handle, which may
-// have been made at any time since the lease began.
+// Ask begins an attempt, or a place in the wait queue. A Resume's handle may have been
+// made at any time since the lease began.
 func (s *State) Ask(c *Claim) error {
 	switch {
 	case c.Phase != None:
@@ -164,8 +159,8 @@ func (s *State) Ask(c *Claim) error {
 	return nil
 }
 
-// seen is how long the keys would last at most that a Resume has taken, on some quorum
-// that it has heard of.
+// seen bounds how long the keys that a Resume has taken last, on some quorum that it has
+// heard of.
 func (s *State) seen(c *Claim) Time {
 	var lefts []Time
 	for n, left := range c.Saw {
@@ -177,8 +172,8 @@ func (s *State) seen(c *Claim) Time {
 	return lefts[s.quorum(&c.timing)-1]
 }
 
-// alone reports whether nobody holds the lease that a claim has detached: also nobody
-// from whose handle the claim resumed it.
+// alone reports whether nobody holds the lease that a claim has detached, not even the
+// holder from whose handle it was resumed.
 func (c *Claim) alone() bool {
 	return c.Phase == Detached && (c.From == nil || c.Hold == 0 || c.From.alone())
 }
@@ -195,8 +190,7 @@ func (s *State) keeps(c *Claim) Time {
 	return max(c.From.Hold, s.Allowed(s.seen(c)))
 }
 
-// Win makes a lease of an attempt that enough nodes have granted, or have been handed
-// over to.
+// Win makes a lease of an attempt that enough nodes have granted or handed over.
 func (s *State) Win(c *Claim) error {
 	switch {
 	case c.Phase != Asking:
@@ -213,10 +207,9 @@ func (s *State) Win(c *Claim) error {
 	return nil
 }
 
-// Valid reports whether the claim's client may rely on it.
 func (c *Claim) Valid() bool { return c.Phase == Held && c.Lease > 0 }
 
-// Begin begins a round of extends: a renewal. The lease is to last for length.
+// Begin begins a renewal for length.
 func (s *State) Begin(c *Claim, r *Round, length Time) error {
 	if !c.Valid() {
 		return refuse("Begin", c, "it is %v, and not valid", c.Phase)
@@ -241,7 +234,7 @@ func (s *State) Confirm(c *Claim, r *Round) error {
 	return nil
 }
 
-// Leave ends a claim: an unlock, or an attempt that fails.
+// Leave ends a claim: an unlock, or a failed attempt.
 func (s *State) Leave(c *Claim) error {
 	if c.Phase != Asking && c.Phase != Held {
 		return refuse("Leave", c, "it is %v", c.Phase)
@@ -282,8 +275,8 @@ func (s *State) lived(c *Claim) Time {
 	return s.Lives(c)
 }
 
-// Acquire is a grant of node n, for an attempt or to heal it, or a hand-over. A Resume
-// makes another owner of the key, and shortens nothing. The key lives for left.
+// Acquire is a grant of node n, for an attempt or a repair, or a hand-over. A Resume
+// gives the key another owner, and shortens nothing. The key lives for left.
 func (s *State) Acquire(n int, c *Claim, left Time) error {
 	at := &s.Nodes[n]
 	taken := s.takes(n, c)
@@ -325,7 +318,7 @@ func (s *State) Acquire(n int, c *Claim, left Time) error {
 	return nil
 }
 
-// takes returns the key of the former owner that a Resume takes on node n, or nil.
+// takes returns the former owner's key that a Resume takes on node n, or nil.
 func (s *State) takes(n int, c *Claim) *Key {
 	if c.From == nil {
 		return nil
@@ -333,7 +326,7 @@ func (s *State) takes(n int, c *Claim) *Key {
 	return s.Nodes[n].of(c.From)
 }
 
-// GiveBack makes the former owner that of the key again, of a Resume that has failed.
+// GiveBack gives the key of a failed Resume back to its former owner.
 func (s *State) GiveBack(n int, c *Claim) error {
 	k := s.Nodes[n].of(c)
 	switch {
@@ -346,7 +339,7 @@ func (s *State) GiveBack(n int, c *Claim) error {
 	return nil
 }
 
-// Clear removes on node n what is left of the former owner, after a Resume.
+// Clear removes the former owner's rest from node n, after a Resume.
 func (s *State) Clear(n int, c *Claim) error {
 	switch {
 	case c.From == nil || c.Phase == None || c.Phase == Asking || c.Phase == Back:
@@ -358,7 +351,7 @@ func (s *State) Clear(n int, c *Claim) error {
 	return nil
 }
 
-// inTheWay returns a key that keeps node n from granting the name to a claim, or nil.
+// inTheWay returns a key that keeps node n from granting the name, or nil.
 func (s *State) inTheWay(n int, c *Claim) *Key {
 	keys := s.Nodes[n].Keys
 	for i := range keys {
@@ -369,7 +362,6 @@ func (s *State) inTheWay(n int, c *Claim) *Key {
 	return nil
 }
 
-// of returns the claim's key, or nil.
 func (at *Node) of(c *Claim) *Key {
 	for i := range at.Keys {
 		if at.Keys[i].Claim == c {
@@ -379,7 +371,6 @@ func (at *Node) of(c *Claim) *Key {
 	return nil
 }
 
-// remove removes the claim's key.
 func (at *Node) remove(c *Claim) {
 	at.Keys = slices.DeleteFunc(at.Keys, func(k Key) bool { return k.Claim == c })
 }
@@ -410,7 +401,6 @@ func (s *State) Extend(n int, c *Claim, r *Round, left Time) error {
 	return nil
 }
 
-// Release is a release that node n executes.
 func (s *State) Release(n int, c *Claim) error {
 	at := &s.Nodes[n]
 	switch {
@@ -430,8 +420,7 @@ func (s *State) Crash(n int, ago Time) {
 	at.Keys, at.Life = at.Keys[:0], ago
 }
 
-// Pass lets time pass for a claim. With those of its rounds, and of the nodes, it is a
-// Tick.
+// Pass lets time pass for a claim. With its rounds and the nodes it is a Tick.
 func (s *State) Pass(c *Claim, d Time) {
 	c.Hold = max(0, c.Hold-d)
 	for n := range c.Saw {
@@ -448,14 +437,12 @@ func (s *State) Pass(c *Claim, d Time) {
 	c.Lease = max(0, c.Lease-d)
 }
 
-// PassRound lets time pass for a round.
 func (s *State) PassRound(r *Round, d Time) {
 	if r.Began += d; r.Began >= s.Allowed(r.Length) { // nothing more comes of it
 		r.Open, r.Kept, r.Young = false, 0, 0
 	}
 }
 
-// Pass lets time pass for a node.
 func (at *Node) Pass(d Time) {
 	at.Life += d
 	kept := at.Keys[:0]
@@ -467,11 +454,11 @@ func (at *Node) Pass(d Time) {
 	at.Keys = kept
 }
 
-// Taken reports whether the name is the claim's, or is to stay taken for it.
+// Taken reports whether the name is the claim's, or stays taken for it.
 func (c *Claim) Taken() bool { return c.Valid() || c.Hold > 0 }
 
-// together reports whether two claims may hold the name together: until the former
-// process learns of a Resume, or its lease ends.
+// together reports whether two claims may share the name: until the former process learns
+// of a Resume, or its lease ends.
 func together(c, d *Claim) bool {
 	for from := c.From; from != nil; from = from.From {
 		if from == d {
@@ -481,7 +468,7 @@ func together(c, d *Claim) bool {
 	return false
 }
 
-// Exclusive is what is promised: nobody relies on the name while it is taken for another.
+// Exclusive is the promise: nobody relies on the name while it is taken for another.
 func (s *State) Exclusive() error {
 	for _, c := range s.Claims {
 		for _, d := range s.Claims {

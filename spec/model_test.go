@@ -14,7 +14,6 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
-// A small model is a configuration of Check.tla.
 type small struct {
 	Rules
 	nodes, rounds, crashes int
@@ -87,7 +86,6 @@ func configured(t *testing.T, sizes string) *small {
 	return m
 }
 
-// A world is a State and the number of crashes.
 type world struct {
 	State
 	crashed int
@@ -127,7 +125,7 @@ func (w *world) clone() *world {
 	return o
 }
 
-// encode writes the state as it is if nodes and claims are called by other names.
+// encode writes the state under other names of nodes and claims.
 func (w *world) encode(nodes, claims []int) string {
 	var b []byte
 	put := func(v Time) { b = append(b, byte(v)) }
@@ -176,8 +174,7 @@ func (w *world) encode(nodes, claims []int) string {
 	return string(b)
 }
 
-// key stands for the state and all that are the same but for the names of nodes and
-// claims.
+// key is the same for states that differ only in names of nodes and claims.
 func (m *small) key(w *world) string {
 	least := ""
 	for _, nodes := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
@@ -208,7 +205,6 @@ func (m *small) tick(w *world) {
 	}
 }
 
-// next calls f for each state that follows.
 func (m *small) next(w *world, f func(*world)) {
 	o := w.clone()
 	try := func(do func(w *world) error) {
@@ -256,7 +252,7 @@ func (m *small) next(w *world, f func(*world)) {
 	}
 }
 
-// explore returns how many states there are, but for names.
+// explore counts the states, but for names.
 func (m *small) explore() (states int, broken error) {
 	first := m.start()
 	seen := map[string]bool{m.key(first): true}
@@ -278,8 +274,8 @@ func (m *small) explore() (states int, broken error) {
 	return len(seen), broken
 }
 
-// The package and Lock.tla have the same states: as many as TLC has found, for each row
-// of the table in docs/evidence/formal.md but that with all other clients.
+// Both have as many states as TLC has found, for each row of the table in
+// docs/evidence/formal.md but that with all other clients.
 func TestSameStates(t *testing.T) {
 	page, err := os.ReadFile("../docs/evidence/formal.md")
 	assert.Succeed(t, err)
@@ -299,7 +295,7 @@ func TestSameStates(t *testing.T) {
 	}
 }
 
-// TLC still finds as many states as the table says, with Lock.tla as it is now.
+// TLC still finds as many states as the table says.
 func TestSameAsTLC(t *testing.T) {
 	tests.NeedLong(t)
 	const sizes = "MinHold=3 MaxLease=3 LX=2 LY=2"

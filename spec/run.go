@@ -1,14 +1,14 @@
 package spec
 
-// This file lets the specification judge what happens to one name in a run of the engine,
-// event by event. Time passes for each claim and each node by its own clock, when
-// something happens to it.
+// This file lets the specification judge what happens to one name in a run of the engine.
+// Time passes for each claim and each node by its own clock, when something happens to
+// it.
 
-// A Clock is what a client or a node measures time with, in nanoseconds. Different
-// clients have different clocks, also if they show the same.
+// A Clock measures time for a client or a node, in nanoseconds. Different clients have
+// different Clocks, even if these show the same.
 type Clock interface{ Time() Time }
 
-// A timing is how time passes for something. In the small models it is not used.
+// A timing is how time passes for something. Small models do not use it.
 type timing struct {
 	clock Clock
 	read  Time // what the clock showed when time passed last
@@ -17,7 +17,6 @@ type timing struct {
 
 func begins(by Clock, now Time) timing { return timing{by, by.Time(), now} }
 
-// elapsed returns how much time has passed since it was called last.
 func (t *timing) elapsed() Time {
 	now := t.clock.Time()
 	d := now - t.read
@@ -25,9 +24,8 @@ func (t *timing) elapsed() Time {
 	return d
 }
 
-// A Run is what has happened to one name so far. Its methods take what happens. Those
-// that return an error do so if the specification does not allow it; after an error the
-// Run means nothing.
+// A Run is what has happened to one name so far. A method returns an error if the
+// specification does not allow what happens; then the Run means nothing.
 //
 // Owners are unique to an attempt. A command that a node executes, and that changes
 // nothing, is no event.
@@ -36,12 +34,11 @@ type Run struct {
 
 	now    func() Time
 	owners map[string]*Claim
-	last   string  // owner that was looked for, as that of the next event often is the same
+	last   string  // the latest owner: the next event often has the same
 	latest *Claim  // its claim
 	born   []birth // by node
 }
 
-// find returns an owner's claim, or nil.
 func (r *Run) find(owner string) *Claim {
 	if owner != r.last || r.latest == nil {
 		r.last, r.latest = owner, r.owners[owner]
@@ -49,13 +46,12 @@ func (r *Run) find(owner string) *Claim {
 	return r.latest
 }
 
-// A birth is when a node's life began, in true time.
 type birth struct {
 	at       Time
 	tookOver bool // a client that has not met the node before does not know of it
 }
 
-// NewRun begins a run with nodes that have been there for long. now is true time. The
+// NewRun begins a run with nodes that are old enough to vote. now is true time. The
 // Claims of its State are those that somebody relies on.
 func NewRun(rules *Rules, now func() Time, nodes ...Clock) *Run {
 	r := &Run{State: State{Rules: rules, Nodes: make([]Node, len(nodes))}, now: now, owners: make(map[string]*Claim)}
@@ -66,8 +62,7 @@ func NewRun(rules *Rules, now func() Time, nodes ...Clock) *Run {
 	return r
 }
 
-// claim returns an owner's claim as it is now. One that nobody has asked for can do
-// nothing.
+// claim returns an owner's claim as of now. One that nobody has asked for can do nothing.
 func (r *Run) claim(owner string) *Claim {
 	c := r.find(owner)
 	if c == nil {
@@ -86,14 +81,13 @@ func (r *Run) passes(c *Claim) {
 	}
 }
 
-// node lets time pass for a node.
 func (r *Run) node(n int) {
 	at := &r.Nodes[n]
 	at.Pass(at.elapsed())
 }
 
-// lives says how long a node has lived: by the clock of something that began at an
-// instant and has taken a while by that clock.
+// lives says how long a node has lived, by the clock of something that began at an
+// instant and has taken took.
 func (r *Run) lives(n int, began, took Time) {
 	if r.born[n].tookOver {
 		began = r.now()
@@ -101,7 +95,6 @@ func (r *Run) lives(n int, began, took Time) {
 	r.Nodes[n].Life = took + began - r.born[n].at
 }
 
-// Knows reports whether anybody has asked for an owner's claim, and its phase.
 func (r *Run) Knows(owner string) (Phase, bool) {
 	if r.find(owner) == nil {
 		return None, false
@@ -109,7 +102,7 @@ func (r *Run) Knows(owner string) (Phase, bool) {
 	return r.claim(owner).Phase, true
 }
 
-// Asks begins an attempt of a client, or that for which it stands by.
+// Asks begins an attempt of a client, or one that stands by.
 func (r *Run) Asks(owner string, as Claim, by Clock) {
 	c := &as
 	c.timing = begins(by, r.now())
@@ -117,9 +110,8 @@ func (r *Run) Asks(owner string, as Claim, by Clock) {
 	_ = r.Ask(c)
 }
 
-// Begins is called for each command that extends a lease. The first begins a round, to
-// which those belong that are sent at the same instant. A command for a lease that is
-// over belongs to no round.
+// Begins is called for each command that extends a lease. Those of one instant are a
+// round. A command for a lease that is over belongs to none.
 func (r *Run) Begins(owner string, by Clock, length Time) {
 	c := r.claim(owner)
 	if !c.Valid() || r.round(c, by, r.now(), length) != nil {
@@ -136,7 +128,6 @@ func (r *Run) Begins(owner string, by Clock, length Time) {
 	_ = r.Begin(c, &c.Rounds[i], length)
 }
 
-// round returns the round that began at an instant, or nil.
 func (r *Run) round(c *Claim, by Clock, began, length Time) *Round {
 	for i := range c.Rounds {
 		if o := &c.Rounds[i]; o.clock == by && o.since == began && o.Length == length {
@@ -147,7 +138,7 @@ func (r *Run) round(c *Claim, by Clock, began, length Time) *Round {
 	return nil
 }
 
-// Grants is called when a node has the claim's key, which it did not have, for left.
+// Grants is called when a node gets the claim's key, for left.
 func (r *Run) Grants(n int, owner string, left Time) error {
 	c := r.claim(owner)
 	r.node(n)
@@ -155,14 +146,13 @@ func (r *Run) Grants(n int, owner string, left Time) error {
 	return r.Acquire(n, c, left)
 }
 
-// Has reports whether a node has the claim's key.
 func (r *Run) Has(n int, owner string) bool {
 	r.node(n)
 	return r.Nodes[n].of(r.find(owner)) != nil
 }
 
-// Keeps is called when a node has executed an extend that a client sent at an instant of
-// true time, and keeps the key for left.
+// Keeps is called when a node has executed an extend from an instant of true time, and
+// keeps the key for left.
 func (r *Run) Keeps(n int, owner string, by Clock, sent, length, left Time) error {
 	c := r.claim(owner)
 	o := r.round(c, by, sent, length)
@@ -173,21 +163,20 @@ func (r *Run) Keeps(n int, owner string, by Clock, sent, length, left Time) erro
 	return r.Extend(n, c, o, left)
 }
 
-// Resumes begins an attempt of a client to resume the lease of another owner.
+// Resumes begins an attempt to resume the lease of another owner.
 func (r *Run) Resumes(owner, from string, as Claim, by Clock) {
 	as.From = r.claim(from)
 	r.Asks(owner, as, by)
 }
 
-// GivesBack is called when a node has made the former owner that of the key again.
+// GivesBack is called when a node has given the key back to its former owner.
 func (r *Run) GivesBack(n int, owner string) error {
 	c := r.claim(owner)
 	r.node(n)
 	return r.GiveBack(n, c)
 }
 
-// Releases is called when a node has removed the claim's key: by its own release, or as
-// another has resumed its lease.
+// Releases is called when a node has removed the claim's key, by a release or a Resume.
 func (r *Run) Releases(n int, owner string) error {
 	c := r.claim(owner)
 	r.node(n)
@@ -212,20 +201,19 @@ func (r *Run) Breaks(n int) {
 	at.Keys = at.Keys[:0]
 }
 
-// Restarts is called when a node restarts, or has forgotten something. It has nothing but
-// what is said next, by Remembers.
+// Restarts is called when a node restarts, or has forgotten something. Remembers says
+// next what it still has.
 func (r *Run) Restarts(n int, tookOver bool) {
 	r.node(n)
 	r.Crash(n, 0)
 	r.Born(n, r.now(), tookOver)
 }
 
-// Born says when a node's life began, and whether it has taken over from another server
-// then.
+// Born says when a node's life began, and whether it took over from another server then.
 func (r *Run) Born(n int, at Time, tookOver bool) { r.born[n] = birth{at, tookOver} }
 
-// Drops is called when a node has forgotten something, and its life goes on. It has
-// nothing but what is said next, by Remembers.
+// Drops is called when a node has forgotten something, and its life goes on. Remembers
+// says next what it still has.
 func (r *Run) Drops(n int) {
 	r.node(n)
 	r.Nodes[n].Keys = r.Nodes[n].Keys[:0]
@@ -239,7 +227,7 @@ func (r *Run) By(owner string) Clock {
 	return nil
 }
 
-// Forgets is called when a node need not have the claim's key any more.
+// Forgets is called when a node may lack the claim's key.
 func (r *Run) Forgets(n int, owner string) {
 	r.Nodes[n].remove(r.find(owner))
 }
@@ -250,7 +238,7 @@ func (r *Run) Remembers(n int, owner string, left Time) {
 	at.Keys = append(at.Keys, Key{r.claim(owner), left})
 }
 
-// Wins is called when a client has a lease, by an attempt.
+// Wins is called when a client gets a lease by an attempt.
 func (r *Run) Wins(owner string) error {
 	c := r.claim(owner)
 	if err := r.Win(c); err != nil {
@@ -259,7 +247,7 @@ func (r *Run) Wins(owner string) error {
 	return r.relied(c)
 }
 
-// Extends is called when a client's lease was extended by a round that has taken took.
+// Extends is called when a round that took took has extended a lease.
 func (r *Run) Extends(owner string, by Clock, took Time) error {
 	c := r.claim(owner)
 	o, past := new(Round), false
@@ -288,7 +276,6 @@ func (r *Run) Extends(owner string, by Clock, took Time) error {
 	return r.relied(c)
 }
 
-// relied notes that somebody relies on a claim, or for longer than before.
 func (r *Run) relied(c *Claim) error {
 	kept := r.Claims[:0]
 	for _, d := range r.Claims {
@@ -305,7 +292,7 @@ func (r *Run) relied(c *Claim) error {
 	return r.Exclusive()
 }
 
-// Relies is called when a client says for how long it may rely on its lease.
+// Relies is called when a client says how long its lease is valid.
 func (r *Run) Relies(owner string, left Time) error {
 	if c := r.claim(owner); left > c.Lease {
 		return refuse("lease", c, "its client relies on it for %v, and it is %v, for %v", r.told(left), c.Phase,
@@ -314,24 +301,22 @@ func (r *Run) Relies(owner string, left Time) error {
 	return nil
 }
 
-// Lease is for how long an owner's lease is valid.
 func (r *Run) Lease(owner string) Time { return r.claim(owner).Lease }
 
-// Leaves is called when a client ends a lease or an attempt, or when it sends a release.
+// Leaves is called when a client ends a lease or an attempt, or sends a release.
 func (r *Run) Leaves(owner string) {
 	if c := r.claim(owner); c.Phase == Asking || c.Phase == Held {
 		_ = r.Leave(c)
 	}
 }
 
-// Detaches is called when a client has detached a lease.
 func (r *Run) Detaches(owner string) error { return r.Detach(r.claim(owner)) }
 
 // GoesOnReading is called when a writer lets others read.
 func (r *Run) GoesOnReading(owner string) { r.claim(owner).Reads = true }
 
 // Shares is called when a node has made a reader of a writer. The script gives the reader
-// a millisecond at least, also in the last millisecond of the writer's key.
+// at least a millisecond.
 func (r *Run) Shares(n int, owner string) {
 	r.node(n)
 	if k := r.Nodes[n].of(r.claim(owner)); k != nil {
@@ -339,7 +324,7 @@ func (r *Run) Shares(n int, owner string) {
 	}
 }
 
-// Dies is called when a client is killed. It relies on nothing any more.
+// Dies is called when a client is killed.
 func (r *Run) Dies(by Clock) {
 	for owner, c := range r.owners {
 		if c.clock == by {

@@ -8,7 +8,6 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 )
 
-// A hand is a clock that a test moves.
 type hand struct{ at Time }
 
 func (h *hand) Time() Time { return h.at }
@@ -36,7 +35,6 @@ func tell() *story {
 	return s
 }
 
-// asks begins an attempt that is called as its owner is.
 func (s *story) asks(owner string, by *client) { s.Asks(owner, Claim{Name: owner, Length: 900}, by) }
 
 // holds lets x have the name since just now, by n1 and n2.
@@ -73,7 +71,7 @@ func (s *story) must(t *testing.T, all ...error) {
 	}
 }
 
-// The specification refuses in its own words, and only what it does not allow.
+// The specification refuses, in its own words, only what it does not allow.
 func TestRun(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -381,8 +379,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A lease lasts by its client's clock and a key by its node's, whatever other clocks
-// show.
+// A lease lasts by its client's clock and a key by its node's.
 func TestRunByItsOwnClocks(t *testing.T) {
 	now, slow, fast := new(hand), new(hand), new(hand)
 	rules := &Rules{Quorum: 1, Window: int64(time.Hour), Allowed: func(t Time) Time { return t }, Lives: func(*Claim) Time { return 0 }}

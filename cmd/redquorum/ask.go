@@ -33,7 +33,7 @@ func askVerb() *cobra.Command {
 	})
 }
 
-// failed gives an error of Ask, Check or Break the exit status that run has for it.
+// failed gives an error the exit status that run has for it.
 func failed(err error) error {
 	e, ok := errors.AsType[*quorum.Error](err)
 	switch {

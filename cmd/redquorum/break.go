@@ -52,7 +52,6 @@ func breakVerb() *cobra.Command {
 	})
 }
 
-// removed says which lock was removed, and who had it.
 func removed(before *quorum.Report) string {
 	text := fmt.Sprintf("removed the lock %q", terminal.Cut(before.Name, cli.Longest))
 	if before.Owner == "" { // it came after the question who holds it
@@ -68,7 +67,7 @@ func removed(before *quorum.Report) string {
 	return fmt.Sprintf("%s, held by %s, on %s", text, holder, count(before.HeldBy))
 }
 
-// nameFlag gives a verb a lock's name, which may stand alone or follow --name.
+// nameFlag lets a name stand alone or follow --name.
 func nameFlag(cmd *cobra.Command) *string {
 	name, given := new(string), []string(nil)
 	cmd.Flags().Func("name", "the lock's `name`, which may also stand alone", func(s string) error {

@@ -62,10 +62,8 @@ example:
   redquorum chaos --sentinel --failovers 100 --groups 3
   redquorum chaos --servers redis://a:6379,redis://b:6379,redis://c:6379`
 
-// chaosChild is the flag that makes the process a client of a plan.
 const chaosChild = "child"
 
-// chaosFlags are the command line of chaos.
 type chaosFlags struct {
 	profile  faults.Profile
 	seed     uint64
@@ -112,7 +110,7 @@ func (f *chaosFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.asJSON, "json", false, "print one JSON object; of a single run, with its whole trace")
 }
 
-// check looks at the flags. There has to be one way to name plans.
+// check requires one way to name plans.
 func (f *chaosFlags) check() error {
 	ways := len(f.plans)
 	own := f.fs.Changed("servers")
@@ -162,7 +160,6 @@ func (f *chaosFlags) check() error {
 	return f.sentinel.check(f.fs)
 }
 
-// notFor refuses flags that would have no effect.
 func (f *chaosFlags) notFor(what string, flags ...string) error {
 	for _, name := range flags {
 		if f.fs.Changed(name) {
@@ -172,7 +169,6 @@ func (f *chaosFlags) notFor(what string, flags ...string) error {
 	return nil
 }
 
-// config is with what plans are carried out.
 func (f *chaosFlags) config() (chaos.Config, error) {
 	self, err := os.Executable()
 	stretch := 1
@@ -183,8 +179,7 @@ func (f *chaosFlags) config() (chaos.Config, error) {
 		Stretch: cmp.Or(f.stretch, stretch)}, err
 }
 
-// scenarioStretch is how many times as long scenarios take, whose times are exact to a
-// millisecond.
+// scenarioStretch makes scenarios slower, as their times are exact to a millisecond.
 const scenarioStretch = 5
 
 func chaosVerb() *cobra.Command {
@@ -232,7 +227,6 @@ func (f *chaosFlags) run(ctx context.Context, c *command) error {
 	return c.chaosOne(ctx, f, config)
 }
 
-// findServers returns an error if the servers' programs are not there.
 func (f *chaosFlags) findServers() error {
 	for _, flag := range []string{"server", "upgrade"} {
 		if path := f.fs.Lookup(flag).Value.String(); path != "" && f.servers == "" {
@@ -244,7 +238,7 @@ func (f *chaosFlags) findServers() error {
 	return nil
 }
 
-// plan returns the one plan that the flags name, and a word for it.
+// plan also returns a word for the plan.
 func (f *chaosFlags) plan() (p *faults.Plan, name string, err error) {
 	switch {
 	case f.fs.Changed("scenario"):
@@ -262,13 +256,11 @@ func (f *chaosFlags) plan() (p *faults.Plan, name string, err error) {
 	return p, fmt.Sprintf("seed-%d", f.seed), nil
 }
 
-// scenarioPlan returns a scenario's plan with a client.
 func scenarioPlan(s *sim.Scenario, client string) *faults.Plan {
 	v, _ := sim.FindVariant(client)
 	return s.Plan(v)
 }
 
-// A chaosRun is a plan that was carried out, and the folder of its logs.
 type chaosRun struct {
 	*chaos.Outcome
 	plan *faults.Plan // before it was stretched
@@ -276,7 +268,7 @@ type chaosRun struct {
 	dir  string       // "" if nothing was started
 }
 
-// carryOut carries out a plan. If that fails it leaves a folder.
+// carryOut leaves a folder if the run fails.
 func (f *chaosFlags) carryOut(ctx context.Context, p *faults.Plan, name string,
 	config chaos.Config) (run chaosRun, err error) {
 	if run.dir, err = os.MkdirTemp(f.out, "redquorum-chaos-"+name+"-"); err != nil {
@@ -290,7 +282,6 @@ func (f *chaosFlags) carryOut(ctx context.Context, p *faults.Plan, name string,
 	return run, errors.Join(err, run.remove())
 }
 
-// leave writes what is left of a run that fails.
 func (r *chaosRun) leave(config chaos.Config) error {
 	text := fmt.Sprintf("# %s\n%s", r.Worst(), r.plan)
 	return errors.Join(
@@ -300,10 +291,9 @@ func (r *chaosRun) leave(config chaos.Config) error {
 		r.writePage(filepath.Join(r.dir, "run.html")))
 }
 
-// remove removes what the run has left.
 func (r *chaosRun) remove() error { return os.RemoveAll(r.dir) }
 
-// again is the command that carries out a plan again, whose file is quoted for a shell.
+// again is the command that repeats a run, quoted for a shell.
 func again(config chaos.Config, plan string) string {
 	more := ""
 	if config.Upgrade != "" {
@@ -313,7 +303,6 @@ func again(config chaos.Config, plan string) string {
 		more, plan)
 }
 
-// quotedForShell puts text into single quotes.
 func quotedForShell(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 func (r *chaosRun) writePage(path string) error {
@@ -328,7 +317,6 @@ func (r *chaosRun) writePage(path string) error {
 	return errors.Join(write(page), page.Close())
 }
 
-// writeHistory writes what the clients did.
 func (r *chaosRun) writeHistory(path string) error {
 	file, err := os.Create(path)
 	if err != nil {
@@ -337,7 +325,6 @@ func (r *chaosRun) writeHistory(path string) error {
 	return errors.Join(live.WriteHistory(file, live.History(r.Plan, r.Trace.Entries)), file.Close())
 }
 
-// chaosOne carries out one plan and shows the run.
 func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Config) error {
 	p, name, err := f.plan()
 	if err != nil {
@@ -356,7 +343,6 @@ func (c *command) chaosOne(ctx context.Context, f *chaosFlags, config chaos.Conf
 	return c.showChaos(f, &run, config)
 }
 
-// showChaos shows a single run.
 func (c *command) showChaos(f *chaosFlags, run *chaosRun, config chaos.Config) (err error) {
 	err = c.print(f.asJSON, chaosJSON{run.summary(run.name), run.Trace.Entries}, func(w io.Writer) string {
 		text := newProse(w)
@@ -371,13 +357,12 @@ func (c *command) showChaos(f *chaosFlags, run *chaosRun, config chaos.Config) (
 		err = run.writeHistory(f.history)
 	}
 	status := statusOfVerdict(run.Verdict)
-	if err != nil && status != exitOK { // what was found matters more than that it could not be written
+	if err != nil && status != exitOK { // a violation matters more than a failure to write
 		return cli.Fail(status, err)
 	}
 	return cmp.Or(err, cli.Exit(status))
 }
 
-// A chaosSummary is what --json has of a run.
 type chaosSummary struct {
 	Name       string          `json:"name"`
 	Plan       string          `json:"plan"`
@@ -404,7 +389,7 @@ func (r *chaosRun) summary(name string) chaosSummary {
 	return s
 }
 
-// tell tells of a run in so many lines, and ends with its verdict.
+// tell ends with the verdict.
 func (r *chaosRun) tell(b *prose, lines int, config chaos.Config) {
 	b.story(r.Story(lines))
 	b.WriteByte('\n')
@@ -418,8 +403,7 @@ func (r *chaosRun) tell(b *prose, lines int, config chaos.Config) {
 		r.Late.Round(100*time.Microsecond), setWords(r.Set)))
 }
 
-// setWords says what became of the set that the lock protects, if anybody has added to
-// it.
+// setWords says what became of the set that the lock protects, if it was used.
 func setWords(sets []chaos.Set) string {
 	var parts []string
 	for _, s := range sets {

@@ -17,7 +17,6 @@ import (
 	"github.com/redquorum/redquorum/sim/chaos"
 )
 
-// A chaosReport is what many plans came to.
 type chaosReport struct {
 	Plans   int            `json:"plans"`
 	Skipped map[string]int `json:"skipped"` // by what they need
@@ -34,7 +33,6 @@ type chaosReport struct {
 	began time.Time
 }
 
-// chaosExplore carries out plans from seeds, until one goes wrong.
 func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.Config) error {
 	r := &chaosReport{Skipped: make(map[string]int), began: time.Now(), Found: []chaosSummary{},
 		told: newProse(c.stdout)}
@@ -72,8 +70,7 @@ func (c *command) chaosExplore(ctx context.Context, f *chaosFlags, config chaos.
 	return nil
 }
 
-// explore carries out the plan of one seed. It returns false if there should be no
-// further one.
+// explore returns false if there should be no further plan.
 func (r *chaosReport) explore(ctx context.Context, f *chaosFlags, seed uint64, config chaos.Config) bool {
 	p := faults.Generate(seed, f.profile)
 	chaos.Reduce(p)
@@ -103,7 +100,6 @@ func (r *chaosReport) explore(ctx context.Context, f *chaosFlags, seed uint64, c
 	return false
 }
 
-// add counts a run.
 func (r *chaosReport) add(run *chaosRun) {
 	r.Plans++
 	r.Grants += run.Grants
@@ -121,7 +117,6 @@ func (r *chaosReport) add(run *chaosRun) {
 	}
 }
 
-// line is the line of progress.
 func (r *chaosReport) line() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

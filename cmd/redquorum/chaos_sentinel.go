@@ -16,7 +16,6 @@ import (
 	"github.com/redquorum/redquorum/sim/chaos/failover"
 )
 
-// sentinelFlags are those of chaos --sentinel.
 type sentinelFlags struct {
 	on        bool
 	failovers int
@@ -53,7 +52,6 @@ func (f *sentinelFlags) check(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// chaosSentinel is chaos --sentinel.
 func (c *command) chaosSentinel(ctx context.Context, f *chaosFlags) error {
 	config := failover.Config{Server: f.server, Groups: f.sentinel.groups, Failovers: f.sentinel.failovers,
 		Lease: f.sentinel.lease,
@@ -82,7 +80,6 @@ func (c *command) chaosSentinel(ctx context.Context, f *chaosFlags) error {
 	return err
 }
 
-// failoverTable has a line for each kind of failover.
 func (c *command) failoverTable(r *failover.Result) error {
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "failover\ttimes\tswitched after\tlocks again after\tat most\tleases held\tlost\toverlaps\t")

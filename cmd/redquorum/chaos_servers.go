@@ -19,7 +19,6 @@ import (
 	"github.com/redquorum/redquorum/sim/chaos"
 )
 
-// serversPlan is what clients do on somebody's own servers.
 const serversPlan = `redquorum plan 1
 nodes %d
 clients %d
@@ -28,10 +27,8 @@ lock lease=2s maxlease=3s timeout=500ms poll=500ms
 work names=3 tasks=2 expiring=5%% late=5%% try=10%% extend=5%% nest=5%% read=20%% write=10%% down=30%% fair=20%% several=5%%
 `
 
-// serversClients is how many they are by default.
 const serversClients = 5
 
-// checkServers refuses what --servers has no use for.
 func (f *chaosFlags) checkServers() error {
 	if f.listed > 1 { // the last list alone would be another test
 		return cli.Usage("--servers is there %d times: give all nodes in one, separated by commas", f.listed)
@@ -47,7 +44,6 @@ func (f *chaosFlags) checkServers() error {
 	return f.notFor("--servers", "server", "upgrade", "stretch", "jobs", "nodes", "out")
 }
 
-// chaosServers is chaos --servers.
 func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 	servers, err := (&nodeFlags{nodes: f.servers}).servers()
 	if err != nil {
@@ -81,8 +77,8 @@ func (c *command) chaosServers(ctx context.Context, f *chaosFlags) error {
 	return c.showChaos(f, &chaosRun{Outcome: outcome, plan: p, name: "servers"}, chaos.Config{})
 }
 
-// clean deletes the keys of a plan's names. Labels expire within seconds. A server that
-// hangs does not keep it from the others.
+// clean deletes the keys of a plan's names. A server that hangs does not keep it from the
+// others.
 func clean(servers []redisnode.Server, p *faults.Plan, prefix string) error {
 	time.Sleep(p.Lock.Timeout) // a busy server may still have commands of an interrupted run before it
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

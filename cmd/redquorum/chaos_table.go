@@ -14,15 +14,12 @@ import (
 	"github.com/redquorum/redquorum/sim/chaos"
 )
 
-// A chaosRow is a scenario, with what the simulator says of it and what real processes
-// do.
 type chaosRow struct {
 	ID    string      `json:"id"`
 	Title string      `json:"title"`
 	Cells []chaosCell `json:"cells"` // of chaosClients
 }
 
-// A chaosCell is a scenario with one client.
 type chaosCell struct {
 	Client    faults.Client `json:"client"`
 	Simulated sim.Verdict   `json:"simulated"`
@@ -34,7 +31,6 @@ var chaosClients = []faults.Client{faults.Redquorum, faults.Plain}
 
 func (c *chaosCell) agrees() bool { return c.Real == c.Simulated }
 
-// newChaosRow returns a row with what the simulator says.
 func newChaosRow(s *sim.Scenario) chaosRow {
 	row := chaosRow{ID: s.ID, Title: s.Title}
 	for _, client := range chaosClients {
@@ -44,8 +40,7 @@ func newChaosRow(s *sim.Scenario) chaosRow {
 	return row
 }
 
-// chaosTable carries out all scenarios and prints a table of them. It fails if the real
-// processes differ from the simulator.
+// chaosTable fails if real processes differ from the simulator.
 func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Config) error {
 	scenarios := sim.Scenarios()
 	rows := make([]chaosRow, len(scenarios))
@@ -101,8 +96,7 @@ func (c *command) chaosTable(ctx context.Context, f *chaosFlags, config chaos.Co
 	return nil
 }
 
-// row carries out one scenario with each client. The folders of runs that fail are not
-// kept.
+// row does not keep the folders of runs that fail.
 func (f *chaosFlags) row(ctx context.Context, s *sim.Scenario,
 	config chaos.Config) (row chaosRow, server string, err error) {
 	row = newChaosRow(s)
@@ -127,7 +121,6 @@ func (f *chaosFlags) row(ctx context.Context, s *sim.Scenario,
 	return row, server, nil
 }
 
-// tableOf writes rows in Markdown.
 func tableOf(rows []chaosRow, version string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| | scenario | redquorum, simulated | on %[1]s | textbook Redlock, simulated | on %[1]s |\n|-|-|-|-|-|-|\n", version)

@@ -69,8 +69,8 @@ func TestChaosUsageErrors(t *testing.T) {
 	want(t, exitSimFailed, "cannot be carried out here: lock mistake=half: only the simulator's clients make it", "chaos", "--server", os.Args[0], "--out", t.TempDir(), plan)
 }
 
-// A run that fails leaves a folder with what it takes to look at it and to repeat it. A
-// sound one leaves nothing.
+// A failing run leaves a folder to look at it and to repeat it. A sound one leaves
+// nothing.
 func TestChaosLeavesFailingRuns(t *testing.T) {
 	tests.NeedLong(t)
 	tests.NeedServer(t)
@@ -117,8 +117,7 @@ func TestChaosLeavesFailingRuns(t *testing.T) {
 	}
 }
 
-// Servers that are there already are used without faults, and have no keys of the run
-// afterwards but for moments.
+// Running servers get no faults, and keep no keys of the run.
 func TestChaosServers(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -141,7 +140,6 @@ func TestChaosServers(t *testing.T) {
 	})
 }
 
-// A server that hangs does not keep the others from being cleaned.
 func TestChaosServersCleansTheOthers(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -156,7 +154,7 @@ func TestChaosServersCleansTheOthers(t *testing.T) {
 	assert.Eventually(t, "the key is gone", func() bool { return client.Exists(t.Context(), "p:x1").Val() == 0 })
 }
 
-// A signal ends that as well, with a word at once, and its keys are deleted.
+// A signal ends the run with a word at once, and its keys are deleted.
 func TestChaosServersIsInterrupted(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -182,7 +180,7 @@ func TestChaosServersIsInterrupted(t *testing.T) {
 	}
 }
 
-// The page about scenarios on real servers has what the simulator says of them today.
+// The page about real servers has the simulator's present verdicts.
 func TestChaosPage(t *testing.T) {
 	text := textOf(t, filepath.Join("..", "..", "docs", "evidence", "chaos.md"))
 	all := make(map[string]string)
@@ -199,7 +197,7 @@ func TestChaosPage(t *testing.T) {
 	}
 }
 
-// Scenarios that cannot be carried out here are no disagreement.
+// Scenarios that cannot be played here are no disagreement.
 func TestChaosTable(t *testing.T) {
 	text := tableOf([]chaosRow{
 		{"S01", "one", []chaosCell{{Simulated: sim.Sound, Real: sim.Sound}, {Simulated: sim.Unsafe, Real: sim.Sound}}},
@@ -209,7 +207,7 @@ func TestChaosTable(t *testing.T) {
 		"agree in 1 of 1 scenarios for redquorum, and in 1 of 2 for textbook Redlock.")
 }
 
-// A lock that is unsafe is the exit status, also if there is no room for the history.
+// A lost exclusion is the exit status, also if the history cannot be written.
 func TestChaosUnsafeWithoutHistory(t *testing.T) {
 	s, _ := sim.FindScenario("S13")
 	p := scenarioPlan(&s, "plain")
@@ -222,7 +220,6 @@ func TestChaosUnsafeWithoutHistory(t *testing.T) {
 	assert.That(t, status == exitUnsound && strings.Contains(talk.String(), "no such file"), "status %d, %s", status, &talk)
 }
 
-// A set to which nobody has added says nothing.
 func TestSetWords(t *testing.T) {
 	for _, c := range []struct {
 		sets []chaos.Set

@@ -35,7 +35,6 @@ Exit status: 0 if a majority of nodes has the owner, or
 example:
   redquorum check "$REDQUORUM_NAME" --nodes a,b,c && upload   # under 'run'`
 
-// A checkJSON is what check --json prints.
 type checkJSON struct {
 	Name    string `json:"name"`
 	Owner   string `json:"owner"`
@@ -70,8 +69,7 @@ func checkVerb() *cobra.Command {
 	})
 }
 
-// checkAll asks about one name or, if the owner does not have it, about those that its
-// commas separate.
+// checkAll tries one name first, then those that its commas separate.
 func checkAll(ctx context.Context, l *quorum.Locker, name, owner string) error {
 	err := l.Check(ctx, name, owner)
 	if !errors.Is(err, quorum.ErrNotHeld) || !strings.Contains(name, ",") {

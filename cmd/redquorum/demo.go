@@ -111,7 +111,6 @@ func demoVerb() *cobra.Command {
 	})
 }
 
-// A scene is what happens to the nodes at one moment.
 type scene struct {
 	at   time.Duration
 	text string
@@ -130,7 +129,7 @@ func nodeScenes(s []*embedded.Server, length time.Duration) []scene {
 	}
 }
 
-// A demo is the stage: what the workers share, and what is shown.
+// A demo is what the workers share, and what is shown.
 type demo struct {
 	screen *screen
 	start  time.Time
@@ -193,7 +192,6 @@ func (d *demo) play(ctx context.Context, servers []redisnode.Server, o quorum.Op
 	return err
 }
 
-// demoIntroduction says what is to be seen.
 func demoIntroduction(failures bool) string {
 	text := fmt.Sprintf("%d workers add to one number, one at a time under a lock. ", demoWorkers)
 	if failures {
@@ -204,7 +202,7 @@ func demoIntroduction(failures bool) string {
 	return text + "no count may be lost."
 }
 
-// closeAll closes the Lockers. It does not wait for nodes that hang if ctx has ended.
+// closeAll does not wait for nodes that hang if ctx has ended.
 func closeAll(ctx context.Context, lockers []*quorum.Locker) {
 	all := func() {
 		var g errgroup.Group
@@ -220,8 +218,8 @@ func closeAll(ctx context.Context, lockers []*quorum.Locker) {
 	all()
 }
 
-// wait takes the lock once, so that a demo on real servers fails if they do, and
-// begins when those that have restarted vote again.
+// wait takes the lock once, so that the demo fails if real servers do, and begins when
+// restarted ones vote again.
 func (d *demo) wait(ctx context.Context, l *quorum.Locker) error {
 	lease, err := l.TryLock(ctx, demoName)
 	if errors.Is(err, quorum.ErrHeld) { // by another demo
@@ -280,8 +278,8 @@ func (d *demo) work(ctx context.Context, me int, l *quorum.Locker) error {
 	return nil
 }
 
-// count is the critical section: a worker that does not look at its lease, and
-// a number that does not take a write with an old token.
+// count is the critical section: a worker that ignores its lease, and a number that
+// refuses old tokens.
 func (d *demo) count(ctx context.Context, me int, lease *quorum.Lease, tired bool) {
 	d.mu.Lock()
 	if lease.Token() <= d.fence {
@@ -316,8 +314,7 @@ func (d *demo) count(ctx context.Context, me int, lease *quorum.Lease, tired boo
 	d.done[me]++
 }
 
-// overtaken reports whether others have counted on since a worker has read the number,
-// and more than once.
+// overtaken reports whether others have counted since a worker has read the number.
 func (d *demo) overtaken(read int) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -339,19 +336,16 @@ func (d *demo) perform(ctx context.Context, script []scene) error {
 	return nil
 }
 
-// say reports what happened.
 func (d *demo) say(text string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.note(text)
 }
 
-// note is say where d.mu is held.
 func (d *demo) note(text string) {
 	d.messages = append(d.messages, fmt.Sprintf("%5.1fs  %s", time.Since(d.start).Seconds(), text))
 }
 
-// show draws the stage until the end.
 func (d *demo) show(ctx context.Context, watcher *quorum.Locker) {
 	for ctx.Err() == nil {
 		report, err := watcher.Inspect(ctx, demoName)
@@ -394,7 +388,6 @@ func (d *demo) verdict() int {
 	return exitOK
 }
 
-// nodeHealth counts the nodes by what they can do.
 func nodeHealth(r *quorum.Report) string {
 	silent, ignored := 0, 0
 	for _, n := range r.Nodes {
@@ -415,7 +408,6 @@ func nodeHealth(r *quorum.Report) string {
 	return text
 }
 
-// nodeStates describes each node in a word or two.
 func nodeStates(r *quorum.Report) []string {
 	var states []string
 	for _, n := range r.Nodes {

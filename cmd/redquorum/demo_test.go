@@ -23,9 +23,8 @@ func TestDemo(t *testing.T) {
 	tests.Says(t, out, "!nobody works", "!free, ", "!\x1b")
 }
 
-// demos has a demo go well that does not lack anything, and returns what it says. Each
-// try is longer than the last one: on a busy machine the workers, or the one that looks
-// at the nodes, come too late. args makes the arguments for a length.
+// demos tries a demo that lacks nothing, each time for longer: on a busy machine the
+// workers come too late. args makes the arguments for a length.
 func demos(t *testing.T, length time.Duration, lacks func(out string) string, args func(length string) []string) string {
 	t.Helper()
 	for end := time.Now().Add(2 * patience); ; length = min(3*length, patience/2) {
@@ -41,7 +40,6 @@ func demos(t *testing.T, length time.Duration, lacks func(out string) string, ar
 	}
 }
 
-// notExact is for demos on servers of the test, which show little.
 func notExact(out string) string { return lacksText(out, "exact") }
 
 func lacksText(out, text string) string {
@@ -51,7 +49,6 @@ func lacksText(out, text string) string {
 	return text
 }
 
-// demoLacks returns what a demo should show and does not.
 func demoLacks(out string) string {
 	out = strings.Join(strings.Fields(out), " ")
 	for _, text := range []string{"node 2 is killed", "node 4 stalls", "4 workers add to one number", "no count may be lost.", "1 silent", ", 1 ignored", "write refused: newer token seen",
@@ -82,7 +79,6 @@ func TestDemoOnServers(t *testing.T) {
 	})
 }
 
-// Ctrl-C ends it at once, also while a node stalls.
 func TestDemoIsInterrupted(t *testing.T) {
 	tests.NeedLong(t)
 	if signal.Ignored(syscall.SIGINT) {
@@ -105,7 +101,6 @@ func TestDemoIsInterrupted(t *testing.T) {
 	assert.That(t, best <= 1500*time.Millisecond, "it took %v", best)
 }
 
-// A demo that finds a lost count, or a token that did not rise, says so.
 func TestDemoVerdict(t *testing.T) {
 	var out bytes.Buffer
 	for _, c := range []struct {
@@ -131,7 +126,7 @@ func TestDemoVerdict(t *testing.T) {
 	assert.Equal(t, newDemo(&command{stdout: &out}, 5).verdict(), exitError, "nothing was counted: status")
 }
 
-// The picture fits a terminal of 80 by 24, and is drawn over itself.
+// The picture fits a terminal of 80 by 24, and overwrites itself.
 func TestPicture(t *testing.T) {
 	var out bytes.Buffer
 	d := newDemo(&command{stdout: &out}, 5)

@@ -56,7 +56,6 @@ const (
 	exitNotReady = 4
 )
 
-// A severity says how bad a finding is.
 type severity string
 
 const (
@@ -66,8 +65,7 @@ const (
 	unsafe   severity = "unsafe"
 )
 
-// severities has them all, the least first, with the exit status and the verdict if none
-// is worse.
+// severities are in order, the least first, with exit status and verdict.
 var severities = []struct {
 	severity
 	status  int
@@ -80,8 +78,7 @@ var severities = []struct {
 	{unsafe, exitUnsafe, "unsafe", red},
 }
 
-// A finding is one thing that the doctor has to say. Node is empty if it
-// concerns them all.
+// A finding is about one node, or about all if Node is empty.
 type finding struct {
 	Node     string   `json:"node,omitempty"`
 	Severity severity `json:"severity"`
@@ -90,7 +87,7 @@ type finding struct {
 	Do       string   `json:"do,omitempty"`
 }
 
-// A patient is one node, as it was found. Unknown values are left out; 0 is a finding.
+// A patient is one node. Unknown values are left out; 0 is a finding.
 type patient struct {
 	Node      string            `json:"node"`
 	RTT       *float64          `json:"rtt_ms,omitempty"`
@@ -114,14 +111,12 @@ func (p *patient) add(s severity, what, means, do string) {
 	p.findings = append(p.findings, finding{p.Node, s, what, means, do})
 }
 
-// unfit notes why it is not usable.
 func (p *patient) unfit(what, means, do string) {
 	p.mute = true
 	p.add(unsafe, what, means, do)
 }
 
-// bedside bounds the examination of one node, with connecting and trips round trips
-// apart.
+// bedside bounds the examination of one node, apart from connecting.
 const (
 	bedside = 3 * time.Second
 	trips   = 40
@@ -163,7 +158,7 @@ func doctorVerb() *cobra.Command {
 	})
 }
 
-// clients returns how to ask each node apart from a lock, by go-redis.
+// clients returns how to ask each node apart from a lock.
 func (n *nodeFlags) clients() ([]redisnode.Server, error) {
 	servers, err := n.servers()
 	for _, o := range servers {
@@ -172,8 +167,8 @@ func (n *nodeFlags) clients() ([]redisnode.Server, error) {
 	return servers, err
 }
 
-// asClient has a client of go-redis do as the library does, with no more rights.
-// Connecting may take the longer of patience and what the URL says.
+// asClient sets go-redis's options as the library does, with no more rights. Connecting
+// may take the longer of patience and what the URL says.
 func asClient(o redisnode.Server, patience time.Duration) {
 	o.DialTimeout = max(patience, o.DialTimeout)
 	o.ReadTimeout = max(bedside/2, o.DialTimeout/2)
@@ -183,12 +178,12 @@ func asClient(o redisnode.Server, patience time.Duration) {
 	o.DisableIdentity = true
 }
 
-// longestAnswer is the length of the longest answer that a verb reads, in bytes. Some
-// have values of other programs.
+// longestAnswer bounds answers that a verb reads, in bytes. Some have other programs'
+// values.
 const longestAnswer = 64 << 20
 
-// newClient returns a client of go-redis that reads no longer answer, whatever a server
-// announces. All that a verb asks apart from a node goes through one.
+// newClient returns a client that reads no longer answer, whatever a server announces.
+// Every verb asks through one, apart from nodes.
 func newClient(o *redis.Options) *redis.Client {
 	its := *o
 	its.Protocol = 2 // which Bounded reads
@@ -258,7 +253,7 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 	return p
 }
 
-// fails notes why the server cannot be asked anything: err, and what it has said unasked.
+// fails notes why the server cannot be asked anything: err, and its greeting.
 func (p *patient) fails(err error, greeting string, o redisnode.Server) {
 	p.mute, p.Error = true, neterr.Text(err)
 	var said redis.Error
@@ -288,7 +283,6 @@ func (p *patient) fails(err error, greeting string, o redisnode.Server) {
 	}
 }
 
-// noteAddress has a client note to which address it has connected last.
 func noteAddress(o *redis.Options) *atomic.Pointer[string] {
 	last, dial := new(atomic.Pointer[string]), o.Dialer
 	if dial == nil {
@@ -304,9 +298,8 @@ func noteAddress(o *redis.Options) *atomic.Pointer[string] {
 	return last
 }
 
-// greetingOf is what a server says before it is asked for anything, such as that it has
-// too many clients, or its alert of TLS. go-redis takes that for the answer to its first
-// command, or misses it when the connection is reset.
+// greetingOf is what a server says unasked, such as that it has too many clients, or its
+// alert of TLS. go-redis takes that for the answer to its first command, or misses it.
 func greetingOf(ctx context.Context, o *redis.Options) (text string, alert error) {
 	conn, err := o.Dialer(ctx, o.Network, o.Addr)
 	if err == nil {
@@ -322,7 +315,6 @@ func greetingOf(ctx context.Context, o *redis.Options) (text string, alert error
 
 const remoteAlert = "remote error: tls: "
 
-// remedyOfTLS is what to do where a connection by TLS fails.
 func remedyOfTLS(err error, config *tls.Config) string {
 	_, untrusted := errors.AsType[*tls.CertificateVerificationError](err)
 	alert := strings.Contains(err.Error(), remoteAlert)
@@ -340,7 +332,7 @@ func remedyOfTLS(err error, config *tls.Config) string {
 	return remedyOfNetwork(err) + "; without TLS the URL begins with redis://"
 }
 
-// slow reports whether another connection takes longer than limit, too.
+// slow reports whether a second connection takes longer than limit, too.
 func slow(ctx context.Context, o *redis.Options, limit time.Duration) bool {
 	client := newClient(o)
 	defer client.Close()
@@ -348,7 +340,6 @@ func slow(ctx context.Context, o *redis.Options, limit time.Duration) bool {
 	return client.Ping(ctx).Err() == nil && time.Since(began) > limit
 }
 
-// remedyOfSentinels is what to do where no Sentinel names the primary, in these words.
 func remedyOfSentinels(text string) string {
 	for _, r := range []struct{ words, do string }{
 		{"WRONGPASS", "correct sentinel_username and sentinel_password in its URL, or sentinel_password_file"},
@@ -363,7 +354,6 @@ func remedyOfSentinels(text string) string {
 	return "check the name of the primary in its URL, and the addresses of its Sentinels"
 }
 
-// remedyOfNetwork is what to do where there is no connection.
 func remedyOfNetwork(err error) string {
 	switch _, lookup := errors.AsType[*net.DNSError](err); {
 	case lookup:
@@ -376,7 +366,6 @@ func remedyOfNetwork(err error) string {
 	return "start the server, or fix the network path"
 }
 
-// pulse takes the median of a few round trips.
 func (p *patient) pulse(ctx context.Context, c *redis.Client) error {
 	var rtts []time.Duration
 	for range 6 {
@@ -423,7 +412,7 @@ func (p *patient) identity(ctx context.Context, c *redis.Client, maxLease time.D
 			fmt.Sprintf("its age is unknown, so each program ignores it for %v from its first contact", maxLease),
 			"set its clock right, or restart it")
 	}
-	// The true uptime may be a second less, and programs add what clocks may drift.
+	// The uptime is in whole seconds, and programs add the clocks' drift.
 	drift := time.Duration(float64(maxLease) * quorum.Defaults().Drift)
 	if guard := maxLease + drift + time.Second - time.Duration(uptime)*time.Second; guard > 0 && uptime >= 0 {
 		p.Abstains = guard.Milliseconds()
@@ -470,8 +459,8 @@ func (p *patient) role(ctx context.Context, c *redis.Client, o redisnode.Server,
 
 const replicaOf = "is a replica of "
 
-// deployment says what to do with a replica whose primary is listed, too; nil if p is
-// none. They have one replication ID.
+// deployment is about a replica whose primary is listed, too. They have one replication
+// ID.
 func (p *patient) deployment(patients []*patient) *finding {
 	id := p.info["master_replid"]
 	if p.Role != "replica" || id == "" {
@@ -561,16 +550,15 @@ func (p *patient) clock(ctx context.Context, c *redis.Client) {
 	}
 }
 
-// trial does what the lock's scripts do, to keys that nobody else has, and
-// leaves none behind. It returns what was refused, in the server's words.
+// trial does what the lock's scripts do, on keys of its own. It returns what was refused,
+// in the server's words.
 //
 //go:embed trial.lua
 var trial string
 
 const withoutCommand = "restore the command there, which rename-command has taken away, or use another server"
 
-// remedy is what to do where a server refuses everybody, in these words; "" if it may be
-// about the user.
+// remedy is for a server that refuses everybody; "" if it may be about the user.
 func remedy(text string) string {
 	for _, r := range []struct{ word, do string }{
 		{"OOM ", "free memory there: remove data, or raise its maxmemory"},
@@ -594,8 +582,7 @@ func remedy(text string) string {
 	return ""
 }
 
-// advice is what to do where a command fails: rights, if the server refuses it to this
-// user.
+// advice is rights if the server refuses a command to this user.
 func advice(err error, rights string) string {
 	if do := remedy(err.Error()); do != "" {
 		return do
@@ -606,8 +593,7 @@ func advice(err error, rights string) string {
 	return rights
 }
 
-// allow is what to do where a server refuses a command to the user: the rule that is
-// missing, unless the error names a command.
+// allow names the missing rules, unless the error names a command.
 func (p *patient) allow(err error, rules ...string) string {
 	if before, _, command := strings.Cut(err.Error(), "' command"); command {
 		rules = []string{"+" + before[strings.LastIndex(before, "'")+1:]}
@@ -640,12 +626,10 @@ func lacks(refused, keys []string, beginning string) (rules []string) {
 	return slices.Compact(rules)
 }
 
-// refusals are errors in a server's words.
 type refusals struct{ error }
 
 func (refusals) RedisError() {}
 
-// rights tries what a lock needs.
 func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Server, name string) {
 	if p.mute {
 		return
@@ -693,8 +677,7 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 	p.wakes(ctx, c, channels, publish)
 }
 
-// wakes notes what keeps releases from waking waiters. Locks are granted and released
-// nevertheless.
+// wakes notes what keeps releases from waking waiters. Locks work nevertheless.
 func (p *patient) wakes(ctx context.Context, c *redis.Client, channels []string, publish error) {
 	const every = "&redisson_lock__channel:* &redisson_rwlock:* &" + node.WaiterPrefix + "*"
 	rules := func(err error, command string) string {
@@ -719,8 +702,8 @@ func (p *patient) wakes(ctx context.Context, c *redis.Client, channels []string,
 	}
 }
 
-// settingsOn returns the settings of the programs that use a node with this prefix, some
-// if they are many. Those that are gone have no hold.
+// settingsOn returns the settings of living programs with this prefix, some if they are
+// many.
 func settingsOn(ctx context.Context, c *redis.Client, prefix string) (living []string, err error) {
 	name := prefix + node.SettingsName
 	fields, _, err := c.HScan(ctx, name, 0, "*", node.ManyFields).Result() // others may have made it large
@@ -736,7 +719,6 @@ func settingsOn(ctx context.Context, c *redis.Client, prefix string) (living []s
 	return living, err
 }
 
-// settings looks for programs whose settings differ.
 func (p *patient) settings(ctx context.Context, c *redis.Client) {
 	living, err := settingsOn(ctx, c, "")
 	switch {
@@ -750,7 +732,6 @@ func (p *patient) settings(ctx context.Context, c *redis.Client) {
 	}
 }
 
-// A diagnosis is all that was found.
 type diagnosis struct {
 	Nodes    []*patient `json:"nodes"`
 	Findings []finding  `json:"findings"`
@@ -820,8 +801,8 @@ const (
 	rightsPage  = "https://pkg.go.dev/github.com/redquorum/redquorum/node/redisnode#hdr-Permissions"
 )
 
-// rowOf says what the nodes are, by the first table of docs/managed.md. A service that
-// loses no write, row 2, looks like one server.
+// rowOf names a row of the first table in docs/managed.md. A service that loses no write,
+// row 2, looks like one server.
 func rowOf(patients []*patient) finding {
 	const page, alike = " of " + managedPage, "row 1, three or five independent servers"
 	n, replicas := len(patients), patients[0].Replicas
@@ -851,7 +832,6 @@ func rowOf(patients []*patient) finding {
 
 func count(nodes int) string { return cli.Count(nodes, "node") }
 
-// worst is the index of the worst severity.
 func (d diagnosis) worst() (worst int) {
 	for _, f := range d.Findings {
 		worst = max(worst, f.Severity.rank())
@@ -859,7 +839,6 @@ func (d diagnosis) worst() (worst int) {
 	return worst
 }
 
-// rank is the index of a severity.
 func (s severity) rank() int {
 	for i, known := range severities {
 		if known.severity == s {
@@ -869,13 +848,12 @@ func (s severity) rank() int {
 	return len(severities)
 }
 
-// A group is what was found alike of several nodes.
 type group struct {
 	finding
 	nodes []string
 }
 
-// groups puts equal findings together, the worst first.
+// groups joins equal findings, the worst first.
 func (d diagnosis) groups() (all []*group) {
 	known := make(map[finding]*group)
 	for _, f := range d.Findings {
@@ -893,7 +871,6 @@ func (d diagnosis) groups() (all []*group) {
 	return all
 }
 
-// text is what people read.
 func (d diagnosis) text(w io.Writer) string {
 	var b strings.Builder
 	p := newPainter(w)
@@ -926,7 +903,7 @@ func (d diagnosis) text(w io.Writer) string {
 	return b.String()
 }
 
-// about names the nodes that something is said of, in front of it. There are so many.
+// about names the nodes, unless a finding is about all of them.
 func about(nodes []string, of int) string {
 	switch {
 	case len(nodes) == of && of > 1:
@@ -937,7 +914,6 @@ func about(nodes []string, of int) string {
 	return ""
 }
 
-// row is a node's row of the table.
 func (p *patient) row() []string {
 	row := []string{p.Node, "-", "-", "-", "-", "-"}
 	if p.Version != "" {

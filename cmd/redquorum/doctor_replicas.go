@@ -19,7 +19,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A replica is what a primary says of one that follows it.
 type replica struct {
 	Addr   string `json:"address"`
 	State  string `json:"state"`
@@ -30,7 +29,6 @@ type replica struct {
 	away   bool
 }
 
-// replicasOf returns the replicas in INFO replication.
 func replicasOf(fields map[string]string) (all []replica) {
 	at, _ := strconv.ParseInt(fields["master_repl_offset"], 10, 64)
 	for i := 0; ; i++ {
@@ -46,7 +44,7 @@ func replicasOf(fields map[string]string) (all []replica) {
 	}
 }
 
-// replicas looks at those of a primary whose URL says how many it has.
+// replicas is for a primary whose URL says how many replicas it has.
 func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Server, maxLease time.Duration) {
 	need := replicas.Count(o.Replicas).Needed()
 	present := make(map[string]bool)
@@ -106,8 +104,7 @@ func (p *patient) replicas(ctx context.Context, c *redis.Client, o redisnode.Ser
 	}
 }
 
-// priority says whether a replica is never promoted. Where it cannot be asked, that is
-// not known.
+// priority leaves it open whether a replica is promoted if it cannot be asked.
 func (p *patient) priority(ctx context.Context, o redisnode.Server, addr string) {
 	its := *o.Options
 	its.Network, its.Addr, its.Dialer = "tcp", addr, nil
@@ -120,7 +117,7 @@ func (p *patient) priority(ctx context.Context, o redisnode.Server, addr string)
 	}
 }
 
-// confirm has the replicas that are needed confirm a write, and returns how many have.
+// confirm returns how many replicas have confirmed a write.
 func confirm(ctx context.Context, c *redis.Client, of replicas.Count) (have int, err error) {
 	conn := c.Conn() // WAIT is about the writes of its connection
 	defer conn.Close()
@@ -131,7 +128,6 @@ func confirm(ctx context.Context, c *redis.Client, of replicas.Count) (have int,
 	return int(n), err
 }
 
-// confirmation measures how long replicas take to confirm a write.
 func (p *patient) confirmation(ctx context.Context, c *redis.Client, of replicas.Count) {
 	began := time.Now()
 	have, err := confirm(ctx, c, of)
@@ -148,13 +144,12 @@ func (p *patient) confirmation(ctx context.Context, c *redis.Client, of replicas
 	}
 }
 
-// refuses notes that it does not do what is needed to ask for replicas.
 func (p *patient) refuses(err error) {
 	p.unfit("does not say which replicas have a lock: "+neterr.Text(err), "programs do not use it",
 		p.allow(err, "+wait +multi +exec +client|list +publish &"+node.WaiterPrefix+"*"))
 }
 
-// ages asks for how long replicas have followed.
+// ages asks how long replicas have followed.
 func ages(ctx context.Context, c *redis.Client) (map[string][]time.Duration, error) {
 	var list *redis.Cmd
 	_, err := c.TxPipelined(ctx, func(pipe redis.Pipeliner) error { // as programs do
@@ -168,8 +163,8 @@ func ages(ctx context.Context, c *redis.Client) (map[string][]time.Duration, err
 	return agesIn(text), nil
 }
 
-// agesIn returns the ages of the connections in what CLIENT LIST says, by the host that
-// each comes from, and of all under "". The youngest is first.
+// agesIn returns the ages of connections in CLIENT LIST by their hosts, and all under "",
+// the youngest first.
 func agesIn(list string) map[string][]time.Duration {
 	known := make(map[string][]time.Duration)
 	for line := range strings.Lines(list) {
@@ -190,8 +185,7 @@ func agesIn(list string) map[string][]time.Duration {
 	return known
 }
 
-// age learns for how long a replica has followed. Connections are known by their hosts
-// alone: of several it has the age of the youngest, or more.
+// age uses the host alone: of several connections it takes the youngest.
 func (r *replica) age(known map[string][]time.Duration) {
 	host, _, _ := net.SplitHostPort(r.Addr)
 	ages, ok := known[host]
@@ -203,8 +197,7 @@ func (r *replica) age(known map[string][]time.Duration) {
 	}
 }
 
-// followed is for how long it has followed, as the end of a sentence; "" if that is not
-// known.
+// followed is the end of a sentence, or "" if the time is not known.
 func (r replica) followed() string {
 	if r.Age == nil {
 		return ""
@@ -216,8 +209,8 @@ func (r replica) followed() string {
 	return text
 }
 
-// young notes that replicas have not followed for long enough: a grant needs enough that
-// have for the longest lease.
+// young is about ages: a grant needs enough replicas that have followed for the longest
+// lease.
 func (p *patient) young(ages []time.Duration, need int, maxLease time.Duration) {
 	if len(ages) < need {
 		return
@@ -230,7 +223,6 @@ func (p *patient) young(ages []time.Duration, need int, maxLease time.Duration) 
 	}
 }
 
-// remedyFor is what remedy says to do with a server that has so many replicas.
 func remedyFor(text string, of replicas.Count) string {
 	if of > 0 && strings.Contains(text, "NOREPLICAS ") {
 		return fmt.Sprintf("bring its replicas back; its min-replicas-to-write may be %d at most", of.Needed())

@@ -21,14 +21,13 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// has reports whether there is such a finding.
 func (d diagnosis) has(node string, severity severity, text string) bool {
 	return slices.ContainsFunc(d.Findings, func(f finding) bool {
 		return f.Node == node && f.Severity == severity && strings.Contains(f.Finding, text)
 	})
 }
 
-// lines has one for each finding, and the verdict.
+// lines has one line for each finding, and the verdict.
 func (d diagnosis) lines() string {
 	var b strings.Builder
 	for _, f := range d.Findings {
@@ -41,8 +40,8 @@ func (d diagnosis) lines() string {
 	return b.String() + "verdict: " + d.Verdict
 }
 
-// doctor runs it, and checks that status and verdict fit together. It asks again while a
-// node that answers at all answers too late, as on a busy machine.
+// doctor also checks that status and verdict fit together. It asks again while a node is
+// late, as on a busy machine.
 func doctor(t *testing.T, flags string, urls ...string) (r diagnosis) {
 	t.Helper()
 	args := append([]string{"doctor", "--json", "--nodes", strings.Join(urls, ",")}, strings.Fields(flags)...)
@@ -72,10 +71,9 @@ func doctor(t *testing.T, flags string, urls ...string) (r diagnosis) {
 	return r
 }
 
-// The guard's part is tested apart: by default each server here is too young.
+// Each server here is too young for the guard, which is tested apart.
 const grownUp = "--max-lease 1ms "
 
-// A server that does not wait for its disk during a rewrite may forget locks after all.
 func TestDoctorNoFsyncOnRewrite(t *testing.T) {
 	t.Parallel()
 	s := tests.Server(t, "--appendonly", "yes", "--appendfsync", "always", "--no-appendfsync-on-rewrite", "yes")
@@ -103,7 +101,7 @@ func TestDoctorSound(t *testing.T) {
 		a.Addr()+"  "+n.Server+" "+n.Version+"  master  ",
 		"info       "+a.Addr()+": no append-only file\n           a restart forgets locks; the restart guard covers that\n")
 
-	// Without the guard a restart must not forget anything.
+	// Without the guard a restart must not forget locks.
 	tests.Says(t, doctor(t, "--no-guard", urls...).lines(), "unsafe "+a.Addr()+": no append-only file", "unsafe "+b.Addr()+": appendfsync is everysec",
 		"info "+c.Addr()+": appendfsync is always", "verdict: unsafe")
 
@@ -149,7 +147,7 @@ func TestDoctorAtAFullServer(t *testing.T) {
 	tests.Says(t, r.advice("SUBSCRIBE fails"), "maxclients", "!allow the user")
 }
 
-// Where a server does not answer, or answers nobody, its advice is not about rights.
+// If a server does not answer, or refuses everybody, the advice is not about rights.
 func TestDoctorAdviceAtAServerThatFails(t *testing.T) {
 	t.Parallel()
 	s := tests.Server(t)
@@ -212,8 +210,7 @@ func TestDoctorAdvice(t *testing.T) {
 	tests.Says(t, doctor(t, grownUp, strings.Replace(old.URL(), "//", "//u:s3kr1t@", 1)).lines(), "not usable: ERR unknown command", "!s3kr1t")
 }
 
-// A server that is too far away to be reached in a second is found, and what its URL
-// needs.
+// A far server is found, and what its URL needs.
 func TestDoctorOfAFarServer(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -237,7 +234,6 @@ func TestDoctorOfAFarServer(t *testing.T) {
 	ends(t, exitOK, "run", "a", "--no-guard", "--wait", "1m", "--nodes", "redis://"+far+setting, "--", "true")
 }
 
-// One of the masters of a cluster is not usable, for any name.
 func TestAMemberOfAClusterIsRefused(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -288,7 +284,7 @@ func TestDoctorWaits(t *testing.T) {
 	}
 }
 
-// It says what the servers are, by the rows of the page, and which row is better.
+// It names the row of the page for the servers, and a better one.
 func TestDoctorRows(t *testing.T) {
 	page := string(assert.Got(os.ReadFile("../../docs/managed.md"))(t))
 	for _, c := range []struct {
@@ -315,8 +311,7 @@ func TestDoctorRows(t *testing.T) {
 	}
 }
 
-// The ages of replicas are those of connections from their addresses, where these are
-// known apart.
+// Ages of replicas are those of connections from their addresses, if these are distinct.
 func TestDoctorAges(t *testing.T) {
 	const list = "id=3 addr=10.0.0.2:34728 laddr=10.0.0.1:6379 fd=8 name= age=325 idle=0 flags=S\n" +
 		"id=4 addr=10.0.0.3:34728 laddr=10.0.0.1:6379 fd=8 name= age=12 idle=0 flags=S\n" +
@@ -335,8 +330,7 @@ func TestDoctorAges(t *testing.T) {
 	assert.That(t, r.Age == nil && r.followed() == "", "%+v", r)
 }
 
-// Equal findings are one, the worst come first, and no line is longer than a terminal is
-// wide.
+// Equal findings are one, the worst come first, and lines fit a terminal.
 func TestDoctorPrints(t *testing.T) {
 	patients := []*patient{{Node: "redis-1.example.com:6379"}, {Node: "redis-2.example.com:6379"}, {Node: "redis-3.example.com:6379"}}
 	for i, p := range patients {
@@ -380,7 +374,7 @@ func TestDoctorUnfit(t *testing.T) {
 	}
 }
 
-// Programs that have another list of nodes or another MaxLease are seen while they live.
+// Programs with another list of nodes or another MaxLease are seen while they live.
 func TestDoctorSettings(t *testing.T) {
 	t.Parallel()
 	var urls []string
@@ -405,7 +399,7 @@ func TestDoctorSettings(t *testing.T) {
 	assert.That(t, !r.has(r.Nodes[1].Node, "warning", finding), "%+v", r)
 }
 
-// Status sees them as well, also of programs with a prefix.
+// Status sees them as well, also with a prefix.
 func TestStatusOfSettings(t *testing.T) {
 	t.Parallel()
 	_, urls := startNodes(t, 3)
@@ -452,7 +446,7 @@ func TestDoctorRights(t *testing.T) {
 		assert.Succeed(t, client.Do(t.Context(), args...).Err())
 		return withUser(user + ":pw")
 	}
-	// The rights that a lock needs, by the documentation of redisnode.
+	// The rights that a lock needs, from the documentation of redisnode.
 	const keys = "~nightly* ~{nightly* ~redquorum_fence:{nightly* ~redquorum_readers:{nightly* ~redquorum_next:{nightly* " +
 		"~redquorum_waitqueue:{nightly* ~redquorum_waitplace:{nightly* &redisson_lock__channel:{nightly* &redisson_rwlock:{nightly* &redquorum_turn:* "
 	const commands = "+info +ping +eval +evalsha +subscribe +unsubscribe +publish " +
@@ -513,7 +507,7 @@ func TestDoctorRights(t *testing.T) {
 		}
 		assert.Equal(t, doctor(t, grownUp+name, user).advice(told), "", name)
 	}
-	// Without channels, as a new user of Redis 7, or without PUBLISH, one gets locks.
+	// Without channels or PUBLISH there are locks nevertheless.
 	for without, line := range map[string]string{
 		"&":         "ACL SETUSER less &redisson_lock__channel:* &redisson_rwlock:* &redquorum_turn:*",
 		"+publish ": "ACL SETUSER less +publish",
@@ -550,8 +544,7 @@ func TestDoctorRights(t *testing.T) {
 	assert.Equal(t, client.DBSize(t.Context()).Val(), 0)
 }
 
-// A server whose clock was set back before its start has no age: that is not to be waited
-// for.
+// A server whose clock was set back before its start has no known age.
 func TestDoctorOfClockSetBack(t *testing.T) {
 	addr := fakeServer(t, "", map[string]string{"run_id": strings.Repeat("a", 40), "uptime_in_seconds": "-7200", "redis_version": "7.0.0", "role": "master"})
 	tests.Says(t, doctor(t, "", addr).lines(), "warning "+addr+": its uptime is negative: its clock was set back, to 2h0m0s before its start", "!not ready "+addr)
@@ -559,7 +552,7 @@ func TestDoctorOfClockSetBack(t *testing.T) {
 	tests.Says(t, doctor(t, "", addr).lines(), "unsafe "+addr+": INFO does not tell its run_id or uptime", "!not ready "+addr)
 }
 
-// The doctor and status see of a primary and its replicas what programs see.
+// They see of a primary and its replicas what programs see.
 func TestDoctorOfAPrimaryWithReplicas(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -610,7 +603,6 @@ func TestDoctorOfAPrimaryWithReplicas(t *testing.T) {
 	assert.That(t, strings.Contains(do, "may be 1 at most") && remedyFor(refusal, 0) != do, "%s: %s", refusal, do)
 }
 
-// advice is what to do about a finding.
 func (d diagnosis) advice(finding string) string {
 	for _, f := range d.Findings {
 		if strings.Contains(f.Finding, finding) {

@@ -17,8 +17,7 @@ import (
 	"github.com/redquorum/redquorum/internal/cli"
 )
 
-// findCommand returns the file of a command, as a shell finds it: in PATH, also in
-// entries of it that are relative or empty.
+// findCommand finds a file as a shell does: in PATH, also in relative or empty entries.
 func findCommand(name string) (path string, err error) {
 	if strings.Contains(name, "/") {
 		return name, executable(name)
@@ -47,8 +46,7 @@ func findCommand(name string) (path string, err error) {
 	return "", found
 }
 
-// executable returns why a file cannot be executed. The reason may also be in what it
-// needs: see interpreterOf.
+// executable returns why a file cannot be executed, but for its interpreter.
 func executable(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -60,8 +58,8 @@ func executable(path string) error {
 	return unix.Access(path, unix.X_OK)
 }
 
-// failCommand says why the command, named so, could not be started. path is its file, if
-// that was found.
+// failCommand says why the command could not be started. path is its file, if it was
+// found.
 func failCommand(stderr io.Writer, name, path string, err error) int {
 	reason := err
 	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(inner) {
@@ -83,8 +81,8 @@ func failCommand(stderr io.Writer, name, path string, err error) int {
 	return exitNotExecutable
 }
 
-// interpreterOf says what is wrong with the program that a file needs to be executed, if
-// anything is: for the kernel that is an error of the file itself.
+// interpreterOf says what is wrong with a file's interpreter: the kernel reports that as
+// an error of the file.
 func interpreterOf(path string) string {
 	file, err := os.Open(path)
 	if err != nil {

@@ -32,7 +32,6 @@ Exit status: 0 if INT, TERM, HUP or QUIT ended it and the lock was released, or
 example:
   redquorum hold nightly orders/42 --max-hold 1h`
 
-// A holdJSON is what hold --json prints.
 type holdJSON struct {
 	Names []string   `json:"names"`
 	Owner string     `json:"owner"`

@@ -14,12 +14,10 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// holdOn is "hold" on nodes of the test.
 func holdOn(urls, flags string, names ...string) []string {
 	return append(append([]string{"hold", "--nodes", urls}, names...), strings.Fields(flags)...)
 }
 
-// It holds the lock until a signal, and says so when it has it.
 func TestHold(t *testing.T) {
 	_, urls := startNodes(t, 3)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
@@ -54,7 +52,6 @@ func TestHoldJSON(t *testing.T) {
 	p.exits(exitOK)
 }
 
-// It says once that somebody asks for the lock, and holds it.
 func TestHoldIsAsked(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	p := start(t, holdOn(urls, "", "a")...)
@@ -68,7 +65,6 @@ func TestHoldIsAsked(t *testing.T) {
 	assert.That(t, strings.Count(out, "asks for") == 1, "%v", out)
 }
 
-// A lock that is lost, or that was held for long enough, ends it with the status of run.
 func TestHoldLoses(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	p := start(t, holdOn(urls, "--lease 2s", "a")...)
@@ -78,8 +74,8 @@ func TestHoldLoses(t *testing.T) {
 	start(t, holdOn(urls, "--max-hold 300ms", "a")...).exits(exitLost, "maximum hold time reached")
 }
 
-// A command under run is asked to finish by another process, on real servers, and goes on
-// if it likes to.
+// A command under run is asked to finish by another process, on real servers, and may go
+// on.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	urls := strings.Join(serverAddrs(t), ",")
@@ -112,8 +108,8 @@ func TestAsk(t *testing.T) {
 	assert.That(t, signals == 1 && said == 1, "want one signal:\n%s", out)
 }
 
-// A command under run finds out that it still has the lock, and others that an owner does
-// not; on real servers.
+// A command under run checks its own lock, and one that an owner does not have, on real
+// servers.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	urls := strings.Join(serverAddrs(t), ",")

@@ -12,7 +12,7 @@ import (
 	"github.com/redquorum/redquorum/internal/resp"
 )
 
-// sound is what a server of one primary says to a command, "" where it is asked for more.
+// sound is a primary's answer to a command, or "".
 func sound(command []string) string {
 	bulk := func(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
 	switch command[0] {
@@ -29,9 +29,8 @@ func sound(command []string) string {
 	return ""
 }
 
-// hostile has a server at a new address that answers each command with say, again and
-// again if more is true. It may first answer those that every program asks as a server
-// does.
+// hostile answers each command with say, repeated if more is true, perhaps after those
+// that every program sends first.
 func hostile(t *testing.T, say string, soundAtFirst, more bool) (addr string) {
 	return serve(t, func(c net.Conn) {
 		var p resp.Parser
@@ -64,8 +63,8 @@ func hostile(t *testing.T, say string, soundAtFirst, more bool) (addr string) {
 	})
 }
 
-// A server may announce or say more than any server of Redis does: no verb waits for
-// that, or allocates it. no other test runs meanwhile, as this one measures the memory.
+// A server may announce or send more than Redis ever does: no verb waits for that, or
+// allocates it. It is not parallel, as it measures memory.
 func TestNonsenseIsNotBelieved(t *testing.T) {
 	for what, of := range map[string]struct {
 		say  string

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// An impatient writer does not wait for its reader for long: a terminal is stopped by
-// Ctrl-S, or a pipe is full. Then the text comes later, or never. A process that holds a
-// lock has more to do.
+// An impatient writer does not wait for long while a terminal is stopped by Ctrl-S, or a
+// pipe is full: a process that holds a lock has more to do. Its text comes later, or
+// never.
 type impatient struct{ io.Writer }
 
 func (w impatient) Unwrap() io.Writer { return w.Writer }

@@ -12,7 +12,6 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
-// nobodyReads returns a pipe that is full.
 func nobodyReads(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -28,8 +27,7 @@ func nobodyReads(t *testing.T) *os.File {
 	return w
 }
 
-// Where nobody reads what it says, run and hold go on: they hold no lock that nobody
-// uses, and end when they are to.
+// They keep no lock that nobody uses, and end when they are to.
 func TestRunAndHoldWhereNobodyReads(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()

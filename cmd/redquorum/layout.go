@@ -8,7 +8,6 @@ import (
 	"github.com/redquorum/redquorum/internal/terminal"
 )
 
-// table returns rows whose columns begin one below the other.
 func table(rows [][]string) (lines []string) {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -22,7 +21,6 @@ func table(rows [][]string) (lines []string) {
 	return lines
 }
 
-// wrapped breaks text between words, for so many columns as pages have. The lines after
-// the first begin with the indent, which also counts for the first: its beginning is the
-// caller's.
+// wrapped breaks text between words at the width of pages. Later lines have the indent;
+// the caller begins the first with as much.
 func wrapped(text, indent string) string { return terminal.Wrap(terminal.Page, text, indent) }

@@ -51,10 +51,9 @@ example:
 const (
 	scanTime    = 10 * time.Second // for each node
 	scanStep    = 1000             // keys in one step
-	inspections = 256              // at the same time: with a node that hangs each takes a while
+	inspections = 256              // at a time: a node that hangs makes each slow
 )
 
-// A lockJSON is one lock in what list --json prints.
 type lockJSON struct {
 	Name    string   `json:"name"`
 	State   string   `json:"state"` // held; partial: too few nodes for a lock; unknown: too few nodes are usable
@@ -62,7 +61,7 @@ type lockJSON struct {
 	Owner   string   `json:"owner"`
 	Label   string   `json:"label"`       // of the owner's program; "": not known
 	Note    string   `json:"note"`        // of the owner; "": it has none
-	Owners  []string `json:"owners"`      // with a majority: several only if they read; of more than 60 some
+	Owners  []string `json:"owners"`      // with a majority: several only if they read, and some if over 60
 	More    int      `json:"more_owners"` // that are not in owners; some may be dead
 	Left    int64    `json:"left_ms"`     // without renewal; -1: it never expires
 	Waiting int      `json:"waiting"`
@@ -70,7 +69,6 @@ type lockJSON struct {
 	Nodes   int      `json:"nodes"`
 }
 
-// A listJSON is what list --json prints.
 type listJSON struct {
 	Verdict string       `json:"verdict"` // complete, or unknown: locks may be missing
 	Locks   []lockJSON   `json:"locks"`
@@ -139,7 +137,7 @@ func listVerb() *cobra.Command {
 	})
 }
 
-// warnUnread names the nodes that do not count, together where the reason is the same.
+// warnUnread names nodes with the same reason together.
 func warnUnread(w io.Writer, unread []unreadJSON) {
 	var reasons []string
 	nodes := make(map[string][]string)
@@ -158,7 +156,6 @@ func warnUnread(w io.Writer, unread []unreadJSON) {
 	}
 }
 
-// newList lists the locks that are held, or all.
 func newList(locks []lockJSON, all bool, nodes int, unread []unreadJSON) listJSON {
 	f := listJSON{Verdict: "complete", Locks: []lockJSON{}, Unread: unread, Read: nodes - len(unread),
 		Needed: nodes/2 + 1, hidden: make(map[string]int)}
@@ -175,8 +172,7 @@ func newList(locks []lockJSON, all bool, nodes int, unread []unreadJSON) listJSO
 	return f
 }
 
-// scanAll reads the names of the locks on all nodes, sorted. It returns an error for each
-// node, nil if it was read.
+// scanAll returns names sorted, and an error for each node, nil if it was read.
 func scanAll(ctx context.Context, servers []redisnode.Server, prefix, pattern string) (names []string, errs []error) {
 	found, errs := make([][]string, len(servers)), make([]error, len(servers))
 	var g errgroup.Group
@@ -192,9 +188,8 @@ func scanAll(ctx context.Context, servers []redisnode.Server, prefix, pattern st
 	return slices.Compact(names), errs
 }
 
-// findForgetful adds to errs the nodes that may have lost locks in a restart. It asks for
-// a name that nobody has and that begins as the pattern does: the user may have no right
-// to others.
+// findForgetful adds nodes that may have lost locks in a restart to errs. It asks for a
+// name that begins as the pattern does: the user may have no right to others.
 func findForgetful(ctx context.Context, l *quorum.Locker, pattern string, errs []error) error {
 	begin, name := pattern, "redquorum-list:"+rand.Text()
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
@@ -216,8 +211,7 @@ func findForgetful(ctx context.Context, l *quorum.Locker, pattern string, errs [
 	return nil
 }
 
-// noteSilent adds to errs the nodes that did not answer. A key of another type is an
-// answer.
+// noteSilent adds nodes that did not answer to errs. A key of another type is an answer.
 func noteSilent(r *quorum.Report, errs []error) {
 	for i, n := range r.Nodes {
 		if errs[i] == nil && !errors.Is(n.Err, node.ErrWrongType) {
@@ -226,8 +220,7 @@ func noteSilent(r *quorum.Report, errs []error) {
 	}
 }
 
-// scan reads the names of the locks on one node. They are in no order, and some may be
-// there twice.
+// scan returns names of one node in no order, perhaps twice.
 func scan(ctx context.Context, o redisnode.Server, prefix, pattern string) (names []string, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, scanTime, fmt.Errorf("it has more keys than can be read in %v",
 		scanTime))
@@ -252,11 +245,9 @@ func scan(ctx context.Context, o redisnode.Server, prefix, pattern string) (name
 	}
 }
 
-// globEscape makes a pattern of a text that matches it alone.
 var globEscape = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`)
 
-// onlyLocks returns those of the hashes that are locks. It looks at a few fields of each:
-// the hashes of other programs may be large.
+// onlyLocks looks at a few fields of each hash: those of other programs may be large.
 func onlyLocks(ctx context.Context, client *redis.Client, keys []string) (locks []string, err error) {
 	if len(keys) == 0 {
 		return nil, nil
@@ -283,8 +274,8 @@ func onlyLocks(ctx context.Context, client *redis.Client, keys []string) (locks 
 	return locks, err
 }
 
-// isLock reports whether fields, each followed by its value, may be those of a lock: its
-// owners are a UUID and a number, and the values say how often.
+// isLock reports whether fields, each with its value, may be a lock's: an owner is a UUID
+// and a number, the value says how often.
 func isLock(fields []string) bool {
 	owners := 0
 	for pair := range slices.Chunk(fields, 2) {
@@ -305,8 +296,7 @@ func isLock(fields []string) bool {
 	return owners > 0
 }
 
-// inspectAll inspects each name, and returns the locks that are held. Why a node did not
-// answer is in errs.
+// inspectAll returns the locks that are held, and adds to errs why a node did not answer.
 func inspectAll(ctx context.Context, l *quorum.Locker, names []string, errs []error) ([]lockJSON, error) {
 	found := make([]*lockJSON, len(names))
 	var mu sync.Mutex // guards errs
@@ -353,9 +343,8 @@ func newLock(r *quorum.Report) *lockJSON {
 	return lock
 }
 
-// left is how long the owner has a majority of the nodes if the lease is not renewed;
-// where it has none, how long it has those that it has. It is node.NoExpiry if that never
-// ends.
+// left is how long the owner has a majority of the nodes without renewal, or else the
+// nodes that it has; node.NoExpiry if forever.
 func left(r *quorum.Report) time.Duration {
 	var ends []time.Duration
 	never := 0
@@ -376,7 +365,7 @@ func left(r *quorum.Report) time.Duration {
 	return ends[len(ends)-last]
 }
 
-// text is the list for people, with the state of each lock if states is true.
+// text is for people, with the state of each lock if states is true.
 func (f listJSON) text(w io.Writer, states bool) string {
 	rows := [][]string{{"STATE", "NAME", "MODE", "LEFT", "WAITING", "NODES", "OWNER"}}
 	for _, l := range f.Locks {
@@ -451,7 +440,6 @@ func (f listJSON) verdict(states bool) string {
 	return text
 }
 
-// fitted cuts a line that is too long for the terminal, if w is one.
 func fitted(w io.Writer, line string) string {
 	if !terminal.Is(w) {
 		return line

@@ -56,8 +56,8 @@ func TestList(t *testing.T) {
 			hold(t, l, "app/x")
 			readers := []*quorum.Lease{hold(t, l, "r", quorum.WithRead()), hold(t, l, "r", quorum.WithRead())}
 			waited := waits(t, newLockerOf(t, urls, quorum.Options{NoRestartGuard: true}), "orders/1")
-			// Keys that are no locks: more than one step reads, and hashes of another
-			// program.
+			// Keys that are no locks: more than one step reads, and other programs'
+			// hashes.
 			client := clientOf(t, addrs[0])
 			_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
 				for i := range 2 * scanStep {
@@ -105,7 +105,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// A reply that did not come to its end has no names.
+// A truncated reply has no names.
 func TestScanIsCutShort(t *testing.T) {
 	o := redisnode.Server{Options: &redis.Options{Protocol: 2, MaxRetries: -1, DisableIdentity: true}}
 	o.Options.Dialer = func(context.Context, string, string) (net.Conn, error) {
@@ -126,7 +126,6 @@ func TestScanIsCutShort(t *testing.T) {
 	assert.That(t, len(names) == 0 && err != nil, "%q, %v", names, err)
 }
 
-// A late node is silent about one name.
 type late struct{ node.Node }
 
 func (n late) Submit(cmd node.Command, reply func(node.Reply)) {
@@ -137,7 +136,7 @@ func (n late) Submit(cmd node.Command, reply func(node.Reply)) {
 	n.Node.Submit(cmd, reply)
 }
 
-// A lock is not missing because nodes did not answer when they were asked for it.
+// A lock is not missing because nodes did not answer about it.
 func TestListOfLateNodes(t *testing.T) {
 	l, err := quorum.New([]node.Node{late{model.New(clock.System(), "n1")}, late{model.New(clock.System(), "n2")}, model.New(clock.System(), "n3")},
 		quorum.Options{NoRestartGuard: true})
@@ -167,7 +166,6 @@ func TestListWithoutNodes(t *testing.T) {
 	servers[0].Resume()
 }
 
-// Nodes that restarted may have forgotten locks.
 func TestListAfterARestart(t *testing.T) {
 	servers, urls := startNodes(t, 3)
 	hold(t, newLocker(t, urls), "a")
@@ -183,7 +181,6 @@ func TestListAfterARestart(t *testing.T) {
 	want(t, exitOK, "no lock is held\n", "list", "--nodes", urls, "--no-guard")
 }
 
-// Without servers nothing is said of locks.
 func TestListOfNothing(t *testing.T) {
 	const urls = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
 	tests.Says(t, want(t, exitError, "unknown: 0 of 3 nodes are usable, 2 needed\n", "list", "--nodes", urls), "!held", "redquorum list: not usable: 127.0.0.1:1, 127.0.0.1:2, 127.0.0.1:3: connection refused\n")

@@ -22,7 +22,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// lockFlags say which lock run and hold take, and how.
 type lockFlags struct {
 	nodeFlags
 	verb     string
@@ -47,12 +46,11 @@ type lockFlags struct {
 	accepted atomic.Bool           // servers have taken the credentials before
 }
 
-// silent reports whether it says nothing about others that hold the lock: a job that may
-// be skipped is none of cron's mails.
+// silent is true for a job that may be skipped: cron would send a mail.
 func (f *lockFlags) silent() bool { return f.conflict == exitOK && !f.verbose }
 
-// observe remembers why an attempt failed, says what happens to nodes, and passes the
-// event on.
+// observe remembers why an attempt failed, reports news of nodes, and passes the event
+// on.
 func (f *lockFlags) observe(c *command, to func(quorum.Event)) func(quorum.Event) {
 	return func(e quorum.Event) {
 		if text := newsOfNode(e); text != "" && (f.verbose || e.Kind == quorum.EventSettingsDiffer) {
@@ -68,7 +66,7 @@ func (f *lockFlags) observe(c *command, to func(quorum.Event)) func(quorum.Event
 	}
 }
 
-// newsOfNode says what happened to a node; "" if the event is of something else.
+// newsOfNode is "" if the event is about something else.
 func newsOfNode(e quorum.Event) string {
 	switch e.Kind {
 	case quorum.EventNodeFailed:
@@ -83,7 +81,6 @@ func newsOfNode(e quorum.Event) string {
 	return ""
 }
 
-// refusal is why the last attempt to get the lock failed, unless others hold it.
 func (f *lockFlags) refusal() error {
 	if err := f.failed.Load(); err != nil && !errors.Is(*err, quorum.ErrHeld) {
 		return *err
@@ -120,16 +117,13 @@ func (f *lockFlags) register(fs *pflag.FlagSet) {
 		"the exit `status` if others hold the lock and the wait is over; with 0 nothing is said about that")
 }
 
-// addName takes one more name for the lock.
 func (f *lockFlags) addName(name string) error {
 	f.names = append(f.names, name)
 	return node.CheckName(name)
 }
 
-// title is the lock's name, or several with commas between.
 func (f *lockFlags) title() string { return strings.Join(f.names, ",") }
 
-// take looks at the flags, after names that stand alone.
 func (f *lockFlags) take(fs *pflag.FlagSet, names []string) error {
 	for _, name := range names {
 		if err := f.addName(name); err != nil {
@@ -142,7 +136,7 @@ func (f *lockFlags) take(fs *pflag.FlagSet, names []string) error {
 	return f.check(fs)
 }
 
-// shortestLease is the shortest in which a command can be stopped before it ends.
+// shortestLease leaves time to stop a command before it ends.
 const shortestLease = 100 * time.Millisecond
 
 func (f *lockFlags) check(fs *pflag.FlagSet) error {
@@ -176,7 +170,7 @@ func (f *lockFlags) check(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// locker connects to the nodes, and sets the lease where no flag has.
+// locker also sets the lease if no flag has.
 func (f *lockFlags) locker(c *command, observe func(quorum.Event)) (l *quorum.Locker, done func(), err error) {
 	longest, err := f.limit()
 	if err != nil {
@@ -193,7 +187,7 @@ func (f *lockFlags) locker(c *command, observe func(quorum.Event)) (l *quorum.Lo
 	}
 	usual := min(quorum.Defaults().Lease, cmp.Or(longest, quorum.Defaults().MaxLease))
 	if f.minHold > 0 {
-		// this process ends with its command: the rest of the lease comes on top
+		// this process ends with its command: the rest of the lease is added
 		usual = max(min(usual, f.minHold), shortestLease)
 	}
 	f.lease = cmp.Or(f.lease, usual)
@@ -201,12 +195,12 @@ func (f *lockFlags) locker(c *command, observe func(quorum.Event)) (l *quorum.Lo
 		Label: f.label, Observe: f.observe(c, observe)})
 }
 
-// leaseOf is the least --max-lease with a minimum hold.
+// leaseOf is the least --max-lease for a minimum hold.
 func leaseOf(minHold time.Duration) time.Duration {
 	return minHold + time.Duration(float64(minHold)*quorum.Defaults().Drift) + 2*time.Millisecond
 }
 
-// inFlags is the text of an error of the lock, which names flags where to read on.
+// inFlags names flags where the library's errors name options.
 func (f *lockFlags) inFlags(err error) string {
 	text := inFlags(err)
 	if f.raised {
@@ -215,8 +209,7 @@ func (f *lockFlags) inFlags(err error) string {
 	return text
 }
 
-// defaultLabel names the host, the process and what it does, where no flag has named the
-// program.
+// defaultLabel names the host, the process and what it does.
 func (f *lockFlags) defaultLabel(does string) {
 	if f.label != "" {
 		return
@@ -228,24 +221,20 @@ func (f *lockFlags) defaultLabel(does string) {
 	f.label = fmt.Sprintf("%.40s pid %d redquorum %.20s", host, os.Getpid(), does)
 }
 
-// shortest is how long the lock lasts without renewal, or at most.
 func (f *lockFlags) shortest() time.Duration { return min(f.lease, cmp.Or(f.maxHold, f.lease)) }
 
-// endSignals end the wait for a lock, and hold. None of them ends this process before the
-// lock is released.
+// endSignals end the wait for a lock, and hold. None ends this process before the
+// release.
 var endSignals = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP}
 
-// fromTerminal are those that a terminal sends to all of a job, and SIGCONT, which the
-// shell sends.
+// fromTerminal are those that a terminal sends to a whole job, and the shell's SIGCONT.
 var fromTerminal = []os.Signal{os.Interrupt, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGWINCH, syscall.SIGCONT}
 
-// continues reports whether a command that is stopped is continued after this signal, to
-// act on it.
 func continues(s syscall.Signal) bool {
 	return s != syscall.SIGKILL && s != syscall.SIGCONT && s != syscall.SIGWINCH
 }
 
-// catch returns the given signals as they come, until stop is called.
+// catch returns signals as they come, until stop is called.
 func catch(these []os.Signal) (signals chan os.Signal, stop func()) {
 	signals = make(chan os.Signal, 64)
 	signal.Notify(signals, notIgnored(these...)...)
@@ -257,8 +246,7 @@ func catch(these []os.Signal) (signals chan os.Signal, stop func()) {
 	}
 }
 
-// acquire takes the lock. If it does not get it, it says why, and returns the exit
-// status.
+// acquire says why if it does not get the lock, and returns the exit status.
 func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker,
 	signals <-chan os.Signal) (*quorum.Lease, int) {
 	waiting, end := untilSignal(ctx, signals)
@@ -288,8 +276,7 @@ func (f *lockFlags) acquire(ctx context.Context, c *command, l *quorum.Locker,
 	return lease, exitOK
 }
 
-// outerOwners are the owners of the runs that have started this process, the nearest
-// first.
+// outerOwners are the owners of the runs around this process, the nearest first.
 func outerOwners() (owners []string) {
 	for _, list := range []string{os.Getenv("REDQUORUM_OWNER"), os.Getenv("REDQUORUM_OUTER")} {
 		for owner := range strings.SplitSeq(list, ",") {
@@ -301,15 +288,13 @@ func outerOwners() (owners []string) {
 	return owners
 }
 
-// heldOutside is the error that a run around this process holds the name: that waits for
-// this process.
+// heldOutside is the error that an outer run holds the name: it waits for this process.
 type heldOutside struct{ name string }
 
 func (h heldOutside) Error() string {
 	return fmt.Sprintf("%s is held by the 'redquorum run' that started this process, and that waits for this process: leave one of them out, or use another name", shown(h.name))
 }
 
-// checkOuter refuses a name that a run around this process holds.
 func (f *lockFlags) checkOuter(r *quorum.Report) error {
 	outer := outerOwners()
 	if f.read && r.Mode == node.Read || !slices.ContainsFunc(r.Owners, func(owner string) bool { return slices.Contains(outer, owner) }) {
@@ -318,7 +303,6 @@ func (f *lockFlags) checkOuter(r *quorum.Report) error {
 	return heldOutside{r.Name}
 }
 
-// gaveUp is the exit status when a signal has ended the wait for the lock.
 func gaveUp(by os.Signal) int {
 	if by == os.Interrupt {
 		return exitInterrupted
@@ -327,7 +311,7 @@ func gaveUp(by os.Signal) int {
 }
 
 // untilSignal returns a context that a signal ends, until end is called, which returns
-// the signal if one has.
+// the signal.
 func untilSignal(ctx context.Context, signals <-chan os.Signal) (waiting context.Context, end func() os.Signal) {
 	waiting, cancel := context.WithCancel(ctx)
 	stop, by := make(chan struct{}), make(chan os.Signal, 1)
@@ -353,7 +337,7 @@ func untilSignal(ctx context.Context, signals <-chan os.Signal) (waiting context
 	}
 }
 
-// lock takes the lock, and says from time to time what it waits for.
+// lock says from time to time what it waits for.
 func (f *lockFlags) lock(ctx context.Context, c *command, l *quorum.Locker) (*quorum.Lease, error) {
 	opts := []quorum.Option{quorum.WithNames(f.names[1:]...), quorum.WithNote(f.note)}
 	switch {
@@ -404,8 +388,8 @@ func (f *lockFlags) lock(ctx context.Context, c *command, l *quorum.Locker) (*qu
 	return l.Lock(ctx, f.names[0], opts...)
 }
 
-// sayWaiting says what the wait is for, until ctx ends, or until it finds out that it is
-// in vain: the nodes may not have answered before.
+// sayWaiting reports until ctx ends, or until the wait turns out to be in vain: the nodes
+// may not have answered before.
 func (f *lockFlags) sayWaiting(ctx context.Context, c *command, l *quorum.Locker) error {
 	begun := time.Now()
 	for i := 0; ; i++ {
@@ -429,7 +413,6 @@ func (f *lockFlags) sayWaiting(ctx context.Context, c *command, l *quorum.Locker
 	}
 }
 
-// toldAfter is how long a wait has lasted when it is reported for the ith time.
 func toldAfter(i int) time.Duration {
 	switch i {
 	case 0:
@@ -440,8 +423,8 @@ func toldAfter(i int) time.Duration {
 	return time.Duration(i-1) * time.Minute
 }
 
-// reasons says of each name why it may not be had, and whether that is anything but
-// others who hold it. The error is that of checkOuter.
+// reasons says of each name why it cannot be had, and whether there is more to it than a
+// holder. The error is that of checkOuter.
 func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string, trouble bool, err error) {
 	var all []string
 	for _, name := range f.names {
@@ -468,11 +451,9 @@ func (f *lockFlags) reasons(ctx context.Context, l *quorum.Locker) (text string,
 }
 
 // timeToReplace is how long credentials that were never accepted are tried: somebody may
-// be replacing the files just now. Later on that is the likelier reason, and waiting goes
-// on.
+// be replacing the files. Afterwards waiting goes on.
 const timeToReplace = 3 * time.Second
 
-// refused reports whether so many nodes refuse the credentials that there is no quorum.
 func refused(err error) bool {
 	e, ok := errors.AsType[*quorum.Error](err)
 	if !ok {
@@ -487,8 +468,8 @@ func refused(err error) bool {
 	return others < e.Quorum
 }
 
-// notAcquired is the exit status for an err of lock: whether it is worth
-// trying again, and whether anybody has to see to the nodes first.
+// notAcquired is the exit status for an error of lock: whether to try again, or to see to
+// the nodes first.
 func (f *lockFlags) notAcquired(err error) int {
 	if errors.Is(err, quorum.ErrHeld) {
 		return f.conflict
@@ -499,8 +480,8 @@ func (f *lockFlags) notAcquired(err error) int {
 	return exitNoQuorum
 }
 
-// notReleased says why the lock is not known to be released. It returns the exit status,
-// which is the given one if the lock was held to the end.
+// notReleased says why the lock may not be released. It returns the given status if the
+// lock was held to the end.
 func (f *lockFlags) notReleased(c *command, err error, status int) int {
 	fmt.Fprintf(c.stderr, "redquorum %s: %s\n", f.verb, inFlags(err))
 	if errors.Is(err, quorum.ErrNotHeld) {
@@ -509,10 +490,9 @@ func (f *lockFlags) notReleased(c *command, err error, status int) int {
 	return status
 }
 
-// briefly calls done, which closes a Locker whose lock is released, and returns after a
-// moment also if done does not. A majority has confirmed the release by then, and the
-// others have been sent it. Only a node that hangs may need another one; it alone would
-// keep the lock until the lease ends.
+// briefly calls done, which closes a Locker after its release, and returns after a moment
+// also if a node hangs. A majority has confirmed the release by then. That node alone
+// would keep the lock until the lease ends.
 func briefly(done func()) {
 	closed := make(chan struct{})
 	go func() {
@@ -525,5 +505,4 @@ func briefly(done func()) {
 	}
 }
 
-// since is how long something has taken, for people.
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(time.Millisecond) }

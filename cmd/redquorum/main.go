@@ -21,8 +21,8 @@ func main() {
 		os.Exit(wardenMain(os.Args[2:]))
 	}
 	code := run(context.Background(), os.Args[1:], os.Stdout, os.Stderr)
-	// A shell goes on with its loop unless the signal has killed what it waits for.
-	// Process 1 of a container cannot be killed so.
+	// A shell ends its loop only if the signal has killed its child. Process 1 of a
+	// container cannot be killed so.
 	if code == exitInterrupted && os.Getpid() != 1 && !signal.Ignored(os.Interrupt) {
 		signal.Reset(os.Interrupt)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
@@ -31,8 +31,8 @@ func main() {
 	os.Exit(code)
 }
 
-// notIgnored returns those of the signals that this process does not have to ignore:
-// nohup makes it ignore some, and so do shells that run it in the background of a script.
+// notIgnored leaves out signals that nohup, or a shell that runs a script's background,
+// has this process ignore.
 func notIgnored(signals ...os.Signal) []os.Signal {
 	return slices.DeleteFunc(signals, signal.Ignored)
 }

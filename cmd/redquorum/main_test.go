@@ -21,7 +21,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// actAsProgram makes this test binary the program itself.
 const actAsProgram = "REDQUORUM_TEST_ACTS_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -40,7 +39,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// redquorum runs the program inside the test.
 func redquorum(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, talk bytes.Buffer
@@ -48,18 +46,16 @@ func redquorum(t *testing.T, args ...string) (status int, stdout, stderr string)
 	return status, out.String(), talk.String()
 }
 
-// patience is how long a test waits for what has to happen. A busy machine takes its
-// time.
+// patience is generous: a busy machine takes its time.
 const patience = time.Minute
 
-// timedOut reports whether a text tells of a server that did not answer in time.
+// timedOut reports whether a text tells of a late server.
 func timedOut(said string) bool {
 	return strings.Contains(said, node.ErrTimeout.Error()) || strings.Contains(said, "i/o timeout")
 }
 
-// unlessLate calls look, and again while what it returns is not good, and it or an
-// earlier one tells of servers that did not answer in time: what those did later is there
-// for as long as a lease.
+// unlessLate calls look again while its result is not good and some server was late, for
+// as long as a lease.
 func unlessLate(look func() (said string, good bool)) {
 	late := false
 	for end := time.Now().Add(patience); ; {
@@ -71,8 +67,8 @@ func unlessLate(look func() (said string, good bool)) {
 	}
 }
 
-// want runs the program and checks its status and a part of what it says, on
-// whichever stream. It returns both streams.
+// want checks the status and a part of the output, on whichever stream. It returns both
+// streams.
 func want(t *testing.T, status int, text string, args ...string) (all string) {
 	t.Helper()
 	var got int
@@ -99,7 +95,6 @@ func startNodes(t *testing.T, n int) (servers []*embedded.Server, urls string) {
 	return servers, strings.Join(all, ",")
 }
 
-// parallelNodes is startNodes for a test that runs next to others.
 func parallelNodes(t *testing.T, n int) (urls string) {
 	t.Helper()
 	t.Parallel()
@@ -107,7 +102,6 @@ func parallelNodes(t *testing.T, n int) (urls string) {
 	return urls
 }
 
-// newLocker is another client of the servers.
 func newLocker(t *testing.T, urls string) *quorum.Locker {
 	t.Helper()
 	return newLockerOf(t, urls, quorum.Options{Label: quorum.NoLabel})
@@ -121,7 +115,6 @@ func newLockerOf(t *testing.T, urls string, o quorum.Options) *quorum.Locker {
 	return l
 }
 
-// hold has another client take the lock.
 func hold(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *quorum.Lease {
 	t.Helper()
 	lease := assert.Got(l.Lock(t.Context(), name, append(opts, quorum.WithWait(patience))...))(t)
@@ -129,7 +122,7 @@ func hold(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) *q
 	return lease
 }
 
-// waits has a client wait for the lock, which is sent when it is got; nil if it never is.
+// waits sends the lease when it is granted; nil if it never is.
 func waits(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) <-chan *quorum.Lease {
 	got := make(chan *quorum.Lease, 1)
 	go func() {
@@ -140,14 +133,12 @@ func waits(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) <
 	return got
 }
 
-// verdictIs checks what status says of a lock.
 func verdictIs(t *testing.T, name, urls, want string) {
 	t.Helper()
 	s := statusOf(t, exitOK, name, urls)
 	assert.That(t, s.Verdict == want, "%s, not %s: %+v", s.Verdict, want, s)
 }
 
-// clientOf is a client of go-redis, for a URL or an address.
 func clientOf(t *testing.T, url string) *redis.Client {
 	t.Helper()
 	servers := assert.Got(cli.Servers([]string{url}))(t)
@@ -156,7 +147,6 @@ func clientOf(t *testing.T, url string) *redis.Client {
 	return client
 }
 
-// fileOf writes a text to a file.
 func fileOf(t *testing.T, text string) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "file")
@@ -171,8 +161,7 @@ func textOf(t *testing.T, path string) string {
 	return string(text)
 }
 
-// serve has a server at a new address that does something for each connection, and closes
-// it then.
+// serve handles each connection at a new address with do.
 func serve(t *testing.T, do func(net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

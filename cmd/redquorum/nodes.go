@@ -24,7 +24,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// nodeFlags say which nodes a verb works on.
 type nodeFlags struct {
 	nodes    string
 	given    int    // how often --nodes is there
@@ -43,8 +42,7 @@ type nodeFlags struct {
 
 func (n *nodeFlags) register(fs *pflag.FlagSet) {
 	n.set = fs
-	// The environment is no default of the flag: the help would show it,
-	// passwords included.
+	// No default of the flag: the help would show the environment, passwords included.
 	fs.Func("nodes", "`URLs` of the nodes, separated by commas: see 'redquorum help nodes' (default $REDQUORUM_NODES)", func(s string) error {
 		n.given++
 		if n.nodes = s; strings.TrimSpace(s) == "" { // a variable that is not set does not stand for other servers
@@ -78,7 +76,6 @@ func (n *nodeFlags) registerEmbedded(fs *pflag.FlagSet) {
 	})
 }
 
-// urls returns the nodes' URLs.
 func (n *nodeFlags) urls() ([]string, error) {
 	if n.given > 1 { // the last one alone would be a lock on fewer servers
 		return nil, cli.Usage("--nodes is there %d times: give all nodes in one, separated by commas", n.given)
@@ -90,7 +87,6 @@ func (n *nodeFlags) urls() ([]string, error) {
 	return urls, nil
 }
 
-// limit returns the longest lease, from the flag or the environment.
 func (n *nodeFlags) limit() (time.Duration, error) {
 	text := os.Getenv("REDQUORUM_MAX_LEASE")
 	given := n.set != nil && n.set.Changed("max-lease")
@@ -127,8 +123,7 @@ func (n *nodeFlags) locker(o quorum.Options) (l *quorum.Locker, done func(), err
 	return l, func() { _ = l.Close(); end() }, nil
 }
 
-// asksAbout has a verb ask its nodes about the lock NAME, or do something to it. It takes
-// no lock.
+// asksAbout makes a verb about the lock NAME, which takes no lock.
 func asksAbout(cmd *cobra.Command, do func(ctx context.Context, c *command, nodes *nodeFlags, l *quorum.Locker, name string) error) *cobra.Command {
 	var nodes nodeFlags
 	nodes.register(cmd.Flags())
@@ -144,25 +139,22 @@ func asksAbout(cmd *cobra.Command, do func(ctx context.Context, c *command, node
 	})
 }
 
-// These stand for numbers of nodes in Options.Quorum, until it is known how many there
-// are.
+// These stand for numbers of nodes until the nodes are known.
 const (
 	quorumAll  = -1 // all
 	quorumMost = -2 // a majority, also of an even number: for verbs that take no lock
 )
 
-// asFlags writes options as the flags that set them.
 var asFlags = strings.NewReplacer("Options.Quorum", "--quorum", "Options.Lease", "--lease",
 	"Options.MaxHold", "--max-hold", "Options.Timeout", "--timeout",
 	"Options.MaxLease", "--max-lease", "Options.Prefix", "--prefix", "MaxLease", "--max-lease")
 
-// A flagged error of a lock names flags where to read on.
+// A flagged error names flags instead of options.
 type flagged struct{ error }
 
 func (f flagged) Error() string { return inFlags(f.error) }
 func (f flagged) Unwrap() error { return f.error }
 
-// inFlags is the text of an error of a lock, which names flags where to read on.
 func inFlags(err error) string {
 	const longest = 2000 // names of locks are long, or many
 	flags := strings.NewReplacer("see Options.MaxLease, Options.NoRestartGuard", "see --max-lease, --no-guard",
@@ -170,8 +162,8 @@ func inFlags(err error) string {
 	return terminal.Cut(flags.Replace(err.Error()), longest)
 }
 
-// lockOn is quorum.New with errors in the words of the command line. It closes
-// the nodes if it fails.
+// lockOn is quorum.New with errors in the words of the command line. It closes the nodes
+// if it fails.
 func lockOn(nodes []node.Node, o quorum.Options) (l *quorum.Locker, err error) {
 	switch o.Quorum {
 	case quorumAll:
@@ -214,7 +206,6 @@ func (n *nodeFlags) connect() (nodes []node.Node, end func(), err error) {
 	return nodes, func() {}, err
 }
 
-// servers returns how to reach each node.
 func (n *nodeFlags) servers() ([]redisnode.Server, error) {
 	urls, err := n.urls()
 	if err != nil {
@@ -252,7 +243,7 @@ func (n *nodeFlags) servers() ([]redisnode.Server, error) {
 	return all, nil
 }
 
-// checkFiles reads the files once, so that an error in them is one of usage.
+// checkFiles reads the files once: an error in them is one of usage.
 func (n *nodeFlags) checkFiles() error {
 	switch {
 	case (n.cert == "") != (n.key == ""):
@@ -279,9 +270,9 @@ func (n *nodeFlags) checkFiles() error {
 	return nil
 }
 
-// readFilesOfTLS has each connection read the files, as they may be replaced meanwhile.
-// Once a server was trusted, one that is not may only be ahead of the file: then its
-// error says nothing of certificates, so that nobody takes it for permanent.
+// readFilesOfTLS has each connection read the files, as they may be replaced. Once a
+// server was trusted, one that is not may only be ahead of the file, so its error does
+// not name certificates, which would look permanent.
 func (n *nodeFlags) readFilesOfTLS(config *tls.Config, trusted *atomic.Bool) {
 	if n.cert != "" {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return n.readCertificate() }
@@ -346,7 +337,6 @@ func readLine(flag, path string) (string, error) {
 	return line, nil
 }
 
-// address is the name of a node.
 func address(o redisnode.Server) string {
 	if o.DB != 0 {
 		return o.Addr + "/" + strconv.Itoa(o.DB)

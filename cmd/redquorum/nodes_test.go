@@ -23,7 +23,6 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
-// An error names a character that has no place in a URL.
 func TestStray(t *testing.T) {
 	for list, says := range map[string]string{
 		`"redis://a,redis://b,redis://c"`: `server 1 of 3, "\"redis://a": it has a '"': leave out quotation marks`,
@@ -84,8 +83,7 @@ func selfSigned(t *testing.T) (pair tls.Certificate, cert, key string) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, file("CERTIFICATE", der), file("PRIVATE KEY", secret)
 }
 
-// mutual is how a server with such a pair speaks to clients that have the certificate in
-// a file.
+// mutual is the TLS of a server whose clients have the certificate in a file.
 func mutual(t *testing.T, pair tls.Certificate, file string) *tls.Config {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -93,7 +91,6 @@ func mutual(t *testing.T, pair tls.Certificate, file string) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool}
 }
 
-// withTLS puts TLS before a server, and returns its address.
 func withTLS(t *testing.T, addr string, config *tls.Config) string {
 	t.Helper()
 	return serve(t, func(raw net.Conn) {
@@ -136,8 +133,7 @@ func TestTLSFlags(t *testing.T) {
 	want(t, exitUsage, "no node's URL begins with rediss://", "status", "a", "--nodes", "a", "--cacert", cert)
 }
 
-// Sentinels have names of their own in their certificates, and --cacert is for these,
-// too.
+// Sentinels have their own certificates, which --cacert is for, too.
 func TestTLSFlagsWithSentinel(t *testing.T) {
 	t.Parallel()
 	pair, cert, key := selfSigned(t)
@@ -162,8 +158,8 @@ func TestTLSFlagsWithSentinel(t *testing.T) {
 	tests.Says(t, want(t, exitUnsafe, "", asks(sentinel, "doctor")...), "the primary is now "+secure)
 }
 
-// Passwords, certificates and CAs are replaced while programs run, at the server first or
-// in the files first.
+// Passwords, certificates and CAs are replaced while programs run, first at the server or
+// first in the files.
 func TestFilesAreReplaced(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()

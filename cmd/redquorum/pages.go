@@ -55,7 +55,6 @@ func manVerb() *cobra.Command {
 	})
 }
 
-// manPage is the manual in the language of man: the help of each verb, as it is.
 func manPage(root *cobra.Command) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, ".TH REDQUORUM 1 \"\" %q \"User Commands\"\n.SH NAME\nredquorum \\- %s\n", "redquorum "+version(),
@@ -78,7 +77,6 @@ func manPage(root *cobra.Command) string {
 	return b.String()
 }
 
-// roff escapes a line.
 func roff(line string) string {
 	line = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(line)
 	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {

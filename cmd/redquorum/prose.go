@@ -10,10 +10,9 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// verdictColor is the color of a run's verdict.
 var verdictColor = map[sim.Verdict]string{sim.Sound: green, sim.Outside: yellow, sim.Unsafe: red, sim.Stuck: red}
 
-// A prose is text for people, in lines that fit the terminal, and in color if it is one.
+// A prose is text that fits the terminal, and in color if it is one.
 type prose struct {
 	strings.Builder
 	painter
@@ -22,8 +21,7 @@ type prose struct {
 
 func newProse(w io.Writer) *prose { return &prose{painter: newPainter(w), width: terminal.Columns(w)} }
 
-// write writes a text, in a color if it is not "". Its lines after the first have the
-// indent.
+// write indents the lines after the first.
 func (p *prose) write(color, indent, text string) {
 	p.WriteString(p.paint(color, terminal.Wrap(p.width, text, indent)) + "\n")
 }
@@ -34,7 +32,6 @@ func (p *prose) item(begin, text string) {
 	p.WriteString(begin + terminal.Wrap(p.width, text, indent) + "\n")
 }
 
-// story writes lines of a story, each with a time before it.
 func (p *prose) story(lines []string) {
 	const times = len("1234567890 ms  ")
 	for _, line := range lines {
@@ -47,7 +44,7 @@ func (p *prose) story(lines []string) {
 	}
 }
 
-// trace writes the trace of a run. Where it is not folded each event has one line.
+// trace has one line for each event unless folded.
 func (p *prose) trace(r *sim.Result, folded bool) error {
 	var all strings.Builder
 	if err := r.Trace.WriteText(&all, r.Plan); err != nil || !folded {
@@ -71,7 +68,6 @@ func (p *prose) trace(r *sim.Result, folded bool) error {
 	return nil
 }
 
-// violations writes what a run has violated.
 func (p *prose) violations(all []sim.Violation) {
 	for _, v := range all {
 		color := red

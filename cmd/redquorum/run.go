@@ -125,7 +125,6 @@ const (
 	exitNotFound      = 127
 )
 
-// runFlags are what run was asked for.
 type runFlags struct {
 	lockFlags
 	shell   string
@@ -164,7 +163,7 @@ func runVerb() *cobra.Command {
 	})
 }
 
-// takeCommand looks at the flags, after names that stand alone. The command has been set.
+// takeCommand looks at the flags after the command was set.
 func (f *runFlags) takeCommand(fs *pflag.FlagSet, names []string) error {
 	if err := f.take(fs, names); err != nil {
 		return err
@@ -249,9 +248,9 @@ func (f *runFlags) checkMinHold() error {
 	return nil
 }
 
-// margins says how long before the end of a lease of that length a command gets
-// TERM and KILL. A lease in good health never comes near: it is renewed at a
-// third. The grace between the two is at most half of the lease, 0 for the default.
+// margins is how long before the end of a lease a command gets TERM and KILL. A healthy
+// lease is renewed at a third. The grace between the two is at most half of the lease, 0
+// for the default.
 func margins(lease, grace time.Duration) (term, kill time.Duration) {
 	kill = min(max(lease/10, 20*time.Millisecond), time.Second)
 	return kill + cmp.Or(grace, min(lease/6, 10*time.Second)), kill
@@ -263,7 +262,6 @@ func sayAs(w io.Writer, verb, format string, args ...any) {
 	fmt.Fprintf(w, "redquorum "+verb+": "+format+"\n", args...)
 }
 
-// A supervision is a command that runs for as long as the lease lasts.
 type supervision struct {
 	stderr     io.Writer
 	lease      *quorum.Lease
@@ -272,26 +270,24 @@ type supervision struct {
 	term, kill time.Duration // before the end of the lease
 	warden     *warden
 	signals    <-chan os.Signal
-	passed     <-chan os.Signal // to the group; none until the command has begun
+	passed     <-chan os.Signal // to the group, once the command has begun
 	onAsk      syscall.Signal
-	requests   <-chan struct{} // to finish; none until the command has begun, nor after the first
-	status     int             // the command's, or -1 if it has not ended
+	requests   <-chan struct{} // the first request to finish, once the command has begun
+	status     int             // the command's, or -1
 	asked      bool            // the command was, to stop
 	gone       bool            // all that it has started
 }
 
-// supervise runs the command for as long as the lease lasts.
 func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, trouble *trouble,
 	signals <-chan os.Signal) int {
-	// For the kernel the end of this thread is the end of the parent, as when this
-	// process is killed.
+	// For the kernel the end of this thread is the end of the parent.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
 	s := &supervision{stderr: c.stderr, lease: lease, trouble: trouble, maxHold: f.maxHold, signals: signals,
 		onAsk: f.onAsk, status: -1}
 	s.term, s.kill = margins(f.shortest(), f.grace)
-	// it was handed over, and lasts for as long only when it is renewed
+	// a lock that was handed over lasts until it is renewed
 	if lease.Remaining() <= max(s.term, f.shortest()/2) {
 		if err := lease.Extend(context.Background(), f.lease); err != nil {
 			say(c.stderr, "%s", inFlags(err))
@@ -316,8 +312,8 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 		say(c.stderr, "the command was not started: %v", err)
 		return exitOS
 	}
-	// Its own output must not stop this process. Ctrl-Z stops it only after the command,
-	// which may tidy the screen before.
+	// Its own output must not stop this process. Ctrl-Z stops it after the command, which
+	// may restore the screen first.
 	signal.Ignore(syscall.SIGTTOU, syscall.SIGTSTP)
 	status := s.watch()
 	if status == exitLost || status > 128 { // it had no time to
@@ -326,14 +322,13 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 		terminal.takeBack()
 	}
 	if in == foreground && status == exitInterrupted {
-		// The terminal has given Ctrl-C to the command's group alone, and a script that
-		// waits for this process is to end as well.
+		// The terminal has sent Ctrl-C to the command's group alone; a script around this
+		// process should end as well.
 		_ = syscall.Kill(0, syscall.SIGINT)
 	}
 	return status
 }
 
-// leaseEnd is the instant of machineTime at which the lease ends.
 func (s *supervision) leaseEnd() time.Duration {
 	now := machineTime() // before the lease is asked: the instant is never too late
 	return now + s.lease.Remaining()
@@ -372,7 +367,6 @@ func (s *supervision) watch() int {
 	}
 }
 
-// note takes a report of the warden.
 func (s *supervision) note(r message) {
 	switch r.what {
 	case reportBegan:
@@ -389,7 +383,6 @@ func (s *supervision) note(r message) {
 	}
 }
 
-// end ends the command before the lease does.
 func (s *supervision) end() int {
 	said := s.asked // and why
 	s.asked = true
@@ -441,7 +434,7 @@ func (s *supervision) over() int {
 	return s.status
 }
 
-// ended returns the signal that is to end this process, or nil if none comes in a moment.
+// ended returns a signal that comes within a moment, or nil.
 func (s *supervision) ended() os.Signal {
 	for moment := time.After(100 * time.Millisecond); ; {
 		select {
@@ -455,8 +448,8 @@ func (s *supervision) ended() os.Signal {
 	}
 }
 
-// withoutLock removes from an environment the nodes' URLs, because the command has no
-// need of the passwords in them, and what another run has said of its lock.
+// withoutLock removes the nodes' URLs, whose passwords the command does not need, and
+// what an outer run says of its lock.
 func withoutLock(env []string) []string {
 	return slices.DeleteFunc(env, func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -465,9 +458,9 @@ func withoutLock(env []string) []string {
 	})
 }
 
-// asMainProcess has the command be the process that systemd has started, for
-// sd_listen_fds and sd_watchdog_enabled. Without WATCHDOG_PID any process of the
-// service is; but LISTEN_PID has to be the command's own, which a shell knows.
+// asMainProcess makes the command the main process for sd_listen_fds and
+// sd_watchdog_enabled. Without WATCHDOG_PID any process of the service may notify, but
+// LISTEN_PID must be the command's own, which a shell knows.
 func asMainProcess(env []string, path string, command []string) ([]string, string, []string) {
 	own := fmt.Sprint(os.Getpid())
 	env = slices.DeleteFunc(env, func(v string) bool {
@@ -480,7 +473,6 @@ func asMainProcess(env []string, path string, command []string) ([]string, strin
 	return env, "/bin/sh", append([]string{"sh", "-c", script, path}, command[1:]...)
 }
 
-// trouble remembers why the lease was not renewed.
 type trouble struct {
 	last atomic.Pointer[error]
 }
@@ -494,7 +486,6 @@ func (t *trouble) observe(e quorum.Event) {
 	}
 }
 
-// reason is why the lease ends, or has ended.
 func (t *trouble) reason(lease *quorum.Lease, maxHold time.Duration) error {
 	last := t.last.Load()
 	switch err := context.Cause(lease.Context()); {

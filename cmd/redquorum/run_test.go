@@ -25,7 +25,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A program is redquorum in a process of its own.
 type program struct {
 	t   *testing.T
 	cmd *exec.Cmd
@@ -33,13 +32,13 @@ type program struct {
 	out lockedBuffer // both streams
 }
 
-// start starts it. The end of the test kills it and its command if they still run.
+// start kills the program and its command at the end of the test.
 func start(t *testing.T, args ...string) *program {
 	t.Helper()
 	return startProgram(t, os.Args[0], args...)
 }
 
-// startProgram starts it by way of another program, perhaps.
+// startProgram may start it by way of another program.
 func startProgram(t *testing.T, path string, args ...string) *program {
 	t.Helper()
 	p := &program{t: t, cmd: exec.Command(path, args...)}
@@ -55,7 +54,6 @@ func startProgram(t *testing.T, path string, args ...string) *program {
 	return p
 }
 
-// says waits until the output has text.
 func (p *program) says(text string) {
 	p.t.Helper()
 	for end := time.Now().Add(2 * patience); !strings.Contains(p.out.String(), text); time.Sleep(5 * time.Millisecond) {
@@ -68,7 +66,6 @@ func (p *program) signal(s syscall.Signal) {
 	assert.Succeed(p.t, p.cmd.Process.Signal(s))
 }
 
-// exits waits for the end, and checks the status and what has been said.
 func (p *program) exits(want int, says ...string) string {
 	p.t.Helper()
 	_ = p.cmd.Wait()
@@ -79,7 +76,6 @@ func (p *program) exits(want int, says ...string) string {
 	return p.out.String()
 }
 
-// ends runs the program to its end and checks its status.
 func ends(t *testing.T, want int, args ...string) string {
 	t.Helper()
 	var p *program
@@ -91,13 +87,11 @@ func ends(t *testing.T, want int, args ...string) string {
 	return p.exits(want)
 }
 
-// runIn is "run" on nodes inside its own process.
 func runIn(flags string, command ...string) []string {
 	args := append([]string{"run", "--name", "job", "--embedded", "3"}, strings.Fields(flags)...)
 	return append(append(args, "--"), command...)
 }
 
-// runOn is "run" on nodes of the test.
 func runOn(urls, flags string, command ...string) []string {
 	args := append([]string{"run", "--name", "job", "--nodes", urls}, strings.Fields(flags)...)
 	return append(append(args, "--"), command...)
@@ -142,7 +136,7 @@ func TestRunEnvironmentAndStreams(t *testing.T) {
 	assert.That(t, aside == "aside\n", "standard error: %q", aside)
 }
 
-// For systemd's sockets and watchdog the command is what it has started.
+// Sockets and watchdog are the command's, as if systemd had started it.
 func TestRunUnderSystemd(t *testing.T) {
 	const command = `echo "listens $((LISTEN_PID == $$)), watchdog ${WATCHDOG_PID-of all}, $1"; exit 3`
 	args := []string{"-c", `export LISTEN_PID=$$ WATCHDOG_PID=$$; exec "$0" "$@"`, os.Args[0]}
@@ -153,7 +147,6 @@ func TestRunUnderSystemd(t *testing.T) {
 	start(t, runIn("", "sh", "-c", command, "sh", "c")...).exits(3, "listens 0, watchdog 1, c")
 }
 
-// The command does not learn the nodes' passwords.
 func TestRunHidesNodes(t *testing.T) {
 	_, urls := startNodes(t, 3)
 	t.Setenv("REDQUORUM_NODES", urls)
@@ -161,7 +154,7 @@ func TestRunHidesNodes(t *testing.T) {
 	start(t, "run", "--name", "job", "--", "sh", "-c", "env | grep REDQUORUM").exits(0, "!REDQUORUM_NODES", "REDQUORUM_NAME=job", "REDQUORUM_MAX_LEASE=30s")
 }
 
-// While it runs nobody else has the lock, and after it the lock is free.
+// Nobody else has the lock while it runs, and it is free afterwards.
 func TestRunExcludes(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)
@@ -183,7 +176,6 @@ func TestRunExcludes(t *testing.T) {
 	verdictIs(t, "job", urls, "free")
 }
 
-// With --verbose it says who holds the lock, and how long it took.
 func TestRunVerbose(t *testing.T) {
 	_, urls := startNodes(t, 3)
 	out := start(t, runOn(urls, "--verbose", "sh", "-c", "echo by $REDQUORUM_OWNER, $REDQUORUM_TOKEN")...).exits(0)
@@ -198,8 +190,7 @@ func TestRunVerbose(t *testing.T) {
 	}
 }
 
-// It also says which nodes fail, although the lock does not need them, and which are
-// back.
+// It names nodes that fail though the lock does not need them, and those that are back.
 func TestRunSaysWhatHappensToNodes(t *testing.T) {
 	t.Parallel()
 	servers, urls := startNodes(t, 3)
@@ -212,8 +203,8 @@ func TestRunSaysWhatHappensToNodes(t *testing.T) {
 	p.says("redquorum run: node " + servers[1].Addr() + " started recently, and is ignored for ")
 }
 
-// A program with other settings on the same nodes is reported, also without --verbose:
-// two could hold one lock.
+// A program with other settings is reported without --verbose, too: two could hold one
+// lock.
 func TestRunSaysThatSettingsDiffer(t *testing.T) {
 	t.Parallel()
 	_, urls := startNodes(t, 3)
@@ -230,8 +221,7 @@ func TestToldAfter(t *testing.T) {
 	}
 }
 
-// A node that hangs does not keep the caller waiting once a majority has released the
-// lock.
+// A node that hangs delays nobody once a majority has released the lock.
 func TestRunReturnsAtOnce(t *testing.T) {
 	t.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector's own
 	servers, urls := startNodes(t, 3)
@@ -255,7 +245,6 @@ func TestRunReturnsAtOnce(t *testing.T) {
 	verdictIs(t, "job", urls, "free")
 }
 
-// --term-grace is the time between TERM and KILL, before the lease can end.
 func TestRunTermGrace(t *testing.T) {
 	tests.NeedLong(t)
 	urls := parallelNodes(t, 3)
@@ -263,7 +252,7 @@ func TestRunTermGrace(t *testing.T) {
 	start(t, runOn(urls, "--max-hold 5s --term-grace 2500ms", "sh", "-c", command)...).exits(exitLost, "asked\ntidy\n")
 	start(t, runOn(urls, "--max-hold 3s --term-grace 100ms", "sh", "-c", command)...).exits(exitLost, "the command is asked to stop", "!tidy")
 
-	// It holds as well for what the command leaves in the background.
+	// This holds as well for processes in the background.
 	best := time.Hour
 	for try := 0; try < 3 && best > timeToEnd+timeToStop; try++ { // a busy machine may make one slow
 		begun := time.Now()
@@ -286,7 +275,6 @@ func TestRunWithoutQuorum(t *testing.T) {
 	p.exits(exitHeld)
 }
 
-// Readers run side by side, a writer alone.
 func TestRunReadWrite(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)
@@ -305,8 +293,7 @@ func TestRunReadWrite(t *testing.T) {
 	writer.exits(1)
 }
 
-// It is not parallel: a server of another test could get the port of the one that is
-// killed.
+// It is not parallel: another test's server could get the port of the killed one.
 func TestRunNeed(t *testing.T) {
 	servers, urls := startNodes(t, 3)
 	ends(t, 0, runOn(urls, "--quorum all --try", "true")...)
@@ -315,7 +302,7 @@ func TestRunNeed(t *testing.T) {
 	tests.Says(t, ends(t, exitNoQuorum, runOn(urls, "--quorum all --try", "true")...), "of 3 nodes granted")
 }
 
-// Where somebody has to see to the nodes it does not wait, and says so.
+// If the nodes need an administrator, it does not wait, and says so.
 func TestRunCannotEver(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -329,12 +316,11 @@ func TestRunCannotEver(t *testing.T) {
 	ends(t, 0, runOn(urls, "--try", "true")...) // one of three does no harm
 	put(1)
 	start(t, runOn(urls, "", "echo", "never")...).exits(exitConfig, "not a lock", "!never")
-	// One that is broken and one that is down: the latter may come back.
+	// One node is broken, and one down: that may come back.
 	servers[1].Kill()
 	ends(t, exitNoQuorum, runOn(urls, "--try", "true")...)
 }
 
-// A signal that comes while it waits ends the wait, in order.
 func TestRunStopsWaiting(t *testing.T) {
 	tests.NeedLong(t)
 	urls := parallelNodes(t, 3)
@@ -354,7 +340,6 @@ func TestRunStopsWaiting(t *testing.T) {
 	}
 }
 
-// Signals go to the whole group, as often as they come.
 func TestRunForwardsSignals(t *testing.T) {
 	for _, s := range []struct {
 		signal syscall.Signal
@@ -365,8 +350,8 @@ func TestRunForwardsSignals(t *testing.T) {
 				t.Skip("these tests run under nohup or the like: no shell below them can trap the signal")
 			}
 			urls := parallelNodes(t, 3)
-			// In a background command INT is ignored, and cannot be trapped; in a
-			// pipeline it can.
+			// In a background command INT is ignored and cannot be trapped, in a pipeline
+			// it can.
 			p := start(t, runOn(urls, "", "sh", "-c", strings.ReplaceAll(`
 				trap : SIG
 				{
@@ -386,7 +371,6 @@ func TestRunForwardsSignals(t *testing.T) {
 	}
 }
 
-// However early a signal comes, the command does not run to its end.
 func TestRunHeedsEarlySignals(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 1)
@@ -406,7 +390,6 @@ func TestRunHeedsEarlySignals(t *testing.T) {
 	}
 }
 
-// A warden that is stopped holds nothing up.
 func TestRunContinuesItsWarden(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	p := start(t, runOn(urls, "--wait 10s", "sh", "-c", "echo begun; read line")...)
@@ -416,8 +399,8 @@ func TestRunContinuesItsWarden(t *testing.T) {
 	p.exits(1) // of read
 }
 
-// The status is the command's own when a forwarded signal ends it. But a shell ends its
-// loop only if Ctrl-C has killed what it waits for.
+// The status is the command's own. But a shell ends its loop only if Ctrl-C has killed
+// its child.
 func TestRunEndsBySignal(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	for s, want := range map[syscall.Signal]string{syscall.SIGTERM: "exit status 143", syscall.SIGINT: "signal: interrupt"} {
@@ -433,8 +416,8 @@ func TestRunEndsBySignal(t *testing.T) {
 	}
 }
 
-// stubborn is a command whose leader ends at TERM, and leaves a child in the
-// group that does not. Both write to the file while they live.
+// stubborn's leader ends at TERM, and leaves a child in the group that does not. Both
+// write to the file while they live.
 func stubborn(ticks string) []string {
 	return []string{"sh", "-c", `
 		sh -c 'trap "" TERM INT HUP; while :; do echo child >>"$0"; sleep 0.02; done' "$0" &
@@ -443,7 +426,6 @@ func stubborn(ticks string) []string {
 		while :; do sleep 0.02; done`, ticks}
 }
 
-// still checks that nobody writes to the file any more.
 func still(t *testing.T, ticks string) {
 	t.Helper()
 	size := func() int64 {
@@ -456,8 +438,7 @@ func still(t *testing.T, ticks string) {
 	assert.That(t, now == before, "something of the command still runs: it wrote %d bytes", now-before)
 }
 
-// When the nodes are gone the command is asked to stop in time, and then killed,
-// with all that belongs to it.
+// The command is asked to stop in time, and then killed, with all its processes.
 func TestRunLosesLease(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -472,15 +453,13 @@ func TestRunLosesLease(t *testing.T) {
 	still(t, ticks)
 }
 
-// The helper learns of each renewal: a command may run for longer than the lease lasts
-// without one.
+// A command may run for longer than a lease without renewal.
 func TestRunRenewsForItsHelper(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)
 	tests.Says(t, ends(t, 0, runOn(urls, "--lease 4s", "sh", "-c", "sleep 5; echo finished")...), "finished\n")
 }
 
-// When the lock is broken it may be somebody else's at once.
 func TestRunBroken(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)
@@ -502,12 +481,11 @@ func TestRunMaxHold(t *testing.T) {
 	assert.That(t, strings.Contains(out, "--max-hold is 2s") || strings.Contains(out, "maximum hold time reached"), "%v", out)
 	still(t, ticks)
 
-	// A command that handles TERM has time to end by itself, and the lock is free.
+	// A command that handles TERM has time to end, and the lock is free.
 	start(t, runOn(urls, "--max-hold 3s", "sh", "-c", "trap 'echo tidy; exit 0' TERM; while :; do sleep 0.02; done")...).exits(exitLost, "tidy")
 	verdictIs(t, "job", urls, "free")
 }
 
-// If redquorum itself is killed, so is the command, with all that belongs to it.
 func TestRunIsKilled(t *testing.T) {
 	t.Parallel()
 	ticks := filepath.Join(t.TempDir(), "ticks")
@@ -519,7 +497,7 @@ func TestRunIsKilled(t *testing.T) {
 	still(t, ticks)
 }
 
-// If it is stopped, nothing of the command runs when another can have the lock.
+// Nothing of the command runs when another can have the lock.
 func TestRunIsStopped(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)
@@ -533,7 +511,6 @@ func TestRunIsStopped(t *testing.T) {
 	p.exits(exitLost, "the command's remaining processes are killed")
 }
 
-// Under nohup a hang-up stays without effect.
 func TestRunUnderNohup(t *testing.T) {
 	t.Parallel()
 	nohup, err := exec.LookPath("nohup")
@@ -569,7 +546,6 @@ func TestMargins(t *testing.T) {
 	}
 }
 
-// warden waits for the program's warden and returns its process ID.
 func (p *program) warden() (pid int) {
 	p.t.Helper()
 	if _, err := exec.LookPath("pgrep"); err != nil {
@@ -583,7 +559,6 @@ func (p *program) warden() (pid int) {
 	return pid
 }
 
-// A lockedBuffer can be read while it is written.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -608,8 +583,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// Several names are one lock, and the environment names them all. -c has a shell run the
-// text, and its status is that of the shell.
+// Several names are one lock, all in the environment. -c runs a shell, whose status
+// counts.
 func TestRunKinds(t *testing.T) {
 	t.Parallel()
 	in := []string{"run", "--name", "job", "--embedded", "1"}
@@ -626,7 +601,7 @@ func TestRunKinds(t *testing.T) {
 	}
 }
 
-// A new server is refused in words that fit it, with the flags that say more.
+// A new server is refused in fitting words, with the flags that help.
 func TestRunOnNewServers(t *testing.T) {
 	t.Parallel()
 	servers, urls := startNodes(t, 1)
@@ -636,19 +611,19 @@ func TestRunOnNewServers(t *testing.T) {
 	want(t, exitNoQuorum, " needed; see --min-hold, --max-lease, --no-guard\n", "run", "--name", "x", "--try", "--min-hold", "1m", "--nodes", urls, "--", "true")
 }
 
-// Of hosts that run the same job, not at the very same time, one does, though it is done
-// at once.
+// Of hosts that run the same job at slightly different times one runs it, even if it is
+// short.
 func TestRunOnceInAnInterval(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
 	minHold := 5 * time.Second
 	for end := time.Now().Add(2 * patience); !onceIn(t, minHold); minHold = min(3*minHold, 25*time.Second) {
-		// On a slow machine nothing can be said of so short a time.
+		// A slow machine tells nothing about so short a time.
 		assert.Must(t, time.Now().Before(end), "four hosts and one that came later never came within %v", minHold)
 	}
 }
 
-// onceIn reports whether all came in time, so that one may run.
+// onceIn reports whether all came in time.
 func onceIn(t *testing.T, minHold time.Duration) (inTime bool) {
 	t.Helper()
 	_, urls := startNodes(t, 3)
@@ -683,7 +658,7 @@ func onceIn(t *testing.T, minHold time.Duration) (inTime bool) {
 	return true
 }
 
-// A run inside of another one does not wait for its own lock, however far out that is.
+// An inner run does not wait for an outer one's lock, at any depth.
 func TestRunInsideRun(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	run := func(flags string) string {
@@ -712,13 +687,12 @@ func TestRunInsideRun(t *testing.T) {
 		refused := strings.Contains(out, "job is held by the 'redquorum run' that started this process")
 		assert.That(t, refused == (c.want == exitConfig) && !strings.Contains(out, "never"), "%s: %s", c.inner, out)
 	}
-	// Its command learns of its own lock, and not of the outer one.
+	// The command learns its own lock, and not the outer one's.
 	out := start(t, runOn(urls, "", "sh", "-c", `echo $REDQUORUM_OWNER; `+run("--name a")+`sh -c 'echo $REDQUORUM_NAME $REDQUORUM_OUTER'`)...).exits(0)
 	owner, rest, _ := strings.Cut(out, "\n")
 	assert.That(t, rest == "a "+owner+"\n", "%v", out)
 }
 
-// Nor does it if no node answers at first.
 func TestRunInsideRunWhenNoNodeAnswers(t *testing.T) {
 	tests.NeedLong(t) // it says that it waits after ten seconds
 	t.Parallel()
@@ -738,7 +712,6 @@ func TestRunInsideRunWhenNoNodeAnswers(t *testing.T) {
 	p.exits(exitConfig, "job is held by the 'redquorum run' that started this process")
 }
 
-// It finds the command as a shell does.
 func TestRunFindsCommand(t *testing.T) {
 	dir := t.TempDir()
 	for name, mode := range map[string]os.FileMode{"first/tool": 0o644, "second/tool": 0o755, "first/text": 0o644, "first/folder/x": 0o755} {
@@ -773,16 +746,14 @@ func TestRunFindsCommand(t *testing.T) {
 	}
 }
 
-// writeProgram writes a file that is executed. A process that another test begins
-// meanwhile would have it open for writing for a moment, and a file that is cannot be
-// executed.
+// writeProgram writes a file that is executed. A process that another test forks
+// meanwhile would have it open for writing, which prevents that.
 func writeProgram(path, text string) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	return os.WriteFile(path, []byte(text), 0o755)
 }
 
-// Where a script cannot run because of its interpreter, that is named.
 func TestRunNamesInterpreter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -814,8 +785,7 @@ func TestRunNamesInterpreter(t *testing.T) {
 	start(t, runIn("", path)...).exits(exitNotFound, "its loader \""+missing)
 }
 
-// A job that may be skipped says nothing where others hold the lock; of other trouble it
-// does.
+// A job that may be skipped says nothing about holders, but reports other trouble.
 func TestRunSkipsSilently(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -851,7 +821,7 @@ func TestRunSkipsSilently(t *testing.T) {
 	start(t, runOn(urls, "--wait 2s --conflict-exit-code 0", "echo", "never")...).exits(exitNoQuorum, "waiting", "no quorum")
 }
 
-// Where nobody holds the lock and the servers refuse it, it says why.
+// If nobody holds the lock and the servers refuse it, it says why.
 func TestRunSaysWhyItWaits(t *testing.T) {
 	t.Parallel()
 	for refusal, arg := range map[string][]string{"out of memory": {"--maxmemory", "1"}, "NOREPLICAS": {"--min-replicas-to-write", "1"}} {
@@ -905,7 +875,6 @@ func TestRunWithWrongConfiguration(t *testing.T) {
 	}
 }
 
-// A wait also ends if all Sentinels that answer refuse.
 func TestRunWithWrongSentinels(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -929,7 +898,6 @@ func TestRunWithWrongSentinels(t *testing.T) {
 	}
 }
 
-// fakeServer says something at each connection, or answers INFO.
 func fakeServer(t *testing.T, says string, info map[string]string) (addr string) {
 	t.Helper()
 	return serve(t, func(c net.Conn) {
@@ -960,8 +928,7 @@ func fakeServer(t *testing.T, says string, info map[string]string) (addr string)
 	})
 }
 
-// A lock that was handed over lasts for the whole lease before the command begins, so
-// that it is not asked to stop at once.
+// A lock that was handed over lasts for the whole lease before the command begins.
 func TestRunAfterHandOver(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -979,8 +946,8 @@ func TestRunAfterHandOver(t *testing.T) {
 	}
 }
 
-// handedOver is what a program says that gets a lock from another one, for two seconds;
-// and whether it was handed over, and kept until the end.
+// handedOver is the output of a program that gets a lock from another one, for two
+// seconds, and whether it was handed over, and kept until the end.
 func handedOver(t *testing.T, urls, lease string) (said string, kept bool) {
 	t.Helper()
 	holder := start(t, holdOn(urls, "--lease "+lease, "job")...)
@@ -1001,10 +968,9 @@ func handedOver(t *testing.T, urls, lease string) (said string, kept bool) {
 	return said, kept
 }
 
-// olderCommit is the first whose programs say that they are v0.1.0.
+// olderCommit is the first that says it is v0.1.0.
 const olderCommit = "0d29e66"
 
-// olderProgram builds the command of that commit.
 func olderProgram(t *testing.T) (path string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -1026,9 +992,8 @@ func olderProgram(t *testing.T) (path string) {
 	return path
 }
 
-// While programs are upgraded, and when an upgrade is taken back, old and new ones
-// exclude each other, wait for each other and draw rising tokens. Each sees what the
-// other holds.
+// Old and new programs exclude each other, wait for each other and draw rising tokens,
+// also if an upgrade is taken back.
 func TestUpgrade(t *testing.T) {
 	tests.NeedLong(t)
 	older, newer := olderProgram(t), os.Args[0]

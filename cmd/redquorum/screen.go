@@ -11,8 +11,7 @@ import (
 	"github.com/redquorum/redquorum/internal/terminal"
 )
 
-// A screen shows the demo: as a picture that is drawn over itself on a terminal,
-// as lines elsewhere.
+// A screen shows a picture that is redrawn on a terminal, and lines elsewhere.
 type screen struct {
 	w    io.Writer
 	live bool
@@ -40,10 +39,9 @@ const (
 	dim    = "2"
 )
 
-// A painter colors text, if it is true.
 type painter bool
 
-// newPainter returns one that colors what goes to a terminal, unless the user wants none.
+// newPainter colors what goes to a terminal, unless the user wants no color.
 func newPainter(w io.Writer) painter { return painter(terminal.Is(w) && os.Getenv("NO_COLOR") == "") }
 
 func (p painter) paint(code, text string) string {
@@ -53,7 +51,7 @@ func (p painter) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// draw shows the demo as it is. d.mu is held.
+// draw is called with d.mu held.
 func (s *screen) draw(d *demo) {
 	if !s.live {
 		s.tell(d)
@@ -114,7 +112,7 @@ func (s *screen) draw(d *demo) {
 	_, _ = io.WriteString(s.w, b.String())
 }
 
-// tell prints what is new, and once a second how it stands.
+// tell prints news, and the state once a second.
 func (s *screen) tell(d *demo) {
 	for _, m := range d.messages[s.told:] {
 		fmt.Fprintln(s.w, terminal.Wrap(terminal.PageOf(s.w), m, messageIndent))
@@ -128,16 +126,13 @@ func (s *screen) tell(d *demo) {
 		nodeHealth(d.report))
 }
 
-// messageIndent is that of a message's lines after the first, below the text that follows
-// its time.
+// messageIndent puts a message's further lines below its text, after the time.
 const messageIndent = "        "
 
-// begin prints what comes before all pictures.
 func (s *screen) begin(text string) {
 	fmt.Fprintf(s.w, "%s\n\n", terminal.Wrap(terminal.PageOf(s.w), text, ""))
 }
 
-// end prints the last lines.
 func (s *screen) end(lines ...string) (err error) {
 	for _, l := range lines {
 		_, failed := fmt.Fprintln(s.w, s.paint(bold, terminal.Wrap(terminal.PageOf(s.w), l, "")))

@@ -23,7 +23,6 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// The exit statuses of sim, besides exitOK and exitUsage.
 const (
 	exitUnsound   = 1
 	exitStuck     = 3
@@ -42,7 +41,7 @@ the result could not be written, 130 interrupted.
 example:
   redquorum sim`
 
-// simVerb explores, unless a word of its own follows.
+// simVerb explores if there is no subcommand.
 func simVerb() *cobra.Command {
 	cmd := simExplore("sim", "run the same lock through every failure, in virtual time", simManual)
 	cmd.AddCommand(simRun(), simExplore("explore", "many runs, until one goes wrong", exploreManual), simShrink(),
@@ -51,8 +50,8 @@ func simVerb() *cobra.Command {
 	return cmd
 }
 
-// doesSim has a word of sim do something. Its errors have a status of their own, also
-// that of an output that cannot be written.
+// doesSim gives errors a status of their own, also that of an output that cannot be
+// written.
 func doesSim(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
 	return doesUntilSignal(cmd, func(ctx context.Context, c *command) error {
 		out := &cli.Output{Writer: c.stdout}
@@ -65,8 +64,8 @@ func doesSim(cmd *cobra.Command, do func(context.Context, *command) error) *cobr
 	})
 }
 
-// endsWithContext makes a word end with ctx that looks at it nowhere. Its run is in
-// virtual time, and nothing is lost with it.
+// endsWithContext ends a word that does not look at ctx. Its run is virtual, and nothing
+// is lost.
 func endsWithContext(do func(context.Context, *command) error) func(context.Context, *command) error {
 	return func(ctx context.Context, c *command) error {
 		done := make(chan error, 1)
@@ -80,7 +79,6 @@ func endsWithContext(do func(context.Context, *command) error) func(context.Cont
 	}
 }
 
-// statusOf is the exit status for a verdict.
 func statusOfVerdict(v sim.Verdict) int {
 	switch v {
 	case sim.Unsafe:
@@ -91,7 +89,6 @@ func statusOfVerdict(v sim.Verdict) int {
 	return exitOK
 }
 
-// planFlags narrow the plans that are drawn from seeds.
 type planFlags struct {
 	profile faults.Profile
 	lock    faults.Lock
@@ -146,10 +143,9 @@ func (f *planFlags) register(fs *pflag.FlagSet) {
 	}
 }
 
-// lockKinds are what --kinds knows. Plain ones have one name and one owner.
+// lockKinds are for --kinds. Plain locks have one name and one owner.
 var lockKinds = []string{"plain", "readwrite", "fair", "several", "joint", "chain"}
 
-// check looks at the flags after they were parsed.
 func (f *planFlags) check() error {
 	switch p := f.profile; {
 	case p.Nodes < 0 || p.Nodes > faults.MaxNodes || f.fs.Changed("nodes") && p.Nodes == 0:
@@ -172,7 +168,6 @@ func (f *planFlags) check() error {
 	return nil
 }
 
-// any reports whether there is one.
 func (f *planFlags) any() bool {
 	for _, name := range []string{"nodes", "clients", "length", "client", "guard", "renew", "fence", "need", "kinds"} {
 		if f.fs.Changed(name) {
@@ -182,7 +177,6 @@ func (f *planFlags) any() bool {
 	return false
 }
 
-// adjust changes a plan as the flags say.
 func (f *planFlags) adjust(p *faults.Plan) {
 	l, w := &p.Lock, &p.Work
 	if f.fs.Changed("kinds") {
@@ -297,8 +291,7 @@ func simExplore(use, short, manual string) *cobra.Command {
 		} else {
 			*length = 0
 		}
-		// A run leaves much behind, and little of that is in use: collect seldom, by size
-		// and not by growth.
+		// A run leaves much garbage and keeps little: collect by size, not by growth.
 		debug.SetGCPercent(-1)
 		debug.SetMemoryLimit(128 << 20)
 		bar := progress{Bar: terminal.Bar{W: c.screen, Live: terminal.Is(c.screen) && !*asJSON}, length: *length,
@@ -333,15 +326,14 @@ func simExplore(use, short, manual string) *cobra.Command {
 	})
 }
 
-// enough is how many seeds reach every situation, if nothing narrows them: a
-// campaign of so many that misses one has something wrong with it.
+// enough seeds reach every situation if nothing narrows them: a campaign that misses one
+// is broken.
 const enough = 20_000
 
-// shrinkTime bounds the search for a smaller plan.
 const shrinkTime = 10 * time.Second
 
-// savePlan shrinks a plan that fails, for as long as ctx lasts, and writes it to a
-// file. It keeps as many nodes and clients as were asked for.
+// savePlan shrinks a failing plan until ctx ends, and writes it. It keeps as many nodes
+// and clients as were asked for.
 func savePlan(ctx context.Context, dir string, f sim.Found, asked faults.Profile) (string, error) {
 	p, err := faults.Parse(f.Plan)
 	if err != nil {
@@ -365,7 +357,7 @@ func savePlan(ctx context.Context, dir string, f sim.Found, asked faults.Profile
 	return path, os.WriteFile(path, []byte(comment+small.String()), 0o666)
 }
 
-// explain tells how the first run fails, and names the others. Their plans are in files.
+// explain tells how the first run fails, and names the others' files.
 func explain(told *prose, report *sim.Report, files []string) {
 	if len(files) == 0 {
 		return
@@ -398,7 +390,7 @@ func explain(told *prose, report *sim.Report, files []string) {
 	}
 }
 
-// writeReport ends with the verdict. all is whether each situation is listed.
+// writeReport ends with the verdict. all lists each situation.
 func writeReport(b *prose, r *sim.Report, all bool) {
 	word, color := "sound", green
 	if len(r.Found) > 0 { // then it is that which matters
@@ -434,7 +426,6 @@ func writeSituations(b *prose, r *sim.Report, all bool) {
 	b.write("", "", text)
 }
 
-// A progress is the line that shows how far a campaign is.
 type progress struct {
 	terminal.Bar
 	length   time.Duration
@@ -451,8 +442,8 @@ func (p *progress) show(r *sim.Report) {
 		len(r.Found), sim.Years(r.Virtual), len(r.Reached)-len(r.Missed()), len(r.Reached)))
 }
 
-// follow shows a text, and how much of a time has passed, twice a second until the
-// function that it returns is called. Without a time it shows no part.
+// follow shows a text, and the part of length that has passed, twice a second until end
+// is called.
 func (p *progress) follow(ctx context.Context, length time.Duration, text func() string) (end func()) {
 	if !p.Live {
 		return func() {}

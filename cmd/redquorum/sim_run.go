@@ -23,7 +23,6 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// exploreReport is what explore --json prints.
 type exploreReport struct {
 	Seeds          uint64            `json:"seeds"`
 	Events         uint64            `json:"events"`
@@ -121,7 +120,6 @@ func readPlan(path string) (*faults.Plan, error) {
 	return p, nil
 }
 
-// showFlags say how a run is shown.
 type showFlags struct {
 	brief  bool
 	steps  bool
@@ -159,7 +157,7 @@ func (c *command) play(p *faults.Plan, show showFlags, draw func(*sim.Result, io
 	return cli.Exit(statusOfVerdict(r.Verdict))
 }
 
-// writePage writes the picture of a run, if there is a path.
+// writePage does nothing without a path.
 func (c *command) writePage(path string, r *sim.Result, draw func(*sim.Result, io.Writer) error) error {
 	if path == "" {
 		return nil

@@ -68,7 +68,6 @@ func simScenario() *cobra.Command {
 	}))
 }
 
-// noScenario is the error about a scenario that does not exist.
 func noScenario(id string) error {
 	return cli.Usage("there is no scenario %s; 'redquorum sim scenario list' has all", cli.Quoted(id))
 }

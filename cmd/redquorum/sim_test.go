@@ -54,8 +54,7 @@ func TestSimUsageErrors(t *testing.T) {
 	want(t, exitUsage, "it must be redquorum, plain or mistaken", "sim", "scenario", "S24", "--client", "rust")
 }
 
-// Any two flags that narrow the plans are refused together, or give plans that can be
-// run.
+// Any two flags that narrow the plans are refused together, or give valid plans.
 func TestSimFlagsFit(t *testing.T) {
 	var given []string
 	for name, values := range map[string]string{"nodes": "1 2 3 6 15", "clients": "1 2 64", "length": "1ns 1s", "outside": "true", "replicas": "true",
@@ -83,7 +82,7 @@ func TestSimFlagsFit(t *testing.T) {
 	}
 }
 
-// Kinds come in any order, and a kind that is given twice is given once.
+// Kinds come in any order, and may be repeated.
 func TestSimKindsInAnyOrder(t *testing.T) {
 	plan := func(kinds string) string {
 		var f planFlags
@@ -101,18 +100,18 @@ func TestSimKindsInAnyOrder(t *testing.T) {
 	}
 }
 
-// With --bugs the search goes on after the first, and each has a plan of its own.
+// With --bugs the search goes on, and each bug has its plan.
 func TestSimGoesOnAfterABug(t *testing.T) {
 	dir := t.TempDir()
-	// Textbook Redlock goes wrong soon, in runs that are shrunk at once.
+	// Textbook Redlock goes wrong soon, and its runs are shrunk at once.
 	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--client", "plain", "--jobs", "1", "--bugs", "2", "--out", dir)
 	plans, err := filepath.Glob(filepath.Join(dir, "*.plan"))
 	assert.Must(t, err == nil && len(plans) == 2, "plans %q, %v; want 2", plans, err)
 	tests.Says(t, out, "plan: "+plans[0], "plan: "+plans[1])
 }
 
-// A run without the guard goes wrong; it is reported and written to a file, and the
-// file plays it again.
+// A run without the guard goes wrong. It is reported and written to a file, which plays
+// it again.
 func TestSimFindsShrinksAndReplays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "plans")
 	out := want(t, exitUnsound, "VIOLATED by seed", "sim", "explore", "--seeds", "1-2000", "--nodes", "5", "--guard", "off", "--out", dir)
@@ -145,15 +144,13 @@ func TestSimFindsShrinksAndReplays(t *testing.T) {
 	}
 }
 
-// againAfter is the command that a search names to play the first plan again. Others may
-// be found at the same time.
+// againAfter is the command that a search names to repeat the first plan.
 func againAfter(out string) (command string) {
 	_, command, _ = strings.Cut(out, "play it again: redquorum ")
 	command, _, _ = strings.Cut(command, "\n")
 	return command
 }
 
-// A failure to write is no violation, and no sound run either.
 func TestSimCannotWrite(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "not", "there")
 	plan := fileOf(t, "redquorum plan 1\nlength 1s\n")
@@ -176,8 +173,7 @@ func TestSimScenarios(t *testing.T) {
 	tests.Says(t, want(t, exitOK, "S28  The release of one attempt", "sim", "matrix"), "stuck      a client waits for a lock that is free")
 }
 
-// Seed 26 has a client that lacks a node, if nothing narrows it. Joint locks need the
-// same list in all clients.
+// Seed 26 has a client that lacks a node. Joint locks need the same list in all clients.
 func TestSimJointListsAreTheSame(t *testing.T) {
 	want(t, exitOK, "sound: 1 seed,", "sim", "explore", "--kinds", "joint", "--seeds", "26")
 }
@@ -203,8 +199,7 @@ func TestSimSound(t *testing.T) {
 	}
 }
 
-// The manual begins with a plan that breaks the lock, as it says, and ends with one that
-// nothing goes wrong in.
+// The manual's first plan breaks the lock, as it says, and the last is sound.
 func TestSimManual(t *testing.T) {
 	out := want(t, exitOK, "crash NODES durable", "sim", "manual")
 	parts := strings.Split(out, "redquorum plan 1\n")
@@ -222,8 +217,8 @@ func TestSimManual(t *testing.T) {
 	tests.Says(t, out, "![New]")
 }
 
-// A long run ends with a signal, though it is in virtual time. It goes on in this
-// process, so it is not too long.
+// A signal ends a long run in virtual time. It goes on in this process, so it must not be
+// too long.
 func TestSimIsInterrupted(t *testing.T) {
 	long := fileOf(t, "redquorum plan 1\nlength 1m\n")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -237,7 +232,6 @@ func TestSimIsInterrupted(t *testing.T) {
 	assert.That(t, strings.HasSuffix(text, "\n"+found.Plan), "it goes on to shrink, to\n%s", text)
 }
 
-// The plan that is left has as many nodes as were asked for.
 func TestSimKeepsTheNodes(t *testing.T) {
 	dir := t.TempDir()
 	const args = "sim explore --guard off --nodes 5 --clients 2 --seeds 1-2000 --jobs 1 --out "
@@ -252,7 +246,6 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-// A failure to write is an error of every subcommand.
 func TestSimOutputIsFull(t *testing.T) {
 	plan := fileOf(t, "redquorum plan 1\nlength 1s\n")
 	for _, args := range []string{"sim manual", "sim scenario list", "sim run --brief", "sim shrink " + plan, "sim explore --seeds 1-1", "sim --seeds 1-1"} {
@@ -286,7 +279,6 @@ func TestProse(t *testing.T) {
 	}
 }
 
-// On a terminal the lines of a trace are folded below their own text.
 func TestTraceFits(t *testing.T) {
 	s, _ := sim.FindScenario("S28")
 	r := sim.Run(scenarioPlan(&s, "plain"), nil, sim.WithTrace())

@@ -72,11 +72,9 @@ func statusVerb() *cobra.Command {
 	})
 }
 
-// heldHow says in a word what the owner does.
 var heldHow = map[node.Mode]string{node.Exclusive: "held", node.Read: "held for reading",
 	node.Write: "held for writing"}
 
-// A statusJSON is what status --json prints.
 type statusJSON struct {
 	Name    string            `json:"name"`
 	Verdict string            `json:"verdict"`
@@ -94,7 +92,7 @@ type statusJSON struct {
 	Settings []string `json:"settings"` // of programs: those with different ones may not exclude each other
 }
 
-// A moreJSON says how many there are beyond those that are listed. Some may be dead.
+// A moreJSON counts those that are not listed. Some may be dead.
 type moreJSON struct {
 	Owners  int `json:"owners"`
 	Waiting int `json:"waiting"`
@@ -115,9 +113,8 @@ type nodeStatusJSON struct {
 	Refused    string     `json:"refuses_writes,omitempty"`
 }
 
-// probe asks the nodes for what is not in the report: in their order, why those that
-// answer refuse writes, "" if they do not, or if that cannot be known; and the settings
-// of programs.
+// probe asks for what is not in the report: why each node refuses writes, "" if it does
+// not or cannot be asked; and the settings of programs.
 func (n *nodeFlags) probe(ctx context.Context, r *quorum.Report) (refused, settings []string) {
 	refused = make([]string, len(r.Nodes))
 	options, err := n.clients()
@@ -183,7 +180,6 @@ func newStatus(r *quorum.Report, refused, settings []string) statusJSON {
 	return s
 }
 
-// modeOf is the mode of a lock, "" where nobody has it.
 func modeOf(m node.Mode, owners int) string {
 	if owners == 0 {
 		return ""
@@ -191,10 +187,9 @@ func modeOf(m node.Mode, owners int) string {
 	return m.String()
 }
 
-// list makes sure that no list is null in JSON.
+// list makes null an empty list in JSON.
 func list(s []string) []string { return append([]string{}, s...) }
 
-// headline returns a report in one line.
 func headline(r *quorum.Report) string {
 	name := shown(r.Name)
 	switch r.Verdict {
@@ -230,7 +225,7 @@ func headline(r *quorum.Report) string {
 	}
 }
 
-// otherKeys is how many nodes have a key at the name that is not a lock.
+// otherKeys counts nodes with a key of another type at the name.
 func otherKeys(r *quorum.Report) (nodes int) {
 	for _, n := range r.Nodes {
 		if errors.Is(n.Err, node.ErrWrongType) {
@@ -240,7 +235,7 @@ func otherKeys(r *quorum.Report) (nodes int) {
 	return nodes
 }
 
-// who names an owner or a waiter, with its label and note if it has them.
+// who adds the label and note of an owner or a waiter.
 func who(r *quorum.Report, of string) string {
 	text := printable(of)
 	if label := r.Label(of); label != "" {
@@ -252,7 +247,6 @@ func who(r *quorum.Report, of string) string {
 	return text
 }
 
-// reportText is a report for people.
 func reportText(w io.Writer, r *quorum.Report, refused, settings []string) string {
 	var b strings.Builder
 	p := newPainter(w)
@@ -309,7 +303,7 @@ var (
 		quorum.NodeAbstaining: yellow, quorum.NodeError: red}
 )
 
-// summary is the first line of a report, which leaves the owners to the next ones.
+// summary leaves the owners to the lines after it.
 func summary(r *quorum.Report) string {
 	if r.Verdict != quorum.VerdictHeld {
 		return headline(r)
@@ -321,8 +315,7 @@ func summary(r *quorum.Report) string {
 	return text
 }
 
-// writeSome writes a line for each of the first names, and says how many more there are:
-// also so many that are not known.
+// writeSome writes the first names, and counts the others, also the unknown ones.
 func writeSome(b *strings.Builder, names []string, unknown int, line func(i int, name string) string) {
 	some := names[:min(len(names), 10)]
 	for i, name := range some {
@@ -336,7 +329,6 @@ func writeSome(b *strings.Builder, names []string, unknown int, line func(i int,
 	}
 }
 
-// writeQueue writes the waiters, with their positions.
 func writeQueue(b *strings.Builder, r *quorum.Report) {
 	if len(r.Waiting) > 0 {
 		b.WriteString("waiting, in this order:\n")
@@ -356,7 +348,6 @@ func writeQueue(b *strings.Builder, r *quorum.Report) {
 	})
 }
 
-// nodeRow is a node's row of the table.
 func nodeRow(n quorum.NodeReport) []string {
 	ttl, fence := "-", "-"
 	switch {
@@ -375,8 +366,7 @@ func nodeRow(n quorum.NodeReport) []string {
 	return []string{n.Node, state, ttl, fence}
 }
 
-// writeDetails writes what else there is to say of nodes, once for those that have it in
-// common.
+// writeDetails writes what nodes have in common once.
 func writeDetails(b *strings.Builder, r *quorum.Report, refused []string) {
 	var details []string
 	nodes := make(map[string][]string)
@@ -395,7 +385,6 @@ func writeDetails(b *strings.Builder, r *quorum.Report, refused []string) {
 	}
 }
 
-// nodeDetail is what else there is to say of a node.
 func nodeDetail(n quorum.NodeReport, r *quorum.Report, refused string) string {
 	var details []string
 	if len(n.Owners) > 0 && (r.Verdict != quorum.VerdictHeld || !slices.Contains(n.Owners, r.Owner)) {
@@ -418,8 +407,7 @@ func nodeDetail(n quorum.NodeReport, r *quorum.Report, refused string) string {
 	return strings.Join(details, "; ")
 }
 
-// foreign returns the string that most nodes have at the name, and how many have
-// it.
+// foreign returns the string that most nodes have at the name, and how many.
 func foreign(r *quorum.Report) (value string, nodes int) {
 	counts := make(map[string]int)
 	for _, n := range r.Nodes {

@@ -48,8 +48,7 @@ func (s statusJSON) states() string {
 	return strings.Join(states, " ")
 }
 
-// run --quorum takes a lock on an even number of nodes, so these verbs read and break it
-// there.
+// Like run --quorum they work on an even number of nodes.
 func TestStatusAndBreakOfAnEvenNumber(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 4)
@@ -142,9 +141,8 @@ func TestStatusOfReadersAndWriters(t *testing.T) {
 	}
 }
 
-// A key that redsync made is shown as a lock of another library, on servers of either
-// kind, also of those that are ignored after their start. No command touches it, and run
-// waits for it.
+// A key of redsync is shown as another library's lock, also by servers that are ignored
+// after their start. No command touches it, and run waits for it.
 func TestStatusOfString(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -205,7 +203,7 @@ func serverAddrs(t *testing.T) (addrs []string) {
 	return addrs
 }
 
-// Nobody who can write to a server, or name a lock, can speak to the terminal.
+// A user who writes to a server, or names a lock, cannot control the terminal.
 func TestEscapesAreNotPrinted(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -237,7 +235,7 @@ func TestEscapesAreNotPrinted(t *testing.T) {
 	assert.Equal(t, printable("Müller's lock 日本"), "Müller's lock 日本")
 }
 
-// REDQUORUM_NODES stands in for --nodes, and --nodes wins.
+// --nodes overrides REDQUORUM_NODES.
 func TestNodesFromEnvironment(t *testing.T) {
 	_, urls := startNodes(t, 3)
 	t.Setenv("REDQUORUM_NODES", urls)
@@ -245,7 +243,7 @@ func TestNodesFromEnvironment(t *testing.T) {
 	want(t, exitError, "0 of 1 nodes are usable", "status", "a", "--nodes", "redis://127.0.0.1:1")
 }
 
-// --prefix stands before the name on the nodes, and is not shown.
+// --prefix precedes the name on the nodes, and is not shown.
 func TestPrefix(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)
@@ -281,8 +279,7 @@ func TestBreak(t *testing.T) {
 	want(t, exitNoQuorum, quorum.ErrNoQuorum.Error(), "break", "a", "--yes", "--nodes", urls)
 }
 
-// Status, list and the errors of others name the program that holds the lock, its note,
-// and those that wait.
+// They name the holder's program, its note, and the waiters.
 func TestLabelsAndNotes(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	owner := hold(t, newLockerOf(t, urls, quorum.Options{Label: "web-1"}), "a", quorum.WithNote("job-42")).Owner()
@@ -323,7 +320,7 @@ func TestLabelsAndNotes(t *testing.T) {
 	want(t, exitOK, `removed the lock "a", held by web-1 (`+owner+"), on ", "break", "a", "--yes", "--nodes", urls)
 }
 
-// The text fits 80 columns, and shows the wait queue with its positions.
+// The text fits 80 columns, and has the wait queue.
 func TestStatusPrints(t *testing.T) {
 	owner := func(n int) string { return fmt.Sprintf("0a1b2c3d-0000-8000-8000-000000000000:123456789012345678%d", n) }
 	var waiters []string
@@ -348,7 +345,6 @@ func TestStatusPrints(t *testing.T) {
 	)
 }
 
-// An error that several nodes have in common is said once.
 func TestStatusGroupsNodes(t *testing.T) {
 	refused := errors.New("unreachable: refused")
 	for _, c := range []struct {
@@ -372,7 +368,7 @@ func TestPainter(t *testing.T) {
 	assert.Equal(t, painter(true).paint(red, "x"), "\x1b[31mx\x1b[0m")
 }
 
-// A name that nobody holds and nobody can get is not just free.
+// A name that nobody can get is not just free.
 func TestStatusOfServersThatRefuseWrites(t *testing.T) {
 	t.Parallel()
 	a, b, c := tests.Server(t, "--maxmemory", "1"), tests.Server(t, "--min-replicas-to-write", "1"), tests.Server(t)
@@ -387,7 +383,7 @@ func TestStatusOfServersThatRefuseWrites(t *testing.T) {
 	assert.Equal(t, client.DBSize(t.Context()).Val(), 0, "it has left")
 }
 
-// Servers that have something else at the name are usable; the name is not.
+// Servers with something else at the name are usable; the name is not.
 func TestStatusOfOtherKeys(t *testing.T) {
 	servers, urls := startNodes(t, 3)
 	for i, s := range servers {

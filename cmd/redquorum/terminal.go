@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A place is the process group in which the command runs.
 type place int
 
 const (
@@ -17,15 +16,14 @@ const (
 	among                   // that of this process: it is the shell's job
 )
 
-// A console is the terminal of this process's session.
 type console struct {
 	fd    int           // -1: there is none
 	ours  bool          // this process was in the foreground when the command began
 	modes *unix.Termios // then
 }
 
-// openConsole opens the terminal of this process's session, if there is one, and
-// remembers how it is. It does not matter what is redirected.
+// openConsole remembers the state of the session's terminal, if there is one, whatever is
+// redirected.
 func openConsole() *console {
 	c := &console{fd: -1}
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -40,8 +38,8 @@ func openConsole() *console {
 	return c
 }
 
-// takeBack takes the terminal back from a group of the command's that is gone, and
-// returns whether this process has it. SIGTTOU has to be ignored.
+// takeBack takes the terminal from a group of the command that is gone, and reports
+// whether this process has it. SIGTTOU has to be ignored.
 func (c *console) takeBack() bool {
 	if !c.ours {
 		return false
@@ -56,16 +54,15 @@ func (c *console) takeBack() bool {
 	return unix.IoctlSetPointerInt(c.fd, unix.TIOCSPGRP, unix.Getpgrp()) == nil
 }
 
-// restore takes it back with the modes that it had when the command began.
+// restore also restores the terminal's modes.
 func (c *console) restore() {
 	if c.takeBack() && c.modes != nil {
 		_ = unix.IoctlSetTermios(c.fd, setModes, c.modes)
 	}
 }
 
-// passable are the signals that run passes on to the command. The others cannot be
-// caught, stop this process, or are about it: its children, its pipes, its faults, its
-// timers.
+// passable are the signals that run passes on. The others cannot be caught, stop this
+// process, or are about its children, pipes, faults or timers.
 func passable() (all []os.Signal) {
 	const most = 64 // above 31 only Linux has any, from 35 on for programs
 	for s := syscall.Signal(1); s <= most; s++ {

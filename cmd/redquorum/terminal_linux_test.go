@@ -17,15 +17,15 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
-// A session is a shell on a terminal of its own, which the test types on.
+// A session is a shell on a terminal that the test types on.
 type session struct {
 	program
 	keys *os.File
 	dir  string // the shell's
 }
 
-// onTerminal starts a shell with these arguments. Its $RUN is "redquorum run" on nodes of
-// the test, also inside of another one.
+// onTerminal starts a shell. Its $RUN is "redquorum run" on nodes of the test, also
+// inside another one.
 func onTerminal(t *testing.T, urls string, args ...string) *session {
 	t.Helper()
 	keys, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -74,8 +74,7 @@ func (c *session) types(text string) {
 	assert.Succeed(c.t, assert.ErrorOf(c.keys.WriteString(text)))
 }
 
-// says waits until the terminal shows text, and forgets what it has shown up to its end.
-// It returns what came before it.
+// says waits for a text on the terminal, consumes it, and returns what came before.
 func (c *session) says(text string) (before string) {
 	c.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -93,7 +92,6 @@ const (
 	ctrlZ = "\x1a"
 )
 
-// Ctrl-C ends it also while the command begins.
 func TestCtrlCWhileTheCommandBegins(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 1)
@@ -109,10 +107,9 @@ func TestCtrlCWhileTheCommandBegins(t *testing.T) {
 	}
 }
 
-// ask is a command that asks on the terminal, as programs do for a password.
+// ask asks on the terminal, as programs do for a password.
 const ask = `sh -c 'stty -echo </dev/tty; printf "Your %s: " word >/dev/tty; read word </dev/tty; stty echo </dev/tty; echo "it was $word" >&3'`
 
-// Whatever is redirected, the command asks on the terminal.
 func TestRunAsksOnTerminal(t *testing.T) {
 	urls := parallelNodes(t, 1)
 	for _, line := range []string{
@@ -184,7 +181,6 @@ func interactive(t *testing.T, urls, shell string) *session {
 	return c
 }
 
-// Ctrl-Z stops all of it, and fg continues it.
 func TestRunStopsByKey(t *testing.T) {
 	urls := parallelNodes(t, 1)
 	for _, shell := range []string{"bash", "dash"}[:tests.Times(1, 2)] {
@@ -208,7 +204,7 @@ func TestRunStopsByKey(t *testing.T) {
 	}
 }
 
-// A job that stays stopped loses its lock, and is ended before.
+// A job that stays stopped is ended before it loses its lock.
 func TestRunStaysStopped(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 1)
@@ -223,7 +219,7 @@ func TestRunStaysStopped(t *testing.T) {
 	tests.Says(t, c.out.String(), "!line:")
 }
 
-// Ctrl-C and a signal reach the command once each, in the foreground of a script.
+// Ctrl-C and a signal each reach the command once, in the foreground of a script.
 func TestRunInterruptsOnce(t *testing.T) {
 	if signal.Ignored(syscall.SIGINT) {
 		t.Skip("SIGINT is ignored, as in the background of a script: no shell below these tests can trap it")
@@ -247,8 +243,7 @@ func TestRunInterruptsOnce(t *testing.T) {
 	}
 }
 
-// signalFirst sends a signal to the redquorum that the shell runs, and to no other
-// process.
+// signalFirst sends a signal to the shell's redquorum alone.
 func (c *session) signalFirst(s syscall.Signal) {
 	c.t.Helper()
 	for _, pid := range childrenByParent()[c.cmd.Process.Pid] {
@@ -260,7 +255,7 @@ func (c *session) signalFirst(s syscall.Signal) {
 	c.t.Fatal("no redquorum runs")
 }
 
-// A command that was killed leaves a terminal as it was before.
+// A killed command leaves the terminal's modes as they were.
 func TestRunRestoresTerminal(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -303,14 +298,14 @@ func TestRunRestoresTerminal(t *testing.T) {
 	}
 }
 
-// A command that ends by itself may leave a terminal with other modes.
+// A command that ends by itself may change the terminal's modes.
 func TestRunSetsModes(t *testing.T) {
 	urls := parallelNodes(t, 1)
 	c := onTerminal(t, urls, "sh", "-c", "$RUN --name job -- stty -echoctl; stty -a")
 	c.says("-echoctl")
 }
 
-// A signal ends a command that is stopped, on a terminal and without one.
+// A signal ends a stopped command, with and without a terminal.
 func TestRunEndsStopped(t *testing.T) {
 	urls := parallelNodes(t, 1)
 	const command = `trap 'echo "got $?"; exit 5' TERM HUP QUIT; echo begun; kill -STOP $$; while :; do sleep 0.02; done`
@@ -349,7 +344,8 @@ func TestRunEndsStopped(t *testing.T) {
 	tests.Says(t, c.out.String(), "!never")
 }
 
-// A signal that is not about this process is passed on; while it waits it does nothing.
+// A signal that is not about this process is passed on; without a command it does
+// nothing.
 func TestRunPassesSignals(t *testing.T) {
 	urls := parallelNodes(t, 1)
 	others := []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGALRM, syscall.SIGABRT, syscall.SIGCONT, 37}
@@ -364,7 +360,7 @@ func TestRunPassesSignals(t *testing.T) {
 	for _, s := range others {
 		p.signal(s)
 	}
-	// It has them before this one has begun; later ones would be passed on.
+	// It has them before this run begins; later ones would be passed on.
 	c := onTerminal(t, urls, append([]string{os.Args[0]}, "run", "--name", "other", "--nodes", urls, "--", "sh", "-c", script)...)
 	c.says("begun")
 	holder.signal(syscall.SIGUSR1)
@@ -379,8 +375,7 @@ func TestRunPassesSignals(t *testing.T) {
 	}
 }
 
-// On a terminal as well nothing that the command has started outlives the lock, in
-// whichever group it is.
+// Nothing that the command has started outlives the lock, in any group of the terminal.
 func TestRunEndsTheTreeOnTerminal(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()

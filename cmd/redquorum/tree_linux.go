@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans makes this process the parent of every descendant whose own parent has
-// ended, and checks that /proc shows them.
+// adoptOrphans makes this process the parent of all orphaned descendants, and checks that
+// /proc shows them.
 func adoptOrphans() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("this process cannot adopt orphans: %w", err)
@@ -25,17 +25,15 @@ func adoptOrphans() error {
 	return nil
 }
 
-// hideEnvironment keeps other processes of the same user from reading this one's
-// environment and memory: the command finds no password there.
+// hideEnvironment keeps other processes of the user from reading this one's environment
+// and memory, where passwords are.
 func hideEnvironment() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
-// onParentsDeath has the kernel send s to the process when the thread that starts it
-// ends.
+// onParentsDeath sends s to the process when the thread that started it ends.
 func onParentsDeath(attr *syscall.SysProcAttr, s syscall.Signal) { attr.Pdeathsig = s }
 
-// commandPlace is among the processes of the shell's job, if there is a terminal: so the
-// terminal and the shell treat the command as without this process. All of its
-// descendants are found there, too.
+// commandPlace is among the shell's job if there is a terminal, so that both treat the
+// command as without this process. Its descendants are found there, too.
 func commandPlace(c *console) (in place, ignored []os.Signal) {
 	if c.fd < 0 {
 		return apart, nil
@@ -45,9 +43,9 @@ func commandPlace(c *console) (in place, ignored []os.Signal) {
 
 const getModes, setModes = unix.TCGETS, unix.TCSETS
 
-// stopLike stops this process as the command was, for the shell to see it, and returns
-// when it goes on. Without a shell that has jobs it does not stop. A goroutine that calls
-// it has its own thread.
+// stopLike stops this process as the command was, for the shell to see, and returns when
+// it goes on. Without a shell that has jobs it does not stop. The calling goroutine has
+// its own thread.
 func stopLike(command int) {
 	if state, _ := stateOf(command); state == "T" { // else it goes on already
 		// the others are ignored here, and signal.Reset cannot undo that
@@ -55,8 +53,8 @@ func stopLike(command int) {
 	}
 }
 
-// signalJob sends s to the command, and to those of its descendants that are in this
-// process's group or in the command's.
+// signalJob reaches the command and those of its descendants in its group or this
+// process's.
 func signalJob(command int, s syscall.Signal) {
 	signalTree(s, nil, func(pid int) bool {
 		group, err := unix.Getpgid(pid)
@@ -64,9 +62,9 @@ func signalJob(command int, s syscall.Signal) {
 	})
 }
 
-// signalDescendants sends s to all processes below this one, those nearest to it first,
-// and returns how many there are. A process that has just lost its parent may be missed
-// once. Those in except, children of this process, are left alone with all below them.
+// signalDescendants sends s to all processes below this one, the nearest first, and
+// returns their number. It may miss one that has just lost its parent. Children in except
+// are left alone, with all below them.
 func signalDescendants(s syscall.Signal, _ int, except map[int]bool) int {
 	return signalTree(s, except, func(int) bool { return true })
 }
@@ -86,9 +84,8 @@ func signalTree(s syscall.Signal, except map[int]bool, to func(pid int) bool) in
 			if except[pid] {
 				continue
 			}
-			// The handle is taken before the look at the parent, and the parent is still
-			// there after it. So the handle is not that of a stranger, also where IDs are
-			// reused.
+			// The handle is taken before the look at the parent, which is still there
+			// after it: it is not a stranger's, though IDs are reused.
 			p, err := os.FindProcess(pid)
 			if err == nil && parentOf(pid) == parent.Pid && parent.Signal(syscall.Signal(0)) != os.ErrProcessDone {
 				found = append(found, p)
@@ -107,10 +104,8 @@ func signalTree(s syscall.Signal, except map[int]bool, to func(pid int) bool) in
 	return len(found) - 1
 }
 
-// ownChildren are the children of this process.
 func ownChildren() []int { return childrenByParent()[os.Getpid()] }
 
-// childrenByParent lists all processes that /proc shows.
 func childrenByParent() map[int][]int {
 	children := make(map[int][]int)
 	dir, err := os.Open("/proc")
@@ -128,32 +123,30 @@ func childrenByParent() map[int][]int {
 	return children
 }
 
-// parentOf returns the process ID of a process's parent; 0 if there is none.
+// parentOf returns a process ID, or 0.
 func parentOf(pid int) int {
 	_, parent := stateOf(pid)
 	return parent
 }
 
-// stateOf returns a process's state, T if it is stopped, and its parent.
+// stateOf returns a process's state, T if stopped, and its parent.
 func stateOf(pid int) (state string, parent int) {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	// the name before it may have anything in it
+	// the name before it may contain anything
 	_, _ = fmt.Sscan(string(stat[bytes.LastIndexByte(stat, ')')+1:]), &state, &parent)
 	return state, parent
 }
 
-// groupRemains reports whether any of the group is left when this process has no
-// children.
 func groupRemains(int) bool { return false }
 
-// machineTime is a clock that all processes of this machine share.
+// machineTime is a clock that all processes of the machine share.
 func machineTime() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // Linux has had it since 2.6.39
 	return time.Duration(ts.Nano())
 }
 
-// An alarm has the kernel continue this process at an instant, should it be stopped then.
+// An alarm has the kernel continue this process, if stopped, at an instant.
 type alarm struct {
 	id  int32
 	set bool

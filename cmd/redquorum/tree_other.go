@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Only Linux can be asked for what the functions of this file do in tree_linux.go.
-// Elsewhere they reach the command's process group alone.
+// Only Linux can do what tree_linux.go does. Elsewhere these functions reach the
+// command's process group alone.
 
 func adoptOrphans() error { return nil }
 
@@ -21,10 +21,9 @@ func hideEnvironment() {}
 func onParentsDeath(*syscall.SysProcAttr, syscall.Signal) {}
 
 // commandPlace is a group of its own: descendants that share another one would not be
-// found. It gets the terminal, if this process has that and is in no pipeline, where
-// others need it. Ctrl-Z would stop the command alone, and leave the shell waiting for
-// this process; so it is switched off. In the background, to fail is better for a read
-// from the terminal than to be stopped with the lock held.
+// found. It gets the terminal if this process has that and is in no pipeline. Ctrl-Z is
+// off: it would stop the command alone, and leave the shell waiting. In the background a
+// read from the terminal fails, rather than stops with the lock held.
 func commandPlace(c *console) (in place, ignored []os.Signal) {
 	if c.ours && !inPipeline() {
 		return foreground, []os.Signal{syscall.SIGTSTP}
@@ -32,7 +31,7 @@ func commandPlace(c *console) (in place, ignored []os.Signal) {
 	return apart, []os.Signal{syscall.SIGTTIN, syscall.SIGTTOU}
 }
 
-// inPipeline reports whether another process may have this one's input or output.
+// inPipeline reports whether others may use this process's input or output.
 func inPipeline() bool {
 	for _, f := range []*os.File{os.Stdin, os.Stdout} {
 		if info, err := f.Stat(); err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 {

@@ -21,7 +21,6 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
-// escapes are shell scripts that start $TICK outside the command's process group.
 var escapes = map[string]string{
 	"timeout":     `timeout 60 sh -c "$TICK"; echo never`,
 	"set -m":      `set -m; sh -c "$TICK" & wait`,
@@ -29,8 +28,8 @@ var escapes = map[string]string{
 	"double fork": `(setsid sh -c '(sh -c "$TICK" &)' &); while :; do sleep 0.1; done`,
 }
 
-// startEscape starts "run" with a script that starts a process outside of the command's
-// group. The process ignores the signals that ask it to stop, and writes to the file.
+// startEscape starts a script that leaves the command's group with a process that ignores
+// signals to stop, and writes to the file.
 func startEscape(t *testing.T, urls, lease, script string) (p *program, ticks string) {
 	t.Helper()
 	ticks = filepath.Join(t.TempDir(), "ticks")
@@ -40,7 +39,6 @@ func startEscape(t *testing.T, urls, lease, script string) (p *program, ticks st
 	return p, ticks
 }
 
-// However the lease ends, nothing that the command has started outlives it.
 func TestRunEndsTheTree(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -109,8 +107,7 @@ func TestRunEndsTheTree(t *testing.T) {
 	}
 }
 
-// Processes that the command has left in the background are ended before the lock is
-// released.
+// Processes in the background end before the lock is released.
 func TestRunEndsTheBackground(t *testing.T) {
 	tests.NeedLong(t)
 	urls := parallelNodes(t, 3)
@@ -121,7 +118,7 @@ func TestRunEndsTheBackground(t *testing.T) {
 	still(t, ticks)
 }
 
-// That is so also where they make orphans all the time. Each of these ends at once.
+// That holds for endless orphans, too. Each ends at once.
 func TestRunEndsABackgroundOfOrphans(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)
@@ -136,7 +133,6 @@ func TestRunEndsABackgroundOfOrphans(t *testing.T) {
 	assert.That(t, err == nil, "it has waited until there were no orphans any more")
 }
 
-// Processes in the background are asked to stop before they are killed.
 func TestRunAsksTheBackground(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)
@@ -146,7 +142,6 @@ func TestRunAsksTheBackground(t *testing.T) {
 		exits(0, "tidies up\n", "asked to stop", "!does not stop")
 }
 
-// slowScript is a script that the system does not load before the file is closed.
 func slowScript(t *testing.T) (path string, file *os.File) {
 	path = filepath.Join(t.TempDir(), "script")
 	assert.Succeed(t, os.WriteFile(path, []byte("#!/bin/sh\necho begun; sleep 0.2; echo finished\n"), 0o700))
@@ -158,8 +153,7 @@ func slowScript(t *testing.T) (path string, file *os.File) {
 	return path, file
 }
 
-// A command whose file is loaded for longer than the lease lasts without renewal runs, as
-// the lock was renewed meanwhile.
+// A command's file may load for longer than a lease: the lock is renewed meanwhile.
 func TestRunWaitsForASlowFile(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)
@@ -170,9 +164,9 @@ func TestRunWaitsForASlowFile(t *testing.T) {
 	assert.That(t, strings.Contains(p.exits(0), "finished"), "it has not run: %s", p.out.String())
 }
 
-// It does not begin where the lock was lost meanwhile, as redquorum was killed or
-// stopped. The helper sees to that also where it inherits a limit of memory that has its
-// garbage collected all the time.
+// It does not begin if the lock is lost meanwhile, because redquorum was killed or
+// stopped. The helper sees to that even with a limit of memory that has its garbage
+// collected all the time.
 func TestRunGivesUpASlowFile(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -196,14 +190,12 @@ func TestRunGivesUpASlowFile(t *testing.T) {
 	}
 }
 
-// Processes that end soon after the command do so by themselves.
 func TestRunLetsTheBackgroundFinish(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	out := start(t, runOn(urls, "", "sh", "-c", "(sleep 0.1; echo finished) &")...).exits(0)
 	assert.That(t, strings.Contains(out, "finished\n") && !strings.Contains(out, "in the background"), "%v", out)
 }
 
-// Orphans of the command do not pile up as zombies.
 func TestRunReapsOrphans(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	p := start(t, runOn(urls, "", "sh", "-c", `for i in 1 2 3 4 5 6 7 8; do (sh -c : &); done; echo begun; read line`)...)
@@ -217,7 +209,7 @@ func TestRunReapsOrphans(t *testing.T) {
 	p.exits(1)
 }
 
-// isolated returns the command in a PID namespace of its own, where it is process 1.
+// isolated makes the command process 1 of a PID namespace.
 func isolated(t *testing.T, flags string, args ...string) *program {
 	t.Helper()
 	unshare := append([]string{"--user", "--map-root-user", "--pid", "--fork"}, strings.Fields(flags)...)
@@ -227,8 +219,7 @@ func isolated(t *testing.T, flags string, args ...string) *program {
 	return startProgram(t, "unshare", append(append(unshare, os.Args[0]), args...)...)
 }
 
-// As process 1 of a container its exit status says what has ended the command or the
-// wait.
+// In a container the exit status says what has ended the command or the wait.
 func TestRunInContainer(t *testing.T) {
 	tests.NeedSeconds(t)
 	urls := parallelNodes(t, 3)
@@ -251,14 +242,14 @@ func TestRunInContainer(t *testing.T) {
 	p.exits(exitInterrupted)
 }
 
-// Where /proc shows the processes of another namespace, it would signal strangers.
+// If /proc shows another namespace's processes, it would signal strangers.
 func TestRunNeedsItsProc(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	isolated(t, "", runOn(urls, "", "echo", "never")...).exits(exitOS, "another PID namespace", "!never")
 	ends(t, 0, runOn(urls, "--try", "true")...) // the lock is free
 }
 
-// The command cannot read the nodes' passwords in the environment of its ancestors.
+// They are in the environment of its ancestors.
 func TestRunHidesItsEnvironment(t *testing.T) {
 	t.Parallel()
 	program := os.Args[0]

@@ -23,7 +23,6 @@ import (
 	"github.com/redquorum/redquorum/internal/terminal"
 )
 
-// The exit statuses that do not belong to one verb.
 const (
 	exitOK    = cli.OK
 	exitError = cli.Failed
@@ -74,7 +73,6 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// run is the whole program: it returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		cli.Run(ctx, newRoot(), args, stderr, stderr)
@@ -83,22 +81,21 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return cli.Run(ctx, newRoot(), args, stdout, stderr)
 }
 
-// A command is one call of a verb.
 type command struct {
 	args           []string
 	stdout, stderr io.Writer // what goes to stderr does not control a terminal
 	screen         io.Writer // stderr, for what does
 }
 
-// newVerb returns a command and its flags. The end of its manual are examples.
+// newVerb ends the manual with examples.
 func newVerb(use, short, manual string) (*cobra.Command, *pflag.FlagSet) {
 	long, example, _ := strings.Cut(manual, "\n\nexample:\n")
 	cmd := &cobra.Command{Use: use, Short: short, Long: long, Example: example}
 	return cmd, cmd.Flags()
 }
 
-// does has a verb do something. Its context ends with no signal: it would miss one that
-// was caught before.
+// does gives a context that ends with no signal: it would miss one that was caught
+// before.
 func does(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		stderr := cmd.ErrOrStderr()
@@ -111,8 +108,7 @@ func does(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.C
 	return cmd
 }
 
-// print prints a value as one JSON object, or as a text for people that fits where it
-// goes to.
+// print prints one JSON object, or a text that fits where it goes to.
 func (c *command) print(asJSON bool, value any, text func(to io.Writer) string) error {
 	if asJSON {
 		return c.printJSON(value)
@@ -121,8 +117,7 @@ func (c *command) print(asJSON bool, value any, text func(to io.Writer) string) 
 	return err
 }
 
-// printJSON prints a value as one JSON object, with escapes for all that printable does
-// not let through.
+// printJSON escapes all that printable does not let through.
 func (c *command) printJSON(value any) error {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -142,15 +137,14 @@ func (c *command) printJSON(value any) error {
 	return err
 }
 
-// A discovery is the exit status of a verb that has found what it looked for. A signal
-// does not change it.
+// A discovery is the exit status of a verb that has found what it looked for, whatever
+// signal comes.
 type discovery struct{ error }
 
 func (d discovery) Unwrap() error { return d.error }
 
-// doesUntilSignal has a verb that takes no arguments, unless its Args say more, do
-// something until the first signal to end. Then its status is exitInterrupted, as it has
-// not done all.
+// doesUntilSignal ends with the first signal to end, with exitInterrupted, as not all is
+// done. The verb takes no arguments, unless its Args say more.
 func doesUntilSignal(cmd *cobra.Command, do func(context.Context, *command) error) *cobra.Command {
 	if cmd.Args == nil {
 		cmd.Args = cli.NoArgs
@@ -166,11 +160,10 @@ func doesUntilSignal(cmd *cobra.Command, do func(context.Context, *command) erro
 	})
 }
 
-// release is the newest version that the changelog has.
+// release is the newest version of the changelog.
 const release = "v0.1.0"
 
-// version is that of this program: the one with which Go built it or, if Go did not know
-// it, the release that its source is of or follows.
+// version is the one that Go built, or else the release that the source is of or follows.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version
@@ -187,11 +180,10 @@ func versionVerb() *cobra.Command {
 	})
 }
 
-// shown returns a name, or several, as a line for people has them.
 func shown(name string) string { return terminal.Cut(printable(name), cli.Longest) }
 
-// printable returns text as a terminal can be given it: names, owners and what
-// servers say are in others' hands, and could have escape sequences.
+// printable makes text safe for a terminal: names, owners and servers' words are in
+// others' hands, and could have escape sequences.
 func printable(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text

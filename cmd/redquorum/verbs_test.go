@@ -141,7 +141,7 @@ func TestUsageErrors(t *testing.T) {
 	want(t, exitUsage, `REDQUORUM_MAX_LEASE is "soon"`, "status", "x", "--nodes", "redis://h")
 }
 
-// Scripts rely on the names of what --json prints.
+// Scripts rely on the names in JSON.
 func TestJSONNames(t *testing.T) {
 	for want, printed := range map[string]any{
 		`{"names":["a"],"owner":"o","token":1}`:                             holdJSON{[]string{"a"}, "o", 1},
@@ -163,7 +163,6 @@ func TestJSONNames(t *testing.T) {
 	}
 }
 
-// Each page fits a terminal, and has an example.
 func TestHelp(t *testing.T) {
 	want(t, exitOK, "redquorum v", "version")
 	want(t, exitOK, "redquorum v", "--version")
@@ -190,9 +189,9 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// An example does not raise MaxLease: services that use the same nodes would report that
-// their settings differ. And cron sends a mail for each line that is printed, so a host
-// that skips the job prints none.
+// An example does not raise MaxLease, which services on the same nodes would report as
+// different. And cron sends a mail for each printed line, so a host that skips the job
+// prints none.
 func TestExamplesOfMinHold(t *testing.T) {
 	pages := []string{runManual}
 	for _, path := range assert.Got(filepath.Glob("../../docs/*.md"))(t) {
@@ -214,7 +213,7 @@ func TestExamplesOfMinHold(t *testing.T) {
 
 const secret = "s3kr1t"
 
-// A password is never shown, whatever is wrong.
+// No error shows a password.
 func TestSecrets(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -276,7 +275,7 @@ func TestSecretsInTheEnvironment(t *testing.T) {
 	}
 }
 
-// A server whose error text would control the terminal does not, whichever verb shows it.
+// No verb lets a server's error text control the terminal.
 func TestServersDoNotControlTheTerminal(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()
@@ -310,8 +309,8 @@ func TestServersDoNotControlTheTerminal(t *testing.T) {
 	}
 }
 
-// The version is the newest one of the changelog, and the one that the modules of contrib
-// require. The container has the Go that go.mod asks for.
+// The version is the newest of the changelog, and what contrib's modules require. The
+// container has the Go of go.mod.
 func TestVersion(t *testing.T) {
 	first := func(file, pattern string) string {
 		found := regexp.MustCompile("(?m)" + pattern).FindStringSubmatch(textOf(t, filepath.Join("..", "..", file)))
@@ -335,7 +334,6 @@ func TestVersion(t *testing.T) {
 	assert.That(t, have == want, "the container has Go %s, and go.mod asks for %s", have, want)
 }
 
-// All verbs take a lock's name alone or after --name.
 func TestNameEitherWay(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	for _, args := range [][]string{
@@ -359,7 +357,6 @@ func TestNameEitherWay(t *testing.T) {
 	}
 }
 
-// A long name is cut where it is shown.
 func TestLongNames(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	long := strings.Repeat("long", 10_000)
@@ -386,8 +383,7 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// A signal to end is what the exit status tells of, whatever it kept a verb from finding
-// out; unless that was found before.
+// The exit status tells of the signal, unless the verb had found something before.
 func TestVerbsAreInterrupted(t *testing.T) {
 	urls := parallelNodes(t, 3)
 	plan := fileOf(t, "redquorum plan 1\nlength 1s\n")
@@ -410,8 +406,8 @@ func TestVerbsAreInterrupted(t *testing.T) {
 	}
 }
 
-// The help of a flag says its default once: the text may have it, and pflag adds one that
-// it takes for none of zero.
+// The text of a flag may have its default, and pflag adds one that it takes for none of
+// zero.
 func TestDefaultsAreSaidOnce(t *testing.T) {
 	for _, cmd := range cli.All(newRoot()) {
 		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
@@ -423,7 +419,6 @@ func TestDefaultsAreSaidOnce(t *testing.T) {
 	}
 }
 
-// tool skips the test where a program is missing.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -433,7 +428,6 @@ func tool(t *testing.T, name string) string {
 	return path
 }
 
-// outputOf writes what the program prints to a file.
 func outputOf(t *testing.T, args ...string) (text, file string) {
 	t.Helper()
 	text = want(t, exitOK, "redquorum", args...)

@@ -22,11 +22,11 @@ import (
 )
 
 // A warden is another process of this program, and the parent of the command. It ends the
-// command when the lock is about to end, or at once when this process is killed. Where it
-// is killed itself, this process ends the command.
+// command when the lock is about to end, or when this process is killed. If the warden is
+// killed, this process ends the command.
 //
-// On Linux each of the two adopts the orphans below it. So either finds all that the
-// command has started, even if processes in between have ended.
+// On Linux each of them adopts the orphans below it, and so finds all that the command
+// has started.
 type warden struct {
 	process *os.Process
 	orders  *os.File // ends with this process
@@ -38,11 +38,9 @@ type warden struct {
 	others  map[int]bool // children of this process that were there before
 }
 
-// wardenVerb is what this program calls another process of itself with. It is not for
-// people.
 const wardenVerb = "warden"
 
-// The orders to a warden, each with a number, and its reports.
+// Orders to a warden and its reports, each with a number.
 const (
 	orderUntil  = "until"  // of machineTime: the command is ended then
 	orderAsk    = "ask"    // to stop: TERM for all
@@ -55,13 +53,11 @@ const (
 	reportGone    = "gone"    // all that the command has started
 )
 
-// A message is an order to a warden or a report of it, with a number.
 type message struct {
 	what   string
 	number int64
 }
 
-// readMessages reads from a pipe until it ends.
 func readMessages(pipe *os.File) <-chan message {
 	messages := make(chan message)
 	go func() {
@@ -76,7 +72,7 @@ func readMessages(pipe *os.File) <-chan message {
 	return messages
 }
 
-// selfPath is the file of this program, also where it was replaced since.
+// selfPath is this program's file, also if it was replaced.
 func selfPath() (string, error) {
 	if runtime.GOOS == "linux" {
 		return "/proc/self/exe", nil
@@ -84,8 +80,8 @@ func selfPath() (string, error) {
 	return os.Executable()
 }
 
-// startWarden starts a warden, and has that begin the command. Its pipes have the numbers
-// there that they have here, as those from 3 on may be the caller's own, for the command.
+// startWarden has a warden begin the command. Its pipes keep their numbers, as those from
+// 3 on may be the caller's, for the command.
 func startWarden(path string, command, env []string, in place, grace, leaseEnd, kill time.Duration) (*warden, error) {
 	program, err := selfPath()
 	if err != nil {
@@ -127,8 +123,7 @@ func startWarden(path string, command, env []string, in place, grace, leaseEnd, 
 	return w, nil
 }
 
-// reap ends the zombies among this process's children, and continues a warden that was
-// stopped.
+// reap ends zombie children, and continues a warden that was stopped.
 func (w *warden) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -160,7 +155,7 @@ func (w *warden) watch(leaseEnd time.Duration) {
 	w.alarm.at(leaseEnd - w.margin/2) // after the warden has acted: else this process could go on
 }
 
-// endAlone ends all that is left of the command, where the warden was killed. It reports
+// endAlone ends what is left of the command after its warden was killed, and reports
 // whether nothing is left.
 func (w *warden) endAlone() bool {
 	_ = w.process.Kill()
@@ -168,7 +163,7 @@ func (w *warden) endAlone() bool {
 	for end, none := time.Now().Add(unkillable), 0; time.Now().Before(end); pause = min(2*pause, 100*time.Millisecond) {
 		if signalDescendants(syscall.SIGKILL, w.group, w.others) > 0 {
 			none = 0
-		} else if none++; none == 2 { // one look may miss a process that has just lost its parent
+		} else if none++; none == 2 { // a process that has just lost its parent may be missed once
 			return true
 		}
 		time.Sleep(pause)
@@ -176,12 +171,10 @@ func (w *warden) endAlone() bool {
 	return false
 }
 
-// unkillable is how long a process is tried to be killed.
 const unkillable = 5 * time.Second
 
 const cannotKill = "a process of the command cannot be killed: it may run as another user, by sudo or setuid"
 
-// A keeper is what a warden's process knows.
 type keeper struct {
 	stderr   io.Writer
 	reports  *os.File
@@ -195,18 +188,17 @@ type keeper struct {
 	began    time.Time      // when the command has
 	ended    time.Time      // when the command has, by itself or not
 	asked    bool           // what it has left behind was asked to stop
-	grace    time.Duration  // of what the command has left behind, between TERM and KILL
+	grace    time.Duration  // between TERM and KILL, for what the command has left behind
 	until    time.Duration
 	killing  time.Time     // since when all is killed
-	looked   time.Duration // when inTime, or kill, was called last, by machineTime
+	looked   time.Duration // the last call of inTime, or kill, by machineTime
 	pause    time.Duration // until kill is called again
 	why      string        // all is killed, to be said
 	orphaned bool          // redquorum was killed
 }
 
-// wardenMain is the warden's process. Its arguments are the numbers of its pipes, the
-// command's place, the grace between TERM and KILL or 0, the path of the command, and the
-// command.
+// wardenMain has as its arguments the numbers of its pipes, the command's place, the
+// grace between TERM and KILL or 0, the path of the command, and the command.
 func wardenMain(args []string) int {
 	if len(args) < 6 {
 		return exitUsage
@@ -222,8 +214,8 @@ func wardenMain(args []string) int {
 	for _, pipe := range numbers[:2] {
 		syscall.CloseOnExec(pipe)
 	}
-	// Caught and not ignored, as the command would then ignore them, too. The warden ends
-	// with the command, and goes on where nobody reads what it says.
+	// Caught and not ignored, as the command would inherit that. The warden ends with the
+	// command, and goes on when nobody reads its output.
 	signal.Notify(make(chan os.Signal, 1), notIgnored(append(passable(), syscall.SIGPIPE)...)...)
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
@@ -256,9 +248,9 @@ func (k *keeper) report(what string, number int) {
 	_, _ = fmt.Fprintln(k.reports, what, number) // it fails only if redquorum is gone
 }
 
-// begin has the command started. The system may take long to load its file, and the
-// runtime counts the thread that waits for it as one that computes. So there is another
-// one, and no garbage collection, which would wait for it.
+// begin starts the command. Loading its file may take long, and the runtime counts that
+// thread as one that computes. So there is another one, and no garbage collection, which
+// would wait for it.
 func (k *keeper) begin(path string, command []string) {
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
 	garbage, memory := debug.SetGCPercent(-1), debug.SetMemoryLimit(math.MaxInt64)
@@ -297,7 +289,6 @@ func (k *keeper) begin(path string, command []string) {
 	}()
 }
 
-// note takes the report that the command has begun, or cannot.
 func (k *keeper) note(r message) {
 	k.begun = nil
 	if r.what == reportBegan {
@@ -337,16 +328,15 @@ func (k *keeper) keep(orders <-chan message, died <-chan os.Signal) {
 	}
 }
 
-// Processes that the command leaves in the background have time to end by themselves, and
-// then to stop when they are asked to, unless another grace is given. The lock is held
-// meanwhile.
+// Background processes have time to end by themselves, and then to stop when asked,
+// unless another grace is given. The lock is held meanwhile.
 const (
 	timeToEnd  = time.Second
 	timeToStop = 5 * time.Second
 )
 
-// due returns when inTime is to be called. Timers of the runtime do not count a
-// suspension of the machine.
+// due is when to call inTime. The runtime's timers do not count a suspension of the
+// machine.
 func (k *keeper) due() time.Duration {
 	if !k.killing.IsZero() {
 		return k.looked + k.pause
@@ -354,7 +344,6 @@ func (k *keeper) due() time.Duration {
 	return min(k.looked+100*time.Millisecond, k.until)
 }
 
-// inTime does what is due.
 func (k *keeper) inTime() {
 	k.looked = machineTime()
 	switch left := time.Since(k.ended); {
@@ -386,8 +375,7 @@ func (k *keeper) obey(o message) {
 	}
 }
 
-// pass passes a signal that redquorum has got on to the command's group, or to what the
-// command has left behind.
+// pass sends a signal to the command's group, or to what the command has left behind.
 func (k *keeper) pass(s syscall.Signal) {
 	switch {
 	case !k.ended.IsZero() || k.command == 0:
@@ -406,9 +394,9 @@ func (k *keeper) pass(s syscall.Signal) {
 	}
 }
 
-// hasGot reports whether the command has got a signal that redquorum has: the terminal
-// sends its signals to the whole job, and so to this process. One that came while the
-// command began is passed on: better twice than never.
+// hasGot reports whether the terminal has sent a signal to the command, too, as it does
+// to the whole job. One that came while the command began is passed on: better twice than
+// never.
 func (k *keeper) hasGot(s syscall.Signal) bool {
 	const (
 		soon   = 500 * time.Millisecond // where this process is slower
@@ -431,7 +419,7 @@ func (k *keeper) hasGot(s syscall.Signal) bool {
 	}
 }
 
-// kill kills all that the command has started, and is called until nothing is left.
+// kill is called until nothing is left.
 func (k *keeper) kill(why string) {
 	if k.killing.IsZero() {
 		k.killing, k.why = time.Now(), why
@@ -443,8 +431,7 @@ func (k *keeper) kill(why string) {
 	k.looked, k.pause = machineTime(), min(max(2*k.pause, time.Millisecond), 100*time.Millisecond)
 }
 
-// reap reports how the command has ended, if it has, and returns whether anything is
-// left.
+// reap reports how the command has ended, and returns whether anything is left.
 func (k *keeper) reap() bool {
 	for k.begun == nil {
 		var status syscall.WaitStatus

@@ -4,8 +4,8 @@
 //	certmagic.Default.Storage = certmagiclock.New(locker, &certmagic.FileStorage{Path: "/mnt/certificates"})
 //
 // All programs of the cluster need it, because it replaces the locks of the storage. A
-// lock is renewed until it is unlocked. If it is lost, CertMagic learns that before it
-// tries again to get the certificate, and when it unlocks.
+// lock is renewed until it is unlocked. CertMagic learns of a loss before it tries again
+// to get the certificate, and when it unlocks.
 package certmagiclock
 
 import (
@@ -28,7 +28,7 @@ type Storage struct {
 	leases sync.Map // the *quorum.Lease of each key, since CertMagic unlocks by the key alone
 }
 
-// New returns a Storage that keeps its data in s. The options apply to each lock.
+// New returns a Storage with the data of s. The options apply to each lock.
 func New(l *quorum.Locker, s certmagic.Storage, opts ...quorum.Option) *Storage {
 	return &Storage{Storage: s, locker: l, opts: opts}
 }
@@ -39,7 +39,6 @@ func (s *Storage) Lock(ctx context.Context, key string) error {
 	return s.keep(ctx, key, lease, err)
 }
 
-// TryLock takes the lock of key if it is free, and says whether it was.
 func (s *Storage) TryLock(ctx context.Context, key string) (bool, error) {
 	lease, err := s.locker.TryLock(ctx, key, s.opts...)
 	if err = s.keep(ctx, key, lease, err); errors.Is(err, quorum.ErrHeld) {
@@ -48,8 +47,8 @@ func (s *Storage) TryLock(ctx context.Context, key string) (bool, error) {
 	return err == nil, err
 }
 
-// keep stores a lease for Unlock. If there is one already, it was lost, and its user has
-// not unlocked yet. That Unlock must not find the new lease.
+// keep stores a lease for Unlock. If there is one already, it was lost, and its user's
+// Unlock must not find the new lease.
 func (s *Storage) keep(ctx context.Context, key string, lease *quorum.Lease, err error) error {
 	if err == nil {
 		if _, lost := s.leases.LoadOrStore(key, lease); lost {

@@ -32,7 +32,7 @@ var (
 
 const domain = "example.com"
 
-// An issuer signs every request. before is called first.
+// An issuer signs every request, after before.
 type issuer struct{ before func() }
 
 func (issuer) IssuerKey() string { return "test" }
@@ -49,8 +49,7 @@ func (i issuer) Issue(_ context.Context, request *x509.CertificateRequest) (*cer
 	return &certmagic.IssuedCertificate{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, err
 }
 
-// program returns a program of a cluster with certificates in dir. before is called
-// before it issues one.
+// program has certificates in dir. before is called before it issues one.
 func program(t *testing.T, l *quorum.Locker, dir string, before func()) (*certmagic.Config, *certmagiclock.Storage) {
 	t.Helper()
 	storage := certmagiclock.New(l, &certmagic.FileStorage{Path: dir})
@@ -62,7 +61,7 @@ func program(t *testing.T, l *quorum.Locker, dir string, before func()) (*certma
 	return config, storage
 }
 
-// While one program gets a certificate, another one waits. Then it uses that certificate.
+// While one program gets a certificate another one waits, and then uses it.
 func TestOneProgramGetsTheCertificate(t *testing.T) {
 	a, b := lockers.Two(t)
 	dir := t.TempDir()
@@ -94,8 +93,8 @@ func TestOneProgramGetsTheCertificate(t *testing.T) {
 	assert.NoError(t, second.ObtainCertAsync(t.Context(), domain))
 }
 
-// A program whose lock was lost learns it when it renews and when it unlocks. Until then
-// its next lock of the same name is refused, because Unlock could not tell the two apart.
+// A program learns that its lock was lost when it renews and when it unlocks. Until then
+// its next lock of the name is refused, because Unlock could not tell the two apart.
 func TestLostLock(t *testing.T) {
 	a, b := lockers.Two(t)
 	s := certmagiclock.New(a, &certmagic.FileStorage{Path: t.TempDir()}, quorum.WithLease(3*time.Second))

@@ -6,14 +6,14 @@
 //	once := cron.NewChain(cronlock.SkipIfHeld(locker, "report", 10*time.Second, cron.DefaultLogger))
 //	_, err := scheduler.AddJob("@hourly", once.Then(cron.FuncJob(report)))
 //
-// A run counts for a minimum time, the 10 s above, also if the job is done earlier, so
+// A run counts for a minimum time, the 10 s above, even if the job is done earlier, so
 // that machines whose clocks differ run it once. Half of it must be longer than that
-// difference, and all of it shorter than the time between two runs, and than
+// difference, and all of it shorter than the time between two runs and than
 // Options.MaxLease (see [quorum.WithMinHold]). A scheduler waits for the other half
-// before it skips: of many that ask at the same instant, one then gets the lock.
+// before it skips.
 //
-// A cron.Job cannot be stopped: if its lease is lost, it runs on, and the logger gets an
-// error when it is done. A job that has to stop then calls [quorum.Locker.Do] itself.
+// A job whose lease is lost runs on, and the logger gets an error when it is done. A job
+// that has to stop then calls [quorum.Locker.Do] itself.
 package cronlock
 
 import (
@@ -28,14 +28,14 @@ import (
 
 // SkipIfHeld returns a JobWrapper that runs a job while it holds name, and skips the run
 // if another run holds it, in this program or elsewhere. A run counts for at least
-// atLeast. The logger gets each run that is skipped, and each error of a lock as an
-// error; at once, if the name or an option is refused. The options apply to each lock.
+// atLeast. The logger gets each skipped run, and each error of a lock; at once, if the
+// name or an option is refused. The options apply to each lock.
 func SkipIfHeld(l *quorum.Locker, name string, atLeast time.Duration, logger cron.Logger,
 	opts ...quorum.Option) cron.JobWrapper {
 	opts = append([]quorum.Option{quorum.WithWait(atLeast / 2), quorum.WithMinHold(atLeast)}, opts...)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := l.Lock(ended, name, opts...); !errors.Is(err, context.Canceled) { // it has looked at the options alone
+	if _, err := l.Lock(ended, name, opts...); !errors.Is(err, context.Canceled) {
 		logger.Error(err, "job will not run", "lock", name)
 	}
 	return func(job cron.Job) cron.Job {

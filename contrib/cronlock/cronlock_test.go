@@ -19,12 +19,11 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// every is a Schedule; those of package cron have whole seconds.
+// every is a Schedule without whole seconds.
 type every time.Duration
 
 func (e every) Next(t time.Time) time.Time { return t.Add(time.Duration(e)) }
 
-// A recorder is a Logger that keeps what it gets first.
 type recorder struct{ skipped, failed chan error }
 
 func newRecorder() recorder { return recorder{make(chan error, 1), make(chan error, 1)} }
@@ -42,7 +41,6 @@ func first[T any](c chan T, v T) {
 	}
 }
 
-// start starts a scheduler with one job.
 func start(t *testing.T, l *quorum.Locker, logger cron.Logger, job func()) {
 	t.Helper()
 	scheduler := cron.New()
@@ -66,7 +64,6 @@ func block(t *testing.T, l *quorum.Locker, logger cron.Logger) (finish func()) {
 	return finish
 }
 
-// While a scheduler runs a job, that of another program skips its runs.
 func TestOneSchedulerRunsTheJob(t *testing.T) {
 	a, b := lockers.Two(t)
 	finish := block(t, a, newRecorder())
@@ -84,7 +81,6 @@ func TestOneSchedulerRunsTheJob(t *testing.T) {
 	<-ran
 }
 
-// The logger learns that a lock was lost.
 func TestLostLock(t *testing.T) {
 	a, b := lockers.Two(t)
 	log := newRecorder()
@@ -112,7 +108,7 @@ func TestReleaseIsNotConfirmed(t *testing.T) {
 	tests.Says(t, failed.Error(), "not confirmed as released", "!lost", "!twice")
 }
 
-// No lock, no run: the logger learns why.
+// The logger learns why there is no run.
 func TestNoLock(t *testing.T) {
 	a, _ := lockers.Two(t)
 	a.Close()
@@ -146,7 +142,6 @@ func Example() {
 	// Output: report
 }
 
-// Options with which no job would run are said before the first run.
 func TestRefusedOptions(t *testing.T) {
 	l, _ := lockers.Two(t)
 	log := newRecorder()

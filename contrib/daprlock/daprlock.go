@@ -14,11 +14,11 @@
 // in all programs that use the servers. TryLock returns an error if the expiry is longer.
 // A server that restarted is ignored for MaxLease.
 //
-// Dapr unlocks by resource and owner alone, and their lease is in the memory of the
-// sidecar. So only the sidecar that locked can unlock. Another one, or the same one after
-// a restart, answers LockBelongsToOthers until the lock expires by itself. A sidecar that
-// ends in order leaves its locks to expire as well, since the application may still work.
-// [quorum.Locker.Close] would unlock them, so leave the Locker open.
+// The lease of a resource and owner is in the memory of the sidecar, so only the sidecar
+// that locked can unlock. Another one, or the same one after a restart, answers
+// LockBelongsToOthers until the lock expires. A sidecar that ends leaves its locks to
+// expire as well, since the application may still work. [quorum.Locker.Close] would
+// unlock them, so leave the Locker open.
 //
 // Names on the servers are Dapr's: by default lock||, the application's ID, || and the
 // resource. Dapr does not pass a fencing token to the application.
@@ -43,9 +43,9 @@ type Store struct {
 	leases sync.Map // the *quorum.Lease of each resource and owner
 }
 
-// New returns a Store. The options apply to each lock, but its length is the request's. TryLock waits for 100 ms before it says that
-// a lock is held, unless there is another [quorum.WithWait]: of several sidecars that ask at the
-// same instant, one then gets it.
+// New returns a Store. The options apply to each lock, but its length is the request's.
+// TryLock waits for 100 ms, unless there is another [quorum.WithWait]: of several
+// sidecars that ask at the same instant, one then gets the lock.
 func New(l *quorum.Locker, opts ...quorum.Option) *Store {
 	return &Store{locker: l, opts: opts}
 }
@@ -67,7 +67,7 @@ func (s *Store) TryLock(ctx context.Context, req *lock.TryLockRequest) (*lock.Tr
 	return &lock.TryLockResponse{Success: lease != nil}, err
 }
 
-// Unlock releases the lock of the owner. If this Store does not have it, the servers say
+// Unlock releases the owner's lock. If this Store does not have it, the servers say
 // whether anybody else does.
 func (s *Store) Unlock(ctx context.Context, req *lock.UnlockRequest) (*lock.UnlockResponse, error) {
 	err := quorum.ErrNotHeld

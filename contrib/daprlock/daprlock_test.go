@@ -42,7 +42,6 @@ func unlock(t *testing.T, s *daprlock.Store, resource, owner string, want lock.S
 	assert.That(t, err == nil && r.Status == want, "Unlock of %s by %s: %v, %v; want status %v", resource, owner, r, err, want)
 }
 
-// A sidecar holds a lock for its owner alone.
 func TestTwoSidecars(t *testing.T) {
 	l, m := lockers.Two(t)
 	a, b := daprlock.New(l), daprlock.New(m)
@@ -66,7 +65,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// But the expiry is that of the request.
+// The expiry is the request's.
 func TestExpiryIsNoOption(t *testing.T) {
 	l, m := lockers.Two(t)
 	assert.Must(t, try(t, daprlock.New(l, quorum.WithLease(300*time.Millisecond)), "report", "one"), "a free lock is refused")
@@ -74,8 +73,7 @@ func TestExpiryIsNoOption(t *testing.T) {
 	assert.That(t, !try(t, daprlock.New(m), "report", "two"), "a lock was granted again before its expiry")
 }
 
-// After a restart a sidecar cannot unlock what it has locked: the lock is held until it
-// expires.
+// A restarted sidecar cannot unlock what it has locked, until that expires.
 func TestRestartedSidecar(t *testing.T) {
 	l, _ := lockers.Two(t)
 	before := daprlock.New(l)
@@ -86,7 +84,7 @@ func TestRestartedSidecar(t *testing.T) {
 	assert.That(t, !try(t, after, "report", "one"), "a held lock is granted")
 }
 
-// A lock that was lost is unlocked with the status of the one who holds it now.
+// The unlock of a lost lock has the status of the present holder.
 func TestLostLock(t *testing.T) {
 	l, m := lockers.Two(t)
 	a, b := daprlock.New(l), daprlock.New(m)
@@ -99,8 +97,7 @@ func TestLostLock(t *testing.T) {
 	}
 }
 
-// TryLock waits for a moment, so that of sidecars that ask at the same instant one gets
-// the lock.
+// Of sidecars that ask at the same instant one gets the lock.
 func TestTryLockWaits(t *testing.T) {
 	l, m := lockers.Two(t)
 	a, b := daprlock.New(l), daprlock.New(m, quorum.WithWait(time.Minute))
@@ -122,7 +119,6 @@ func TestTryLockWaits(t *testing.T) {
 	assert.That(t, <-got, "TryLock did not get the lock that was released")
 }
 
-// A keeper is a node that no release reaches.
 type keeper struct{ node.Node }
 
 func (k keeper) Submit(cmd node.Command, reply func(node.Reply)) {

@@ -21,17 +21,14 @@
 //
 // # What this does, and what it does not
 //
-// It refuses calls that come late. A call that was let in and pauses can still work next
-// to a newer one: the check comes before the work, and is not one step with it. A
-// database closes this gap, if the service passes it the token with each write ([Token];
-// package fencesql).
+// It refuses calls that come late. A call that pauses after the check can still work next
+// to a newer one. A database closes this gap, if the service passes it the token with
+// each write ([Token]; package fencesql).
 //
-// The token is in a header, and a client may write there what it likes. A token that is
-// too high locks all honest callers out. So this is for callers that the service trusts
-// and has authenticated, not for the public. A token counts only for the name that it was
-// sent with. Locks of one name on other nodes, or under another Options.Prefix, have
-// tokens that are not comparable: give the locks that protect a service's resources names
-// of their own.
+// This is for authenticated callers that the service trusts, not for the public: a token
+// that is too high locks all honest callers out. A token counts only for the name that it
+// was sent with. Locks of one name on other nodes, or under another Options.Prefix, have
+// tokens that are not comparable.
 //
 // A request whose body can be read again may be sent again with the same token, and is
 // accepted: make it idempotent.
@@ -113,7 +110,7 @@ func Token(ctx context.Context) node.Token {
 	return token
 }
 
-// Transport sends the tokens of a request's context with it. next sends the request; nil
+// Transport adds the tokens of a request's context to it. next sends the request; nil
 // means http.DefaultTransport.
 func Transport(next http.RoundTripper) http.RoundTripper {
 	if next == nil {
@@ -136,7 +133,7 @@ func (t transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // Handler lets requests in to next that have the newest token of the lock that nameOf
-// tells. "" means that no lock protects what the request is about: then it needs none.
+// returns. With "" a request needs none.
 func Handler(store Store, nameOf func(*http.Request) string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := nameOf(r)

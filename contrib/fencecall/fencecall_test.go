@@ -36,8 +36,7 @@ func TestStores(t *testing.T) {
 	}
 }
 
-// A holder pauses before its call, and another one has the lock and calls meanwhile. Then
-// the first call comes.
+// A holder pauses before its call, and another one has the lock and calls meanwhile.
 func TestALateCallIsRefused(t *testing.T) {
 	nodes := embedded.ForTest(t, 3)
 	locker := func() *quorum.Locker {
@@ -87,7 +86,6 @@ func TestALateCallIsRefused(t *testing.T) {
 	_ = second.Unlock(t.Context())
 }
 
-// A header that is not a token of the name does not count.
 func TestHeadersThatAreNoToken(t *testing.T) {
 	for _, v := range []string{"", "5", "x a", "-5 a", "0 a", "5 b", "9007199254740993 a", "99999999999999999999 a", "5 %zz", "5  a", " a"} {
 		_, err := fencecall.Admit(t.Context(), fencecall.Memory(), "a", []string{v})
@@ -99,7 +97,6 @@ func TestHeadersThatAreNoToken(t *testing.T) {
 	}
 }
 
-// A store that fails lets nobody in: the calls are refused until it works again.
 func TestAStoreThatFails(t *testing.T) {
 	servers := embedded.ForTest(t, 1)
 	client := redis.NewClient(&redis.Options{Addr: servers.Server(0).Addr(), MaxRetries: -1})

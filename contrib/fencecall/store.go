@@ -12,12 +12,12 @@ import (
 // A Store keeps the highest token of each name. fencesql.Store is one in PostgreSQL.
 type Store interface {
 	// Raise raises the highest token of name to token, if it is lower, in one step, and
-	// returns what it is then.
+	// returns it.
 	Raise(ctx context.Context, name string, token node.Token) (highest node.Token, err error)
 }
 
-// Memory is a store for a service of one process. It keeps every name, and forgets all
-// when the process ends: then the first call of each name is let in, also a late one.
+// Memory is a store for a service of one process. It keeps every name until the process
+// ends; afterwards the first call of each name is let in, also a late one.
 func Memory() Store { return &memory{highest: make(map[string]node.Token)} }
 
 type memory struct {

@@ -45,7 +45,6 @@ func TestMongoDB(t *testing.T) {
 	t.Run("writers", orders.testWriters)
 }
 
-// ferret runs FerretDB on a new directory, and returns its URI.
 func ferret(t *testing.T) string {
 	t.Helper()
 	db, err := ferretdb.New(&ferretdb.Config{
@@ -68,7 +67,6 @@ func ferret(t *testing.T) string {
 // mongoOrders are orders.
 type mongoOrders struct{ *mongo.Collection }
 
-// onPage returns the filter and the update of a statement of docs/fencing.md.
 func (mongoOrders) onPage(method, id string, token node.Token) (filter, update bson.M) {
 	statement := regexp.MustCompile(`db\.orders\.` + method + `\(({.*}),\s*({\$set: {.*?}}),\s*{.*w: "majority"}}\)`).FindStringSubmatch(page)
 	if statement == nil {
@@ -108,7 +106,7 @@ func (c mongoOrders) want(t *testing.T, want order) {
 	assert.That(t, got == want && err == nil, "the order is %+v, want %+v; %v", got, want, err)
 }
 
-// A lower token is refused, an equal and a higher one are not, nor the first one.
+// A lower token is refused, an equal or higher one and the first are not.
 func (c mongoOrders) testUpdate(t *testing.T) {
 	if n, err := c.update(t.Context(), t.Name(), 7); n != 0 || err != nil {
 		t.Errorf("no document: %d, %v", n, err)
@@ -124,7 +122,6 @@ func (c mongoOrders) testUpdate(t *testing.T) {
 	c.want(t, order{node.MaxToken, "sent"})
 }
 
-// A refused upsert is an error, not a second document.
 func (c mongoOrders) testUpsert(t *testing.T) {
 	for _, s := range []struct {
 		token node.Token
@@ -141,7 +138,6 @@ func (c mongoOrders) testUpsert(t *testing.T) {
 	}
 }
 
-// A holder raises the fence before it reads.
 func (c mongoOrders) testRaise(t *testing.T) {
 	c.insert(t, 7)
 	raise := func(token node.Token) (o order, err error) {
@@ -158,8 +154,8 @@ func (c mongoOrders) testRaise(t *testing.T) {
 	c.want(t, order{8, "new"})
 }
 
-// An upsert that another one has overtaken fails as a refused one does. Without upsert,
-// the second attempt tells them apart.
+// An overtaken upsert fails like a refused one. Without upsert, the second attempt tells
+// them apart.
 func (c mongoOrders) testLateUpsert(t *testing.T) {
 	for _, s := range []struct{ there, token node.Token }{{2, 1}, {1, 2}} {
 		c.insert(t, s.there)
@@ -172,8 +168,8 @@ func (c mongoOrders) testLateUpsert(t *testing.T) {
 	}
 }
 
-// Many write at the same time: the fence never falls. That needs a server that checks the
-// filter and writes in one step. FerretDB 1 does not.
+// With many writers the fence never falls, if the server checks the filter and writes in
+// one step. FerretDB 1 does not.
 func (c mongoOrders) testWriters(t *testing.T) {
 	ferret := os.Getenv("FENCING_MONGODB") == ""
 	c.insert(t, 0)

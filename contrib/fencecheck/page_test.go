@@ -16,7 +16,7 @@ var page = func() string {
 	return string(text)
 }()
 
-// socket returns the path of a Unix socket. Those in t.TempDir may be too long.
+// socket returns a path for a Unix socket: those in t.TempDir may be too long.
 func socket(t *testing.T) string {
 	t.Helper()
 	dir := assert.Got(os.MkdirTemp("", "fencing"))(t)

@@ -72,8 +72,7 @@ func TestS3(t *testing.T) {
 	}
 }
 
-// versitygw runs the gateway on a new directory and on a Unix socket, and returns the way
-// to it.
+// versitygw runs the gateway on a Unix socket, and returns the way to it.
 func versitygw(t *testing.T) http.RoundTripper {
 	t.Helper()
 	t.Chdir(".") // the gateway leaves this directory
@@ -106,7 +105,6 @@ func versitygw(t *testing.T) http.RoundTripper {
 	return way
 }
 
-// A store is a client whose first PUT a test can change.
 type store struct {
 	*s3.Client
 	http.RoundTripper
@@ -133,7 +131,6 @@ func (s *store) remove(t *testing.T) {
 
 func to(state string) func(*order) { return func(o *order) { o.State = state } }
 
-// want checks the order, and removes it.
 func (s *store) want(t *testing.T, want order) {
 	t.Helper()
 	var got order
@@ -154,7 +151,7 @@ func (s *store) testTokens(t *testing.T) {
 	s.want(t, order{9, "by 9"})
 }
 
-// The old holder pauses between its read and its write. Another one writes meanwhile.
+// The old holder pauses between its read and its write, while another one writes.
 func (s *store) testLateWrite(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -184,7 +181,6 @@ func (s *store) testLateWrite(t *testing.T) {
 	}
 }
 
-// The object is deleted between read and write.
 func (s *store) testDeleted(t *testing.T) {
 	assert.Succeed(t, s.update(t, 1, to("new")))
 	calls := 0
@@ -203,7 +199,7 @@ func (s *store) testNoBucket(t *testing.T) {
 	assert.That(t, code(err) == "NoSuchBucket", "%v", err)
 }
 
-// S3 answers so if a write at the same time is not complete yet. versitygw does not.
+// S3 answers so while another write is incomplete. versitygw does not.
 func (s *store) testConflict(t *testing.T) {
 	s.put = func(r *http.Request) (*http.Response, error) {
 		const body = `<Error><Code>ConditionalRequestConflict</Code><Message>Conflict</Message></Error>`
@@ -215,8 +211,8 @@ func (s *store) testConflict(t *testing.T) {
 	s.want(t, order{1, "new"})
 }
 
-// The write is carried out, but its answer is lost. The client writes again, which is
-// refused, and so the change is made twice, as the page says.
+// The answer to a write is lost. The client writes again, which is refused, and so the
+// change is made twice, as the page says.
 func (s *store) testLostAnswer(t *testing.T) {
 	s.put = func(r *http.Request) (*http.Response, error) {
 		response, err := s.RoundTripper.RoundTrip(r)
@@ -230,7 +226,7 @@ func (s *store) testLostAnswer(t *testing.T) {
 	s.want(t, order{1, "++"})
 }
 
-// Many write at the same time. Those that may write do so in the order of their tokens.
+// Many write at the same time, those that may in the order of their tokens.
 func (s *store) testWriters(t *testing.T) {
 	var clock atomic.Int64 // of their tokens, which are a bit ahead of it
 	var written sync.Map
@@ -268,8 +264,8 @@ func (s *store) testWriters(t *testing.T) {
 	t.Logf("%d of 160 were in time", len(tokens))
 }
 
-// Why the token is in the content: a newer holder that writes the same content leaves the
-// same ETag.
+// The token is in the content because a newer holder that writes the same content would
+// leave the same ETag.
 func (s *store) testMetadata(t *testing.T) {
 	put := func(token, content string, ifMatch *string) *string {
 		t.Helper()

@@ -8,7 +8,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A transaction that only the latest holder of the lock can commit.
+// Only the latest holder of the lock can commit the transaction.
 func Example() {
 	ship := func(ctx context.Context, db *sql.DB, locker *quorum.Locker) error {
 		return locker.Do(ctx, "orders/42", func(ctx context.Context, lease *quorum.Lease) error {

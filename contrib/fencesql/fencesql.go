@@ -48,8 +48,7 @@ const raisePostgres = `INSERT INTO redquorum_fences AS f (name, token) VALUES ($
 // A Store is one for package fencecall, in the same table on PostgreSQL.
 type Store struct{ *sql.DB }
 
-// Raise raises the highest token of name to token, if it is lower, and returns what it is
-// then.
+// Raise raises the highest token of name to token, if it is lower, and returns it.
 func (s Store) Raise(ctx context.Context, name string, token node.Token) (highest node.Token, err error) {
 	err = s.QueryRowContext(ctx, raisePostgres, name, int64(token)).Scan(&highest)
 	return highest, err

@@ -26,7 +26,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A database is one kind of server, with its SQL.
 type database struct {
 	*sql.DB
 	raise   func(context.Context, *sql.Tx, string, node.Token) error
@@ -113,7 +112,6 @@ func (db database) test(t *testing.T) {
 	}
 }
 
-// order makes an order that the holder with the token has packed.
 func (db database) order(t *testing.T, token int64) {
 	t.Helper()
 	for _, statement := range []string{`DELETE FROM orders`, `INSERT INTO orders (id, state) VALUES (42, 'new')`} {
@@ -162,8 +160,7 @@ func (db database) begin(t *testing.T) *sql.Tx {
 	return tx
 }
 
-// late runs f, which has to wait for the row that tx has written, and commits tx
-// meanwhile.
+// late runs f, which waits for the row that tx has written, and commits tx meanwhile.
 func (db database) late(t *testing.T, tx *sql.Tx, f func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -180,9 +177,8 @@ func (db database) late(t *testing.T, tx *sql.Tx, f func() error) error {
 	return <-done
 }
 
-// The new holder has written, but not committed, when the old holder's write arrives.
-// That write has found the row with its own token. It waits, looks at the row again, and
-// is refused.
+// The new holder has not committed when the old holder's write arrives, which finds the
+// row with its own token. It waits, looks at the row again, and is refused.
 func (db database) testLateWrite(t *testing.T) {
 	for _, c := range []struct {
 		name, statement string
@@ -208,7 +204,6 @@ func (db database) testLateWrite(t *testing.T) {
 	}
 }
 
-// Of a transaction, a lower token is refused, an equal and a higher one are not.
 func (db database) testTransaction(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -228,7 +223,7 @@ func (db database) testTransaction(t *testing.T) {
 	assert.Is(t, db.raise(t.Context(), ended, "a", 9), sql.ErrTxDone, "an ended transaction")
 }
 
-// The first transaction of a new name, or a later one, is under way when an older one
+// A transaction of the name, the first or a later one, is under way when an older one
 // arrives.
 func (db database) testLateTransaction(t *testing.T) {
 	for _, token := range []node.Token{2, 4} {
@@ -240,7 +235,7 @@ func (db database) testLateTransaction(t *testing.T) {
 	}
 }
 
-// Many write at the same time. Those that may write do so in the order of their tokens.
+// Many write at the same time, those that may in the order of their tokens.
 func (db database) testWriters(t *testing.T, level sql.IsolationLevel) {
 	assert.Succeed(t, assert.ErrorOf(db.ExecContext(t.Context(), `DELETE FROM journal`)))
 	var clock atomic.Int64 // of their tokens, which are a bit ahead of it
@@ -298,14 +293,13 @@ func (db database) journal(ctx context.Context, level sql.IsolationLevel, token 
 	return tx.Commit()
 }
 
-// conflict reports whether the database wants the transaction to be begun again.
+// conflict reports whether the transaction has to begin again.
 func conflict(err error) bool {
 	var my *mysql.MySQLError
 	var pg *pgconn.PgError
 	return errors.As(err, &my) && my.Number == 1213 || errors.As(err, &pg) && pg.Code == "40001"
 }
 
-// The other statements of the page for one row.
 func (db database) testPostgresStatements(t *testing.T) {
 	upsert := onPage(t, `INSERT INTO orders (id, state, fence) VALUES ($1, $2, $3)
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, fence = excluded.fence WHERE orders.fence <= excluded.fence`)
@@ -324,7 +318,7 @@ ON CONFLICT (id) DO UPDATE SET state = excluded.state, fence = excluded.fence WH
 	assert.Is(t, db.QueryRowContext(t.Context(), claim, 43, 7).Scan(&state), sql.ErrNoRows, "claim with an old token")
 }
 
-// The statement of the page for pgx itself, without database/sql and package fencesql.
+// The page's statement for pgx, without database/sql.
 func (db database) testPgx(t *testing.T, source string) {
 	raise := onPage(t, `INSERT INTO redquorum_fences AS f (name, token) VALUES ($1, $2)
 ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE f.token <= excluded.token`)
@@ -343,8 +337,7 @@ ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE f.token <= exclude
 		assert.NoError(t, err)
 	}
 
-	// An old transaction arrives while the first one of a name is under way, or a later
-	// one.
+	// An old transaction arrives during the first one of a name, or a later one.
 	for token := node.Token(2); token <= 8; token += 2 {
 		level, late := pgx.ReadCommitted, "0 rows"
 		if token > 4 {

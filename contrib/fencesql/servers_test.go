@@ -21,8 +21,7 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
-// postgres starts PostgreSQL in a new directory, with a Unix socket only. It also returns
-// the data source name.
+// postgres starts PostgreSQL on a Unix socket. It also returns the data source name.
 func postgres(t *testing.T) (db *sql.DB, source string) {
 	tests.NeedSeconds(t)
 	initdb, postgres := find("initdb"), find("postgres")
@@ -36,8 +35,7 @@ func postgres(t *testing.T) (db *sql.DB, source string) {
 	return open(t, "pgx", source), source
 }
 
-// mariadb starts MariaDB in a new directory, with a Unix socket only. parameters are
-// those of the data source name.
+// mariadb starts MariaDB on a Unix socket. parameters are of the data source name.
 func mariadb(t *testing.T) (open_ func(parameters string) *sql.DB) {
 	tests.NeedSeconds(t)
 	install, mariadbd := find("mariadb-install-db"), find("mariadbd")
@@ -53,7 +51,7 @@ func mariadb(t *testing.T) (open_ func(parameters string) *sql.DB) {
 	}
 }
 
-// find returns the path of a program, also where Debian and Homebrew keep them, or "".
+// find also looks where Debian and Homebrew keep programs.
 func find(program string) string {
 	if path, err := exec.LookPath(program); err == nil {
 		return path
@@ -66,7 +64,7 @@ func find(program string) string {
 	return ""
 }
 
-// home returns a new directory, and its owner: these servers refuse to run as root.
+// home returns a new directory and its owner: these servers refuse to run as root.
 func home(t *testing.T, name string) (dir string, as *syscall.SysProcAttr) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fencesql") // t.TempDir's may be too long for a socket
@@ -93,7 +91,7 @@ func run(t *testing.T, as *syscall.SysProcAttr, dir, program string, args ...str
 	assert.Must(t, err == nil, "%s: %v\n%s", program, err, out)
 }
 
-// serve runs a server until the test ends, or this process, which closes the pipe to the
+// serve runs a server until the test, or this process, ends: that closes the pipe to the
 // shell.
 func serve(t *testing.T, as *syscall.SysProcAttr, dir, program string, args ...string) {
 	t.Helper()

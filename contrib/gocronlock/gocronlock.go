@@ -12,11 +12,11 @@
 // Name each job. By default gocron takes the name of the Go function, which a refactoring
 // may change; then old and new programs no longer exclude each other.
 //
-// A run counts for atLeast, the 10 s above, also if the job is done earlier, so that
+// A run counts for atLeast, the 10 s above, even if the job is done earlier, so that
 // machines whose clocks differ run it once. Half of it must be longer than that
-// difference, and all of it shorter than the time between two runs, and than
+// difference, and all of it shorter than the time between two runs and than
 // Options.MaxLease (see [quorum.WithMinHold]). A scheduler waits for the other half
-// before it skips: of many that ask at the same instant, one then gets the lock.
+// before it skips.
 //
 // gocron cannot stop a job whose lease is lost, and ignores the error of the release. A
 // job that has to stop then calls [quorum.Locker.Do] itself.
@@ -37,8 +37,9 @@ import (
 )
 
 // New returns a Locker for gocron.WithDistributedLocker and WithDistributedJobLocker. The
-// options apply to each lock. It asks no node. The error says which of them is refused,
-// such as a minimum hold above Options.MaxLease: gocron would skip each run in silence.
+// options apply to each lock. It asks no node, and returns an error if an option is
+// refused, such as a minimum hold above Options.MaxLease: gocron would skip each run in
+// silence.
 func New(l *quorum.Locker, atLeast time.Duration, opts ...quorum.Option) (gocron.Locker, error) {
 	opts = append([]quorum.Option{quorum.WithWait(atLeast / 2), quorum.WithMinHold(atLeast)}, opts...)
 	ended, cancel := context.WithCancel(context.Background())

@@ -25,7 +25,6 @@ func shares(t *testing.T, l *quorum.Locker, atLeast time.Duration, opts ...quoru
 	return shared
 }
 
-// Options that every run would be skipped for are refused at once.
 func TestRefusedOptions(t *testing.T) {
 	l, _ := lockers.Two(t)
 	for _, test := range []struct {
@@ -45,7 +44,6 @@ func TestRefusedOptions(t *testing.T) {
 	assert.Is(t, assert.ErrorOf(gocronlock.New(l, time.Second)), quorum.ErrClosed)
 }
 
-// start starts a scheduler with one job.
 func start(t *testing.T, l *quorum.Locker, definition gocron.JobDefinition, job func(), options ...gocron.JobOption) {
 	t.Helper()
 	scheduler, err := gocron.NewScheduler(gocron.WithDistributedLocker(shares(t, l, 100*time.Millisecond)))
@@ -55,7 +53,6 @@ func start(t *testing.T, l *quorum.Locker, definition gocron.JobDefinition, job 
 	scheduler.Start()
 }
 
-// While a scheduler runs a job, that of another program skips its runs.
 func TestOneSchedulerRunsTheJob(t *testing.T) {
 	a, b := lockers.Two(t)
 	began, finish := make(chan bool), make(chan bool)
@@ -89,7 +86,6 @@ func TestOneSchedulerRunsTheJob(t *testing.T) {
 	<-ran
 }
 
-// Schedulers whose clocks differ by a little run a short job once.
 func TestAShortJobRunsOnce(t *testing.T) {
 	a, b := lockers.Two(t)
 	ran := make(chan string, 2)
@@ -146,7 +142,7 @@ func Example() {
 	// Output: report
 }
 
-// An Election is gocron's Elector: only the scheduler of the leader runs jobs.
+// Only the leader's scheduler runs jobs.
 func TestTheLeaderRunsTheJobs(t *testing.T) {
 	a, b := lockers.Two(t)
 	ran := make(chan string)

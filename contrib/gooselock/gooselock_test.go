@@ -22,8 +22,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A versions is a goose Store in memory, in place of a table. It has no mutex: the lock
-// guards it.
+// A versions is a goose Store in memory. It has no mutex: the lock guards it.
 type versions []int64
 
 func (v *versions) Tablename() string { return "versions" }
@@ -60,7 +59,6 @@ func (v *versions) ListMigrations(context.Context, database.DBTxConn) (all []*da
 	return all, nil
 }
 
-// A nothing is a database that has connections and transactions, and nothing else.
 type nothing struct{}
 
 func (nothing) Connect(context.Context) (driver.Conn, error) { return nothing{}, nil }
@@ -71,7 +69,6 @@ func (nothing) Commit() error                                { return nil }
 func (nothing) Rollback() error                              { return nil }
 func (nothing) Close() error                                 { return nil }
 
-// program returns a program with one migration of the database v.
 func program(l *quorum.Locker, v *versions, migration func()) (*goose.Provider, error) {
 	return goose.NewProvider("", sql.OpenDB(nothing{}), nil,
 		goose.WithStore(v),
@@ -90,7 +87,7 @@ func start(t *testing.T, l *quorum.Locker, v *versions, migration func()) *goose
 	return p
 }
 
-// While a program migrates, another one waits. Then it has nothing to migrate.
+// While a program migrates another one waits, and then has nothing to migrate.
 func TestOneProgramMigrates(t *testing.T) {
 	a, b := lockers.Two(t)
 	began, finish, done := make(chan bool), make(chan bool), make(chan error)
@@ -120,7 +117,6 @@ func TestOneProgramMigrates(t *testing.T) {
 	}
 }
 
-// A program whose lock was lost while it migrated learns it from goose.
 func TestLostLock(t *testing.T) {
 	a, b := lockers.Two(t)
 	p := start(t, a, new(versions), func() {

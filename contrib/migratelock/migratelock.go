@@ -27,8 +27,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// New returns d with another lock, that of name. Open is that of d: it returns a driver
-// with the lock of d. The options apply to each lock.
+// New returns d with another lock, that of name; its Open does so, too. The options apply
+// to each lock.
 func New(d database.Driver, l *quorum.Locker, name string, opts ...quorum.Option) database.Driver {
 	return &driver{Driver: d, locker: l, name: name, opts: append([]quorum.Option{quorum.WithWait(10 * time.Second)},
 		opts...)}
@@ -66,7 +66,7 @@ func (d *driver) Unlock() error {
 	return database.ErrNotLocked
 }
 
-// SetVersion is called with dirty before each migration, without it after each, and by
+// SetVersion is called with dirty before each migration, without it afterwards and by
 // Force.
 func (d *driver) SetVersion(version int, dirty bool) error {
 	if ends := !dirty && d.begun.Load(); !ends && d.lost() {

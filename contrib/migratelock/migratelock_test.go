@@ -26,8 +26,7 @@ var files = fstest.MapFS{
 	"2_two.up.sql": {Data: []byte("CREATE TABLE two")},
 }
 
-// A program is a driver of a database that it shares with others. The driver has no
-// mutex: the lock guards it.
+// A program shares its database with others. Its driver has no mutex: the lock guards it.
 type program struct {
 	*stub.Stub
 	before func() // called before each migration
@@ -51,7 +50,7 @@ func newStub() *stub.Stub {
 	return d.(*stub.Stub)
 }
 
-// While a program migrates, another one is refused. Then it has nothing to migrate.
+// While a program migrates another one is refused, and then has nothing to migrate.
 func TestOneProgramMigrates(t *testing.T) {
 	a, b := lockers.Two(t)
 	began, finish, done := make(chan bool, 2), make(chan bool), make(chan error)
@@ -77,7 +76,7 @@ func TestOneProgramMigrates(t *testing.T) {
 	assert.That(t, len(db.MigrationSequence) == len(files), "%d migrations ran, of %d", len(db.MigrationSequence), len(files))
 }
 
-// A program whose lock is lost ends the migration under way, and begins no other.
+// The migration under way ends, and no other begins.
 func TestLostLock(t *testing.T) {
 	a, b := lockers.Two(t)
 	db := newStub()
@@ -99,7 +98,7 @@ func TestLostLock(t *testing.T) {
 	assert.That(t, version == 1 && !dirty, "version %d, dirty %v; want 1, clean", version, dirty)
 }
 
-// A Lock that fails leaves the lock alone that another migration has by the same driver.
+// A Lock that fails leaves another migration's lock by the same driver.
 func TestFailedLock(t *testing.T) {
 	l, _ := lockers.Two(t)
 	d := migratelock.New(newStub(), l, "name", quorum.WithWait(0))
@@ -110,8 +109,7 @@ func TestFailedLock(t *testing.T) {
 	assert.Is(t, d.Unlock(), quorum.ErrNotHeld, "the Unlock of the first")
 }
 
-// A migration that has lost the lock does not unlock that of the next one by the same
-// driver.
+// A migration that has lost the lock does not unlock the next one's by the same driver.
 func TestUnlockAfterALoss(t *testing.T) {
 	l, other := lockers.Two(t)
 	db := newStub()
@@ -132,7 +130,6 @@ func TestUnlockAfterALoss(t *testing.T) {
 	assert.Succeed(t, d.Unlock())
 }
 
-// Unlock without a lock is an error, as with other drivers.
 func TestNotLocked(t *testing.T) {
 	a, _ := lockers.Two(t)
 	assert.Is(t, migratelock.New(newStub(), a, "name").Unlock(), database.ErrNotLocked, "Unlock without a lock")

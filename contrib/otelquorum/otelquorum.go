@@ -8,9 +8,9 @@
 //	...
 //	traced := otelquorum.Trace(locker, otel.GetTracerProvider(), nil)
 //
-// One Metrics serves all Lockers of a program. Package contrib/promquorum makes the same
-// metrics, and has a dashboard and alerts for them: exported to Prometheus, the names
-// below become its names.
+// One Metrics serves all Lockers of a program. Package contrib/promquorum has the same
+// metrics, and a dashboard and alerts that also fit these when they are exported to
+// Prometheus.
 //
 // # Attributes
 //
@@ -44,8 +44,8 @@
 //
 // # Cost
 //
-// No lock waits for Observe, nor for the function that maps names: a goroutine of the
-// Locker calls them. So a metric may change a moment after the call that it counts has
+// A goroutine of the Locker calls Observe and the function that maps names, so no lock
+// waits for them. A metric may change a moment after the call that it counts has
 // returned, but before [quorum.Locker.Close] returns. A lock and its unlock on five nodes
 // take 3.4 µs of processor time more, and 1.1 µs if many callers lock at the same time;
 // see BenchmarkOwnCost.
@@ -66,15 +66,14 @@ import (
 
 const scope = "github.com/redquorum/redquorum/contrib/otelquorum"
 
-// A Metrics has the instruments of one program. Its methods may be called from any
-// goroutine at any time.
+// A Metrics has the instruments of one program. It is safe for concurrent use.
 type Metrics struct {
 	name  func(string) string
 	locks sync.Map // of *series, by the value of the attribute lock
 	sets  sync.Map // of attributes, by lock, attribute and value
 
 	mu     sync.Mutex
-	listed map[string]int // by the name of a node, how many of those returned by Nodes are not closed
+	listed map[string]int // by node name: how many of the nodes from Nodes are not closed
 
 	wait, hold, round                                                  metric.Float64Histogram
 	held, waiting                                                      metric.Int64UpDownCounter
@@ -84,8 +83,8 @@ type Metrics struct {
 }
 
 // New returns the Metrics that a provider records. name maps the name of a lock to a
-// value of the attribute lock; nil, and a name that is mapped to "", mean that there is
-// none. The error is the provider's.
+// value of the attribute lock; with nil, or for "", there is none. The error is the
+// provider's.
 func New(provider metric.MeterProvider, name func(string) string) (*Metrics, error) {
 	meter := provider.Meter(scope)
 	m := &Metrics{name: orNone(name), listed: make(map[string]int)}
@@ -137,15 +136,14 @@ func orNone(name func(string) string) func(string) string {
 	return name
 }
 
-// attributes are those of a measurement, as the arguments of Add and of Record. As the
-// lists exist, a measurement allocates none.
+// attributes are arguments of Add and of Record, made once so that a measurement
+// allocates none.
 type attributes struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
 }
 
-// with returns the attributes of a measurement: the lock, if it is not "", and another
-// one.
+// with leaves the lock out if it is "".
 func (m *Metrics) with(lock, key, value string) *attributes {
 	id := [3]string{lock, key, value}
 	if set, known := m.sets.Load(id); known {
@@ -163,16 +161,15 @@ func (m *Metrics) with(lock, key, value string) *attributes {
 	return set.(*attributes)
 }
 
-// A series is the attributes of a value of the attribute lock. Those of most events are
-// looked up only once.
+// A series is the attributes for a value of the attribute lock, looked up once.
 type series struct {
 	lock         string
 	of           *attributes
 	acquired, ok *attributes // with these results
 }
 
-// series returns the attributes of a lock. The metrics that alerts look at begin with 0,
-// as increase() of Prometheus does not see one that begins with 1.
+// series begins the metrics of alerts with 0: increase() of Prometheus does not see one
+// that begins with 1.
 func (m *Metrics) series(name string) *series {
 	lock := m.name(name)
 	if s, known := m.locks.Load(lock); known {
@@ -223,8 +220,7 @@ func (m *Metrics) setFailed(node string, to int64) {
 	m.failed.Record(background, to, m.with("", "node", node).record...)
 }
 
-// list counts a node of that name as opened or closed. A node that is no longer listed
-// has not failed.
+// list counts a node as opened or closed. A node that is no longer listed has not failed.
 func (m *Metrics) list(node string, opened int) {
 	m.mu.Lock()
 	m.listed[node] += opened
@@ -261,7 +257,6 @@ func (m *Metrics) observeLock(e quorum.Event, s *series) {
 	}
 }
 
-// result returns the attributes with the result of an event: its cause, or ok.
 func (m *Metrics) result(e quorum.Event, s *series) *attributes {
 	if e.Err == nil {
 		return s.ok
@@ -269,7 +264,6 @@ func (m *Metrics) result(e quorum.Event, s *series) *attributes {
 	return m.with(s.lock, "result", e.Cause())
 }
 
-// ended records the end of a lease.
 func (m *Metrics) ended(e quorum.Event, s *series, by metric.Int64Counter, why *attributes) {
 	by.Add(background, 1, why.add...)
 	m.hold.Record(background, e.Held.Seconds(), s.of.record...)

@@ -51,7 +51,7 @@ func measured(t testing.TB, name func(string) string) (metricstest.Metrics, metr
 	}
 }
 
-// value returns the value of the series that is wanted, or its number of observations.
+// value returns a series' value, or its number of observations.
 func value(data metricdata.Aggregation, of func(attribute.Set) bool) (v float64, ok bool) {
 	var points []metricdata.DataPoint[int64]
 	switch data := data.(type) {

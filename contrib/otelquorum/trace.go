@@ -15,9 +15,9 @@ import (
 // lasts from the call to the end of the lease, and is the parent of spans made with the
 // lease's context. Its child redquorum.wait ends with the grant. A span has an error if
 // there was no lease, or the lease ended before it was unlocked, with the word of
-// [quorum.Event.Cause]. If only Unlock finds out that the lease was lost, its error says
-// so, and the span has none. A nested lease has no end of its own: its span ends with the
-// grant, or with Do. Resume makes no span.
+// [quorum.Event.Cause]. If only Unlock finds out that the lease was lost, the span has no
+// error. The span of a nested lease ends with the grant, or with Do. Resume makes no
+// span.
 //
 // The spans of a lease that a program holds for hours are exported when it ends.
 type Locker struct {
@@ -26,7 +26,7 @@ type Locker struct {
 	name   func(string) string
 }
 
-// Trace returns a Locker that makes spans. name is that of [New].
+// Trace returns a Locker that makes spans. name is as in [New].
 func Trace(l *quorum.Locker, provider trace.TracerProvider, name func(string) string) *Locker {
 	return &Locker{l, provider.Tracer(scope), orNone(name)}
 }
@@ -41,8 +41,8 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...quorum.Option
 	return l.acquire(ctx, l.Locker.TryLock, name, opts)
 }
 
-// Do is [quorum.Locker.Do] with spans. The first has an error as well if fn returned one,
-// or panicked.
+// Do is [quorum.Locker.Do] with spans. The first has an error also if fn returned one, or
+// panicked.
 func (l *Locker) Do(ctx context.Context, name string, fn func(context.Context, *quorum.Lease) error, opts ...quorum.Option) error {
 	ctx, whole, wait := l.start(ctx, name)
 	defer whole.End()
@@ -82,7 +82,6 @@ func (l *Locker) acquire(ctx context.Context,
 	return lease, nil
 }
 
-// start begins both spans. The context has the first of them.
 func (l *Locker) start(ctx context.Context, name string) (_ context.Context, whole, wait trace.Span) {
 	var of []attribute.KeyValue
 	if lock := l.name(name); lock != "" {
@@ -93,14 +92,13 @@ func (l *Locker) start(ctx context.Context, name string) (_ context.Context, who
 	return ctx, whole, wait
 }
 
-// granted ends the wait. The token and the owner lead from the span to logs and to the
-// nodes.
+// granted ends the wait. Token and owner lead from the span to logs and nodes.
 func granted(lease *quorum.Lease, whole, wait trace.Span) {
 	whole.SetAttributes(attribute.Int64("token", int64(lease.Token())), attribute.String("owner", lease.Owner()))
 	wait.End()
 }
 
-// failed notes why there is no lease. The error itself would have the lock's name.
+// failed leaves out the error itself, which has the lock's name.
 func failed(err error, spans ...trace.Span) {
 	for _, s := range spans {
 		if err != nil {

@@ -42,12 +42,11 @@
 //
 // # Cost
 //
-// A metric is a few atomic additions, and a series that is new takes a mutex for a
-// moment. No lock waits for Observe, nor for the function that maps names: a goroutine of
-// the Locker calls them. So a metric may change a moment after the call that it counts
-// has returned, but before [quorum.Locker.Close] returns. A lock and its unlock on five
-// nodes take 1.4 µs of processor time more, and 0.3 µs if many callers lock at the same
-// time; see BenchmarkOwnCost.
+// A goroutine of the Locker calls Observe and the function that maps names, so no lock
+// waits for them. A metric may change a moment after the call that it counts has
+// returned, but before [quorum.Locker.Close] returns. A lock and its unlock on five nodes
+// take 1.4 µs of processor time more, and 0.3 µs if many callers lock at the same time;
+// see BenchmarkOwnCost.
 package promquorum
 
 import (
@@ -60,15 +59,14 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A Collector has the metrics of one program. Its methods may be called from any
-// goroutine at any time.
+// A Collector has the metrics of one program. It is safe for concurrent use.
 type Collector struct {
 	name  func(string) string
 	locks sync.Map // of *series, by the value of the label lock
 	all   []prometheus.Collector
 
 	mu     sync.Mutex
-	listed map[string]int // by the name of a node, how many of those returned by Nodes are not closed
+	listed map[string]int // by node name: how many of the nodes from Nodes are not closed
 
 	wait, hold, round                                                  *prometheus.HistogramVec
 	held, waiting, failed                                              *prometheus.GaugeVec
@@ -77,7 +75,7 @@ type Collector struct {
 }
 
 // New returns a Collector, to be registered once. name maps the name of a lock to a value
-// of the label lock; nil maps every name to none.
+// of the label lock; nil means no values.
 func New(name func(string) string) *Collector {
 	if name == nil {
 		name = func(string) string { return "" }
@@ -165,8 +163,7 @@ func (c *Collector) setFailed(node string, to float64) {
 	}
 }
 
-// list counts a node of that name as opened or closed. A node that is no longer listed
-// has not failed.
+// list counts a node as opened or closed. A node that is no longer listed has not failed.
 func (c *Collector) list(node string, opened int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,8 +200,7 @@ func (c *Collector) observeLock(e quorum.Event, s *series) {
 	}
 }
 
-// A series is the metrics of a value of the label lock. Those of most events are looked
-// up only once.
+// A series is the metrics for a value of the label lock, looked up once.
 type series struct {
 	lock                        string
 	waiting, held               prometheus.Gauge
@@ -212,7 +208,7 @@ type series struct {
 	acquired, renewed, released prometheus.Counter
 }
 
-// result returns the counter of an event without an error, or that of its cause.
+// result returns ok for an event without an error, or the counter of its cause.
 func (s *series) result(e quorum.Event, ok prometheus.Counter, others *prometheus.CounterVec) prometheus.Counter {
 	if e.Err == nil {
 		return ok
@@ -220,15 +216,13 @@ func (s *series) result(e quorum.Event, ok prometheus.Counter, others *prometheu
 	return others.WithLabelValues(s.lock, e.Cause())
 }
 
-// ended counts the end of a lease.
 func (s *series) ended(e quorum.Event, why prometheus.Counter) {
 	why.Inc()
 	s.hold.Observe(e.Held.Seconds())
 	s.held.Dec()
 }
 
-// of returns the metrics of a lock. Those that alerts look at begin with 0, as increase()
-// does not see a series that begins with 1.
+// of begins the metrics of alerts with 0: increase() does not see one that begins with 1.
 func (c *Collector) of(name string) *series {
 	lock := c.name(name)
 	if s, known := c.locks.Load(lock); known {

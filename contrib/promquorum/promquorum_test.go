@@ -45,7 +45,7 @@ func TestMetrics(t *testing.T)      { metricstest.Test(t, measured) }
 func BenchmarkPair(b *testing.B)    { metricstest.BenchmarkPair(b, measured) }
 func BenchmarkOwnCost(b *testing.B) { metricstest.BenchmarkOwnCost(b, measured) }
 
-// Names, units and types are as Prometheus wants them, and each metric has a help text.
+// Names, units and types follow Prometheus' conventions, and each metric has a help text.
 func TestNames(t *testing.T) {
 	c := promquorum.New(nil)
 	for k := range quorum.EventSettingsDiffer + 1 {
@@ -56,7 +56,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Each alert has a section in docs/operations.md, and its runbook_url leads there.
+// Each alert has a section in docs/operations.md, to which its runbook_url leads.
 func TestRunbooks(t *testing.T) {
 	rules := assert.Got(os.ReadFile("alerts.yaml"))(t)
 	page := assert.Got(os.ReadFile("../../docs/operations.md"))(t)

@@ -1,5 +1,5 @@
-// Fenced has a holder that pauses past its lease, and writes late. The resource refuses
-// that write: it has seen a higher token.
+// Fenced has a holder that pauses past its lease. The resource refuses its late write, as
+// it has seen a higher token.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A store is a resource that remembers the highest token. In production it is a database.
+// A store remembers the highest token. In production it is a database.
 type store struct {
 	mu    sync.Mutex
 	value string

@@ -44,8 +44,7 @@ func main() {
 	hosts.Wait()
 }
 
-// lead works as the leader. It returns when the leadership is lost: Run then campaigns
-// again.
+// lead returns when the leadership is lost: Run then campaigns again.
 func lead(ctx context.Context, campaign *election.Election, name string) error {
 	leader, err := campaign.Leader(ctx) // what a follower sees
 	if err != nil {

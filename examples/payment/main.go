@@ -27,7 +27,6 @@ type database struct {
 
 var errLate = errors.New("a newer holder was here")
 
-// fenced refuses a holder that is too late. The caller has mu.
 func (db *database) fenced(name string, token node.Token) error {
 	if token < db.fences[name] {
 		return errLate
@@ -36,7 +35,7 @@ func (db *database) fenced(name string, token node.Token) error {
 	return nil
 }
 
-// pay marks an order and writes into the outbox, both or neither.
+// pay marks an order and writes into the outbox in one transaction.
 func (db *database) pay(order string, token node.Token) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -50,7 +49,6 @@ func (db *database) pay(order string, token node.Token) error {
 	return nil
 }
 
-// next returns an order that is to be charged, or "".
 func (db *database) next(token node.Token) (string, error) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -60,7 +58,6 @@ func (db *database) next(token node.Token) (string, error) {
 	return db.outbox[0], nil
 }
 
-// sent removes an order from the outbox.
 func (db *database) sent(order string, token node.Token) error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
@@ -122,8 +119,7 @@ func run() error {
 	}
 	customers.Wait()
 
-	// The first sender dies after it has charged, and before it has said so in the
-	// database.
+	// The first sender dies after it has charged, before it has said so in the database.
 	crash := errors.New("the sender crashes")
 	sender := election.New(locker, "sender", election.Options{})
 	err = sender.Run(ctx, func(_ context.Context, lease *quorum.Lease) error {
@@ -143,7 +139,7 @@ func run() error {
 	return err
 }
 
-// send empties the outbox. Each sender uses the same key for an order, so the provider
+// send empties the outbox. The key of an order is always the same, so the provider
 // charges once.
 func send(ctx context.Context, db *database, bank *provider, token node.Token) error {
 	for ctx.Err() == nil {

@@ -68,8 +68,8 @@ func answer(ctx context.Context, err error, written bool) (status int, text stri
 	return http.StatusInternalServerError, "internal error" // the function's own error, or a bug
 }
 
-// serve runs the service until ctx ends, or no connection can be accepted. Then it ends
-// first what uses the locks, and then the locks.
+// serve ends when ctx does, or no connection can be accepted: first what uses the locks,
+// then the locks.
 func (s *shop) serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{Handler: s.handler()}
 	failed := make(chan error, 1)
@@ -102,7 +102,6 @@ func (s *shop) handler() http.Handler {
 	return mux
 }
 
-// Orders stand for a table with a column for the fence.
 type orders struct {
 	mu     sync.Mutex
 	fences map[string]node.Token
@@ -129,7 +128,6 @@ func main() {
 	}
 }
 
-// run shows what a customer gets.
 func run() error {
 	servers, err := embedded.Start(3) // in production: redisnode.Dial("redis://10.0.0.1:6379", ...)
 	if err != nil {

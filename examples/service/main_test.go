@@ -15,7 +15,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// Each error of Do gets the answer that docs/service.md says.
+// The answers are those of docs/service.md.
 func TestAnswers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	broken := errors.New("broken")
@@ -71,8 +71,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A listener that fails ends the service as a signal does: handlers keep their locks
-// until they are done.
+// A failed listener ends the service as a signal does: handlers keep their locks until
+// they are done.
 func TestServeWaitsForHandlers(t *testing.T) {
 	waits := make(chan bool, 1)
 	l, err := quorum.New([]node.Node{model.New(clock.System(), "n1")}, quorum.Options{NoRestartGuard: true, Observe: func(e quorum.Event) {
@@ -106,7 +106,6 @@ func TestServeWaitsForHandlers(t *testing.T) {
 	assert.Says(t, <-served, "no more files")
 }
 
-// A once accepts one connection, and then fails.
 type once struct {
 	net.Listener
 	broken chan error
@@ -121,8 +120,8 @@ func (o *once) Accept() (net.Conn, error) {
 	return o.Listener.Accept()
 }
 
-// Retry-After is sent where another try may help: not where a newer holder has changed
-// the order.
+// Retry-After is sent if another try may help, but not if a newer holder has changed the
+// order.
 func TestRetryAfter(t *testing.T) {
 	nodes := []node.Node{model.New(clock.System(), "n1")}
 	l, err := quorum.New(nodes, quorum.Options{NoRestartGuard: true})

@@ -1,11 +1,10 @@
 // Simulated tests a program that uses locks in the simulator: hundreds of runs with
-// failures of all kinds, in virtual time. The program adds to a register. One version has
-// a bug: it writes without its fencing token, so the register cannot refuse a late write.
+// failures of all kinds, in virtual time. The program adds to a register. One version
+// writes without its fencing token, a bug, so the register cannot refuse a late write.
 //
-// It would be no better to ask the lease just before the write, by Remaining: the process
-// may pause between the two. Here that version passes, because the simulator stops a
-// client only where it waits, and so never between a check and the write after it. A run
-// that is sound is no proof of that.
+// To check Remaining just before the write would not help: the process may pause between
+// the two. Such a version passes here, because the simulator stops a client only where it
+// waits.
 package main
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// adds returns the program. A fenced one gives its token to the register with each
+// adds returns the program. If fenced, it gives its token to the register with each
 // access.
 func adds(fenced bool) func(*sim.Client) error {
 	return func(c *sim.Client) error {
@@ -48,7 +47,6 @@ func main() {
 	}
 }
 
-// explore runs the program under plans of failures, until one run finds a bug.
 func explore(program func(*sim.Client) error) {
 	const seeds = 100
 	for seed := range uint64(seeds) {

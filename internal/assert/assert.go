@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// A T is the test that may fail.
 type T interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// That fails the test unless something is so. The text says what is wrong otherwise.
+// That fails the test unless so. The text says what is wrong otherwise.
 func That(t T, so bool, wrong string, args ...any) {
 	t.Helper()
 	if !so {
@@ -30,7 +29,6 @@ func Must(t T, so bool, wrong string, args ...any) {
 	}
 }
 
-// NoError fails the test if there is an error.
 func NoError(t T, err error) {
 	t.Helper()
 	if err != nil {
@@ -58,8 +56,7 @@ func Got[V any](v V, err error) func(T) V {
 // ErrorOf returns the error of a call that has a result, too.
 func ErrorOf[V any](_ V, err error) error { return err }
 
-// Equal fails the test unless it got what is wanted. More values may say what this is
-// about.
+// Equal fails the test unless got is want. More values may say what this is about.
 func Equal[V comparable](t T, got, want V, about ...any) {
 	t.Helper()
 	if got != want {
@@ -67,7 +64,7 @@ func Equal[V comparable](t T, got, want V, about ...any) {
 	}
 }
 
-// Is fails the test unless an error is, or wraps, the one that is wanted: nil is none.
+// Is fails the test unless got is, or wraps, want; nil is none.
 func Is(t T, got, want error, about ...any) {
 	t.Helper()
 	if !errors.Is(got, want) {
@@ -75,7 +72,7 @@ func Is(t T, got, want error, about ...any) {
 	}
 }
 
-// Says fails the test unless there is an error with this text in it.
+// Says fails the test unless got has this text in it.
 func Says(t T, got error, want string, about ...any) {
 	t.Helper()
 	if got == nil || !strings.Contains(got.Error(), want) {
@@ -83,8 +80,7 @@ func Says(t T, got error, want string, about ...any) {
 	}
 }
 
-// Eventually waits until something is so, and ends the test after a minute, which no
-// sound run needs.
+// Eventually waits until so, and ends the test after a minute, which no sound run needs.
 func Eventually(t T, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {

@@ -6,14 +6,12 @@ import (
 	"testing"
 )
 
-// A recorder is a test that keeps what it fails with.
 type recorder struct{ said string }
 
 func (*recorder) Helper()                           {}
 func (r *recorder) Errorf(text string, args ...any) { r.said += "error: " + fmt.Sprintf(text, args...) }
 func (r *recorder) Fatalf(text string, args ...any) { r.said += "fatal: " + fmt.Sprintf(text, args...) }
 
-// Each check fails if and only if it has to.
 func TestChecks(t *testing.T) {
 	one, two := errors.New("one"), errors.New("two")
 	for said, check := range map[string]func(t T, good bool){

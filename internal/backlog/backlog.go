@@ -11,9 +11,8 @@ import (
 	"github.com/redquorum/redquorum/clock"
 )
 
-// A Backlog hands things to a function, one after the other, in a goroutine that exists
-// while there are any. So a caller of Add waits neither for the function nor for anything
-// that the function waits for.
+// A Backlog hands values to a function, one after the other, in a goroutine that exists
+// while there are any. So a caller of Add does not wait for it.
 type Backlog[T any] struct {
 	clock clock.Clock
 	do    func(T)
@@ -27,8 +26,8 @@ type Backlog[T any] struct {
 	missed  int // how many were left out
 }
 
-// New returns a backlog for do. If most wait already, the next is left out. tell is
-// called with how many were, when there is room again.
+// New returns a backlog for do. At most most values wait; others are left out, and tell
+// is called with their number when there is room again.
 func New[T any](c clock.Clock, most int, do func(T), tell func(int)) *Backlog[T] {
 	return &Backlog[T]{clock: c, do: do, most: most, tell: tell, idle: c.NewSignal()}
 }
@@ -64,8 +63,7 @@ func (b *Backlog[T]) work() {
 	b.idle.Set()
 }
 
-// take returns all that waits, or nil when there is nothing and the goroutine ends. It
-// reuses spare.
+// take returns all that waits, or nil when the goroutine ends. It reuses spare.
 func (b *Backlog[T]) take(spare []T) (all []T, missed int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,10 +89,8 @@ func (b *Backlog[T]) busy() bool {
 	return b.working
 }
 
-// maxLines is how many lines of a log wait at most.
 const maxLines = 1 << 12
 
-// Lines returns a backlog for the lines of a log.
 func Lines(c clock.Clock, log *slog.Logger) *Backlog[slog.Record] {
 	h, ctx := log.Handler(), context.Background()
 	write := func(line slog.Record) {
@@ -107,8 +103,8 @@ func Lines(c clock.Clock, log *slog.Logger) *Backlog[slog.Record] {
 	})
 }
 
-// Line makes a line of a log, for Lines. Durations are text: a handler for JSON would
-// write nanoseconds.
+// Line makes a line for Lines. Durations are text: a handler for JSON would write
+// nanoseconds.
 func Line(at time.Time, level slog.Level, text string, args ...any) slog.Record {
 	line := slog.NewRecord(at, level, text, 0)
 	for i := range args {

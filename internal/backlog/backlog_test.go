@@ -10,7 +10,6 @@ import (
 	"github.com/redquorum/redquorum/internal/backlog"
 )
 
-// A duration has its unit, also in JSON.
 func TestDurationsInALog(t *testing.T) {
 	var out strings.Builder
 	line := backlog.Line(time.Now(), slog.LevelWarn, "node ignored", "node", "n1", "for", 5281*time.Millisecond)

@@ -16,8 +16,7 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
-// A Browser is a Chromium that one test uses. It speaks the DevTools protocol over a
-// pipe.
+// A Browser is a Chromium that speaks the DevTools protocol over a pipe.
 type Browser struct {
 	t       *testing.T
 	in, out *os.File
@@ -27,7 +26,7 @@ type Browser struct {
 	console []string // what the page has complained about
 }
 
-// Start starts a browser that ends with the test. It skips the test where there is none.
+// Start starts a browser for one test, or skips the test if there is none.
 func Start(t *testing.T) *Browser {
 	t.Helper()
 	tests.NeedSeconds(t)
@@ -35,8 +34,7 @@ func Start(t *testing.T) *Browser {
 	if err != nil {
 		t.Skip(err)
 	}
-	// The browser reads commands from its descriptor 3, and writes answers to its
-	// descriptor 4.
+	// The browser reads commands from descriptor 3, and writes answers to 4.
 	theirIn, in := pipe(t)
 	out, theirOut := pipe(t)
 	profile, err := os.MkdirTemp("", "browser")
@@ -83,7 +81,6 @@ func pipe(t *testing.T) (read, write *os.File) {
 
 type object map[string]any
 
-// A message is an answer or an event of the protocol.
 type message struct {
 	ID     int
 	Method string
@@ -101,7 +98,6 @@ func (b *Browser) send(method string, params object) {
 	_, _ = b.in.Write(append(text, 0))
 }
 
-// call sends a command and waits for its answer.
 func (b *Browser) call(method string, params object, result any) {
 	b.t.Helper()
 	b.send(method, params)
@@ -139,8 +135,7 @@ func (b *Browser) read() (m message) {
 	return m
 }
 
-// A Look is how somebody looks at a page: through a window of so many pixels, in a light
-// or a dark theme.
+// A Look is a window of so many pixels, in a light or a dark theme.
 type Look struct {
 	Width, Height int
 	Theme         string
@@ -148,11 +143,10 @@ type Look struct {
 
 func (l Look) String() string { return fmt.Sprintf("%d-%s", l.Width, l.Theme) }
 
-// Looks are those that every page must be good for: a monitor and a telephone, by day and
-// by night.
+// Looks are a monitor and a telephone, by day and by night.
 var Looks = []Look{{1400, 900, "light"}, {1400, 900, "dark"}, {400, 850, "light"}, {400, 850, "dark"}}
 
-// Open shows a page. Every method fails the test if the page complains on the console.
+// Open shows a page. All methods fail the test if the page complains on the console.
 func (b *Browser) Open(html string, look Look) {
 	b.t.Helper()
 	file := filepath.Join(b.t.TempDir(), "page.html")
@@ -162,7 +156,7 @@ func (b *Browser) Open(html string, look Look) {
 	b.OpenFile(file, look)
 }
 
-// OpenFile shows a page that is a file. Its path may be followed by a fragment.
+// OpenFile shows a file, whose path may have a fragment.
 func (b *Browser) OpenFile(file string, look Look) {
 	b.t.Helper()
 	b.call("Emulation.setDeviceMetricsOverride", object{"width": look.Width, "height": look.Height,
@@ -174,7 +168,7 @@ func (b *Browser) OpenFile(file string, look Look) {
 	b.Eval("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
 }
 
-// Eval returns what an expression in the page comes to, as JSON.
+// Eval returns an expression's value in the page, as JSON.
 func (b *Browser) Eval(expression string) json.RawMessage {
 	b.t.Helper()
 	var answer struct {
@@ -194,7 +188,6 @@ func (b *Browser) Eval(expression string) json.RawMessage {
 	return answer.Result.Value
 }
 
-// Holds fails the test for each condition that is not true in the page.
 func (b *Browser) Holds(conditions ...string) {
 	b.t.Helper()
 	for _, c := range conditions {
@@ -204,8 +197,8 @@ func (b *Browser) Holds(conditions ...string) {
 	}
 }
 
-// Shot writes a picture of the whole page to the folder that the environment variable
-// SHOTS names, if there is one: to look at.
+// Shot writes a picture of the whole page to the folder of the environment variable
+// SHOTS, if it is set.
 func (b *Browser) Shot(name string) {
 	b.t.Helper()
 	dir := os.Getenv("SHOTS")
@@ -226,8 +219,8 @@ func (b *Browser) Shot(name string) {
 //go:embed fits.js
 var fits string
 
-// Fits fails the test for what cannot be seen: because the page is wider than the window,
-// or because an element cuts it off.
+// Fits fails the test if the page is wider than the window, or if an element cuts off
+// what it has.
 func (b *Browser) Fits() {
 	b.t.Helper()
 	if bad := b.Eval("(() => {" + fits + "})()"); string(bad) != "[]" {

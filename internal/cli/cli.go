@@ -22,7 +22,6 @@ import (
 	"github.com/redquorum/redquorum/internal/terminal"
 )
 
-// The exit statuses that do not belong to one command.
 const (
 	OK       = 0
 	Failed   = 1
@@ -31,7 +30,6 @@ const (
 	Interrupted = 130 // as a shell calls a program that SIGINT has ended
 )
 
-// A status is the end of a command.
 type status struct {
 	code int
 	err  error // what is printed, if anything
@@ -44,7 +42,7 @@ func (s *status) Error() string {
 	return s.err.Error()
 }
 
-// Exit returns what a command returns to end with an exit status, and without a word.
+// Exit returns an exit status without a message.
 func Exit(code int) error {
 	if code == OK {
 		return nil
@@ -52,8 +50,8 @@ func Exit(code int) error {
 	return &status{code, nil}
 }
 
-// Fail returns what a command returns to end with an error and another exit status than
-// [Failed]. An error that has an exit status keeps it.
+// Fail returns an error with an exit status other than [Failed], unless the error has
+// one.
 func Fail(code int, err error) error {
 	if err == nil || errors.As(err, new(*status)) {
 		return err
@@ -61,8 +59,8 @@ func Fail(code int, err error) error {
 	return &status{code, err}
 }
 
-// Interrupt returns what a command returns that a signal has ended. An error keeps its
-// text, but not its exit status.
+// Interrupt returns the end of a command by a signal. An error keeps its text, but not
+// its exit status.
 func Interrupt(err error) error {
 	if s, ok := errors.AsType[*status](err); ok {
 		err = s.err
@@ -70,11 +68,9 @@ func Interrupt(err error) error {
 	return &status{Interrupted, err}
 }
 
-// Usage returns an error in how the program was called.
 func Usage(format string, args ...any) error { return &status{BadUsage, fmt.Errorf(format, args...)} }
 
-// An Output is where a command prints, and the first error in that. A command may end
-// while it still prints.
+// An Output keeps the first error in printing. A command may end while it still prints.
 type Output struct {
 	io.Writer
 	lost atomic.Pointer[error]
@@ -98,8 +94,8 @@ func (o *Output) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Run executes a command line, prints its error, if there is one, and returns the exit
-// status. Output that was lost is an error.
+// Run executes a command line, prints its error, and returns the exit status. Lost output
+// is an error.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(append([]string{}, args...)) // nil would be those of the process
 	out := &Output{Writer: stdout}
@@ -156,7 +152,6 @@ func usage(itself string, width int) string {
 		".FlagUsages", fmt.Sprint(".FlagUsagesWrapped ", width)).Replace(page) + "\n"
 }
 
-// prepare makes all commands alike.
 func prepare(root *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return Usage("%s%s", shown(err), hint(cmd, err)) })
@@ -184,7 +179,6 @@ func prepare(root *cobra.Command) {
 	}
 }
 
-// All returns a command and those below it.
 func All(cmd *cobra.Command) []*cobra.Command {
 	all := []*cobra.Command{cmd}
 	for _, sub := range cmd.Commands() {
@@ -193,12 +187,11 @@ func All(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
-// Files completes words that are names of files.
 func Files(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// showHelp is the command help. It fails where there is no such command.
+// showHelp fails if there is no such command.
 func showHelp(help *cobra.Command, args []string) error {
 	cmd, _, err := help.Root().Find(args)
 	if err != nil {
@@ -209,7 +202,6 @@ func showHelp(help *cobra.Command, args []string) error {
 	return cmd.Help()
 }
 
-// shown is the text of an error of cobra, without passwords.
 func shown(err error) string {
 	if secretive(err.Error()) {
 		return "there is a URL, or a part of one, where none belongs (not shown: it may have a password)"
@@ -217,10 +209,9 @@ func shown(err error) string {
 	return goWords.ReplaceAllString(strings.TrimSpace(err.Error()), "")
 }
 
-// goWords are what errors of package strconv begin with, which quote the text once more.
+// goWords begin errors of package strconv, which quote the text again.
 var goWords = regexp.MustCompile(`strconv\.Parse[A-Za-z]+: parsing "[^"]*": `)
 
-// hint is for a flag that is not known.
 func hint(cmd *cobra.Command, err error) string {
 	unknown, ok := errors.AsType[*pflag.NotExistError](err)
 	if !ok {
@@ -233,7 +224,6 @@ func hint(cmd *cobra.Command, err error) string {
 	return didYouMean(known, "--"+cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName()))
 }
 
-// didYouMean names the commands below cmd that are like a word.
 func didYouMean(cmd *cobra.Command, word string) string {
 	like := cmd.SuggestionsFor(word)
 	if len(like) == 0 {
@@ -261,8 +251,8 @@ func One(what string) cobra.PositionalArgs {
 	}
 }
 
-// CanWrite returns why a file cannot be written, before there is what is to be written to
-// it. It makes those that do not exist.
+// CanWrite returns why a file cannot be written, before there is something to write. It
+// creates those that do not exist.
 func CanWrite(paths ...string) error {
 	for _, path := range paths {
 		if info, err := os.Stat(path); path == "" || err == nil && !info.Mode().IsRegular() && !info.IsDir() {
@@ -277,7 +267,7 @@ func CanWrite(paths ...string) error {
 	return nil
 }
 
-// Count returns a number of things, named by the word for one.
+// Count returns a number of things; one is the word for a single one.
 func Count[N int | uint64](n N, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -285,14 +275,13 @@ func Count[N int | uint64](n N, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// secretive reports whether text may have a URL in it, or the rest of one that was cut:
-// these cannot be shown, as they may have a password.
+// secretive reports whether text may have a URL in it, or the rest of one, which may have
+// a password.
 func secretive(text string) bool { return strings.Contains(text, "://") || strings.Contains(text, "@") }
 
 // Longest is how many characters of a name are shown: it may have hundreds of thousands.
 const Longest = 200
 
-// Quoted returns an argument as it can be shown.
 func Quoted(arg string) string {
 	if secretive(arg) {
 		return "(not shown: it may have a password)"
@@ -300,9 +289,8 @@ func Quoted(arg string) string {
 	return strconv.Quote(terminal.Cut(arg, Longest))
 }
 
-// UntilSignal returns a context that ends with the first of the signals. A second one has
-// its usual effect, which ends the program. Signals that the program has to ignore, as
-// under nohup, stay ignored.
+// UntilSignal returns a context that ends with the first signal. A second one ends the
+// program as usual. Ignored signals, as under nohup, stay ignored.
 func UntilSignal(ctx context.Context, signals ...os.Signal) (_ context.Context, stop func()) {
 	caught := slices.DeleteFunc(slices.Clone(signals), signal.Ignored)
 	if len(caught) == 0 { // NotifyContext would take it for all

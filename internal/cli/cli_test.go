@@ -25,7 +25,7 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-// Whatever a command does with an error in printing, it is not lost.
+// A command's error in printing is reported, whatever the command does with it.
 func TestRunOutputIsLost(t *testing.T) {
 	for _, c := range []struct {
 		args   string
@@ -49,8 +49,7 @@ func TestRunOutputIsLost(t *testing.T) {
 	}
 }
 
-// A command may end before it has printed everything, as hold does where nobody reads.
-// That is no data race.
+// A command may end before it has printed everything, as hold does. That is no data race.
 func TestRunEndsWhilePrinting(t *testing.T) {
 	began, printed := make(chan bool), make(chan bool)
 	do := &cobra.Command{Use: "do", RunE: func(cmd *cobra.Command, _ []string) error {
@@ -151,7 +150,6 @@ func TestMasked(t *testing.T) {
 	assert.Says(t, assert.ErrorOf(Servers(List("10.0.0.1, 10.0.0.2:70000,10.0.0.3"))), `server 2 of 3, "10.0.0.2:70000": not a URL`)
 }
 
-// The Sentinels of a URL are separated as URLs are, and belong together.
 func TestSentinelsOfOneURLStayTogether(t *testing.T) {
 	got := List("sentinel://me:pw@s1:1, s2:2,s3:3/main?replicas=2,redis://a:1?replicas=1, b:2,rediss+sentinel://s1/main?replicas=1,c:3")
 	want := []string{"sentinel://me:pw@s1:1,s2:2,s3:3/main?replicas=2", "redis://a:1?replicas=1", "b:2", "rediss+sentinel://s1/main?replicas=1", "c:3"}

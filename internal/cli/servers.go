@@ -33,14 +33,13 @@ func List(text string) (list []string) {
 	return list
 }
 
-// endsInSentinels reports whether u is a URL for Sentinel, cut off in its list of these.
 func endsInSentinels(u string) bool {
 	scheme, rest, ok := strings.Cut(u, "://")
 	return ok && strings.HasSuffix(scheme, "sentinel") && !strings.Contains(rest, "/")
 }
 
 // Servers returns how to reach single servers, given as URLs, host or host:port. Its
-// error is one of usage, and shows no password.
+// error shows no password.
 func Servers(urls []string) ([]*redis.Options, error) {
 	return each(urls, func(u string) (*redis.Options, error) {
 		s, err := redisnode.Parse(u)
@@ -51,11 +50,10 @@ func Servers(urls []string) ([]*redis.Options, error) {
 	})
 }
 
-// Nodes is Servers where these may have replicas.
+// Nodes is Servers for nodes that may have replicas.
 func Nodes(urls []string) ([]redisnode.Server, error) { return each(urls, redisnode.Parse) }
 
-// Info returns the fields of what a server says to INFO, of some of its sections or those
-// that are usual.
+// Info returns the fields of INFO, of some of its sections or the usual ones.
 func Info(ctx context.Context, c *redis.Client, sections ...string) (map[string]string, error) {
 	text, err := c.Info(ctx, sections...).Result()
 	if err != nil {
@@ -70,7 +68,7 @@ func Info(ctx context.Context, c *redis.Client, sections ...string) (map[string]
 	return fields, nil
 }
 
-// Product returns the name and version of the server whose INFO server has these fields.
+// Product returns the name and version of a server by the fields of INFO server.
 // redis_version is 7.2.4 in all versions of Valkey.
 func Product(fields map[string]string) (name, version string) {
 	if version, ok := fields["valkey_version"]; ok {
@@ -96,7 +94,6 @@ func each[T any](urls []string, parse func(string) (T, error)) (all []T, err err
 	return all, nil
 }
 
-// withPort adds Redis' own port to a host that has none.
 func withPort(host string) string {
 	const port = "6379"
 	bare := host
@@ -114,9 +111,8 @@ func withPort(host string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// stray names a character in a node's URL that does not belong there: quotation marks
-// that a shell or a file has left, white space, a separator. It looks at no user or
-// password, which may have any.
+// stray names a character that does not belong in a node's URL, such as quotation marks,
+// white space, or a separator. It ignores user and password, which may have any.
 func stray(u string) string {
 	after := u[strings.LastIndex(u, "@")+1:]
 	for _, r := range string([]rune(u)[:1]) + after {
@@ -130,10 +126,9 @@ func stray(u string) string {
 	return ""
 }
 
-// masked is what an error can show of one of the nodes: its host, and its port if that is
-// a number. A comma in a password has cut a URL in two, if there is an @ without a scheme
-// before it: then any text in the list may be a part of the password, and nothing is
-// shown.
+// masked is what an error can show of a node: its host, and its port if that is a number.
+// An @ without a scheme before it shows that a comma in a password has cut a URL in two:
+// then any text in the list may be part of the password, and nothing is shown.
 func masked(urls []string, u string) string {
 	for _, other := range urls {
 		before, _, at := strings.Cut(other, "@")

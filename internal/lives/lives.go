@@ -1,4 +1,4 @@
-// Package lives learns from what servers say of themselves since when they live.
+// Package lives learns from servers' words since when they live.
 package lives
 
 import (
@@ -11,49 +11,44 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// An Uptime is what a server says of its life: its run_id, and how long it has run, in
-// whole seconds of its wall clock.
+// An Uptime is what a server says of its life: its run_id, and for how long it has run,
+// in whole seconds of its wall clock.
 type Uptime struct {
 	ID string
 	Up time.Duration
 
 	// Promoted is empty unless the server was a replica in this life. Each promotion has
-	// a value of its own.
+	// its own value.
 	Promoted string
 	// Master is how long a promoted server has been a master at least, in whole seconds
-	// of its wall clock; 0 if that is unknown.
+	// of its wall clock; 0 if unknown.
 	Master time.Duration
 }
 
-// A Tracker knows the lives of the servers behind a node: of one server, or of all
-// masters of a cluster. The zero Tracker knows nothing. Its methods must not be called
-// at the same time.
+// A Tracker knows the lives of the servers behind a node: one server, or all masters of a
+// cluster. The zero Tracker is ready. It is not safe for concurrent use.
 type Tracker struct {
 	life    *node.Life
 	born    []origin      // those of the servers, as of the last handshake
 	contact clock.Instant // when a reply of life came last
 }
 
-// An origin is what began the life of one server.
 type origin struct {
 	id, promoted string
 	at           clock.Instant
 }
 
-// Life returns the present life, or nil.
 func (t *Tracker) Life() *node.Life { return t.life }
 
-// Answered notes that the present life has answered a command.
 func (t *Tracker) Answered(now clock.Instant) { t.contact = now }
 
-// Invalidate notes that a server behind the node is or was a replica. When it is a master
-// again it may have lost everything, with the same run_id. So at the next handshake a new
-// life begins.
+// Invalidate notes that a server behind the node is or was a replica. As a master again
+// it may have lost everything, with the same run_id, so the next handshake begins a new
+// life.
 func (t *Tracker) Invalidate() { t.born = nil }
 
-// Handshake takes what all servers said at now, and returns the life that they make
-// together, which is as old as the youngest. If they said nothing it forgets everything
-// and returns nil.
+// Handshake takes what all servers said at now, and returns their common life, as old as
+// the youngest. If they said nothing it forgets everything and returns nil.
 func (t *Tracker) Handshake(servers []Uptime, now clock.Instant) *node.Life {
 	if len(servers) == 0 {
 		*t = Tracker{}
@@ -75,18 +70,15 @@ func (t *Tracker) Handshake(servers []Uptime, now clock.Instant) *node.Life {
 	return t.life
 }
 
-// judge returns the latest instant at which the life of s can have begun, given
-// what it said at now.
-//
-// A server computes its uptime from whole seconds of its wall clock, so the true uptime
-// may be a second less.
+// judge returns the latest instant at which the life of s can have begun, given what it
+// said at now. The uptime is in whole seconds of the wall clock, so the true one may be a
+// second less.
 //
 // A promotion begins a life, too: the server then has a copy of another server's locks.
 //
-// If a life seems to begin before the last answer of the life before it, the server has
-// not restarted. Either another server has taken over, with a copy that may lack the
-// newest locks, or the server's clock was set. In both cases nothing older than now is
-// trusted.
+// If a life seems to begin before the last answer of the life before it, another server
+// has taken over, with a copy that may lack the newest locks, or the server's clock was
+// set. Then nothing older than now is trusted.
 func (t *Tracker) judge(s Uptime, now clock.Instant) clock.Instant {
 	for _, before := range t.born {
 		if before.id == s.ID && (s.Promoted == "" || s.Promoted == before.promoted) {

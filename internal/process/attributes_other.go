@@ -4,6 +4,6 @@ package process
 
 import "os/exec"
 
-// setAttributes: without a signal at the parent's death, a child had better get
-// the terminal's Ctrl-C itself.
+// setAttributes leaves the terminal's Ctrl-C to the child, as no signal comes at the
+// parent's death.
 func setAttributes(*exec.Cmd) {}

@@ -8,7 +8,6 @@ import (
 	"runtime"
 )
 
-// A Process is a child of this one.
 type Process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -20,9 +19,8 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The death that Linux reports to the child is that of the thread which
-		// started it (golang/go#27505), so this one is kept until the child has
-		// ended.
+		// Linux reports to the child the death of the thread that started it
+		// (golang/go#27505), so this one is kept until the child has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -41,10 +39,10 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 // PID returns the process's number.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Exited returns a channel that is closed when the process has ended and been waited for.
+// Exited is closed when the process has ended and was waited for.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// ExitCode returns the status of a process that has ended, or -1 if a signal ended it.
+// ExitCode is the status of an ended process, or -1 after a signal.
 func (p *Process) ExitCode() int { return p.cmd.ProcessState.ExitCode() }
 
 // Signal sends the process a signal.

@@ -1,6 +1,5 @@
 // Package replicas says when an answer of a primary with replicas counts: once a majority
-// of it and its replicas has what it says. Connections to servers, the simulator and the
-// command ask it. Nothing here waits, or reads a clock.
+// of them all has what it says. Nothing here waits, or reads a clock.
 package replicas
 
 import (
@@ -14,35 +13,34 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A Count is how many replicas a primary has, as programs say.
+// A Count is the number of a primary's replicas, as programs give it.
 type Count int
 
 // Needed is how many of them make a majority with their primary.
 func (c Count) Needed() int { return (int(c) + 1) / 2 }
 
 // Aged reports whether a yes counts only replicas that have followed for long. If not all
-// are needed, one that came a moment ago may have confirmed a lock to another server
-// before.
+// are needed, a new one may have confirmed a lock to another server before.
 func (c Count) Aged() bool { return c.Needed() < int(c) }
 
-// Promises reports whether a reply counts only once replicas have what it says: that a
-// lock is there, or lives longer.
+// Promises reports whether a reply counts only once replicas have it: that a lock is
+// there, or lives longer.
 func Promises(kind node.Kind, r node.Reply) bool {
 	return r.Status == node.Granted || r.Status == node.Done && (kind == node.Extend || kind == node.Downgrade)
 }
 
-// Said is what a server says of its replicas, each address counted once.
+// Said is what a server says of its replicas, each address once.
 type Said struct {
-	Primary bool // it is one, and in the history in which it was met
+	Primary bool // it is a primary with the same history
 	Listed  int
-	Present int // of these, that have acknowledged something in the last seconds
-	Have    int // of these, that have acknowledged the offset that was asked about
+	Present int // of these, that acknowledged something in the last seconds
+	Have    int // of these, that acknowledged the offset
 
 	Has   map[string]bool // the addresses of those that have
 	Addrs []string        // one for each that is listed, twice if it is
 }
 
-// A Verdict says what a yes of a server is worth.
+// A Verdict says what a server's yes is worth.
 type Verdict uint8
 
 const (
@@ -52,7 +50,6 @@ const (
 	Moved                  // it is another server, or was promoted or demoted meanwhile
 )
 
-// Judge returns what a yes is worth of a server that says so of its replicas.
 func (c Count) Judge(s Said) Verdict {
 	switch {
 	case !s.Primary:
@@ -65,16 +62,16 @@ func (c Count) Judge(s Said) Verdict {
 	return Enough
 }
 
-// Since is since when a replica follows, at the latest, whose connection is so old, in
+// Since is from when on a replica follows, at the latest, by the age of its connection in
 // whole seconds. before is what was known of the connection, clock.Never if nothing.
 func Since(now clock.Instant, age time.Duration, before clock.Instant) clock.Instant {
 	return min(before, now.Add(-max(0, age-time.Second)))
 }
 
-// Youngest is since when the youngest of those replicas follows, at the latest, that a
-// yes needs which so many have. may has since when those follow that may be among these;
-// they are sorted. Of the oldest i at least i-(all-have) are. So the one that counts is
-// number need+all-have. It is now if may has too few.
+// Youngest is from when on the youngest replica that a yes needs follows, at the latest,
+// if have replicas have the yes. may has the same of those that may be among these,
+// sorted. Of the oldest i at least i-(all-have) are among them, so number need+all-have
+// counts. It is now if may has too few.
 func (c Count) Youngest(now clock.Instant, have int, may []clock.Instant) clock.Instant {
 	if len(may) < have {
 		return now
@@ -83,27 +80,23 @@ func (c Count) Youngest(now clock.Instant, have int, may []clock.Instant) clock.
 	return may[c.Needed()+len(may)-have-1]
 }
 
-// A Replica is what its primary says of it.
 type Replica struct {
 	Addr   string
 	State  string
-	Lag    int64 // it has acknowledged something so many seconds ago; math.MaxInt64: not known
-	Offset int64 // that it has acknowledged; math.MinInt64: not known
+	Lag    int64 // seconds since its last acknowledgment; math.MaxInt64: not known
+	Offset int64 // acknowledged; math.MinInt64: not known
 }
 
-// awayAfter is for how many seconds a replica has to be silent to be away. Each
-// acknowledges once a second by itself.
+// awayAfter is how many seconds of silence make a replica away: each acknowledges once a
+// second.
 const awayAfter = 3
 
-// Present reports whether the replica has acknowledged something in the last seconds.
 func (r Replica) Present() bool { return r.State == "online" && r.Lag < awayAfter }
 
-// Has reports whether the replica has acknowledged an offset.
 func (r Replica) Has(offset int64) bool { return r.State == "online" && r.Offset >= offset }
 
-// In returns the replica that a line of INFO replication is about, if it is about one. A
-// backup, such as redis-cli --rdb, follows as a replica does, but has no port: it cannot
-// be promoted, and is none.
+// In returns the replica of a line of INFO replication, if there is one. A backup, such
+// as redis-cli --rdb, has no port: it cannot be promoted, and is none.
 func In(line string) (r Replica, ok bool) {
 	key, rest, _ := strings.Cut(strings.TrimSpace(line), ":")
 	if !strings.HasPrefix(key, "slave") || !strings.HasPrefix(rest, "ip=") {
@@ -126,7 +119,7 @@ func number(text string, unknown int64) int64 {
 	return unknown
 }
 
-// Read counts the replicas in what INFO replication says, and those that have an offset.
+// Read counts the replicas in INFO replication, and those that have an offset.
 func Read(info string, offset int64) (s Said) {
 	s.Has = make(map[string]bool)
 	listed, present := make(map[string]bool), make(map[string]bool)
@@ -148,8 +141,7 @@ func Read(info string, offset int64) (s Said) {
 	return s
 }
 
-// address is net.JoinHostPort, without a package that the simulator would take along into
-// a browser.
+// address is net.JoinHostPort without package net, which is large in a browser.
 func address(host, port string) string {
 	if strings.ContainsAny(host, ":%") {
 		host = "[" + host + "]"

@@ -12,7 +12,6 @@ import (
 	"github.com/redquorum/redquorum/internal/replicas"
 )
 
-// A replica counts by its state, lag and offset, and each address once.
 func TestRead(t *testing.T) {
 	for line, want := range map[string]string{
 		"slave0:ip=a,port=1,state=online,offset=10,lag=2":     "1 1 1",
@@ -32,7 +31,6 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// Two replicas follow, and one is needed.
 func TestJudge(t *testing.T) {
 	for _, tt := range []struct {
 		said replicas.Said
@@ -49,7 +47,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A majority of the primary and its replicas needs so many of these.
 func TestNeeded(t *testing.T) {
 	for count, need := range []int{0, 1, 1, 2, 2, 3} {
 		c := replicas.Count(count)
@@ -57,8 +54,7 @@ func TestNeeded(t *testing.T) {
 	}
 }
 
-// Whichever of them have it, so many as are needed follow at least since Youngest says
-// so.
+// Whichever replicas have it, as many as are needed follow since Youngest at the latest.
 func TestYoungest(t *testing.T) {
 	for count := 1; count <= 5; count++ {
 		c := replicas.Count(count)

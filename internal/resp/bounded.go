@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// A bounded connection is for go-redis, which allocates as much as a server announces. So
-// it gets whole replies only, and none that is too long.
+// A bounded connection is for go-redis, which allocates as much as a server announces: it
+// gets complete replies only, and none that is too long.
 type bounded struct {
 	net.Conn
 	replies Parser
@@ -17,8 +17,8 @@ type bounded struct {
 }
 
 // Bounded returns conn for a client that trusts what a server announces, such as
-// go-redis. It passes on whole replies only, and none of more than so many bytes. A
-// longer one, or what is no reply, ends the reading with an error that is ErrProtocol.
+// go-redis. It passes on complete replies only. One of more than most bytes, or what is
+// no reply, ends the reading with ErrProtocol.
 func Bounded(conn net.Conn, most int) net.Conn {
 	c := &bounded{Conn: conn, replies: Parser{Most: most}}
 	if raw, ok := conn.(syscall.Conn); ok { // go-redis checks whether it has ended
@@ -46,7 +46,6 @@ func (c *bounded) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// examine looks for the ends of the replies that have come.
 func (c *bounded) examine() error {
 	for c.whole < c.came.Len() {
 		c.replies.Reset()

@@ -1,6 +1,6 @@
 // Package resp reads the Redis serialization protocol, RESP2
-// (https://redis.io/docs/latest/develop/reference/protocol-spec/). Whatever a server
-// announces or sends, it allocates a bounded part of that.
+// (https://redis.io/docs/latest/develop/reference/protocol-spec/). It allocates a bounded
+// part of what a server announces or sends.
 package resp
 
 import (
@@ -12,17 +12,16 @@ import (
 	"strconv"
 )
 
-// ErrProtocol says that a server answers nonsense.
+// ErrProtocol is for nonsense from a server.
 var ErrProtocol = errors.New("what came is no reply of a Redis server")
 
-// ErrTooLong says that a reply is longer than its reader accepts.
 var ErrTooLong = fmt.Errorf("%w: it is too long", ErrProtocol)
 
 // MaxReply is the length of the longest reply of a Redis server to a node, in bytes: a
-// message to a waiter has a name in it, and so has its channel. See node.MaxName.
+// message to a waiter has a name, and so has its channel. See node.MaxName.
 const MaxReply = 1 << 20
 
-// No reply has a longer line, more elements, or lists that are deeper.
+// No reply has a longer line, more elements, or deeper lists.
 const (
 	maxLine     = 4 << 10 // of an error, for the most part
 	maxElements = int64(MaxReply / leastReply)
@@ -31,33 +30,29 @@ const (
 	leastReply = len(":1\r\n")
 )
 
-// An Error is an error that a server has sent, such as "NOAUTH Authentication required.".
+// An Error is one that a server has sent, such as "NOAUTH Authentication required.".
 type Error string
 
 func (e Error) Error() string { return string(e) }
 
-// A Parser reads replies. The lists that it makes are parts of one, which it uses again
-// when it was reset.
+// A Parser reads replies. Their lists share an array, which it reuses after Reset.
 type Parser struct {
 	Most  int // bytes that a string may have; 0: MaxReply
 	lists []any
 
-	// For a reply that is not whole: where its next element begins, how many elements are
-	// to come of the innermost list and of those around it, and how many all its lists
-	// have.
+	// For an incomplete reply: where its next element begins, how many elements are to
+	// come of the innermost list and of those around it, and how many all its lists have.
 	at    int
 	open  []int
 	total int64
 }
 
-// Reset makes room for the lists of other replies: those that it has returned are no
-// longer used.
+// Reset makes room for other lists: those that were returned are no longer used.
 func (p *Parser) Reset() {
 	clear(p.lists)
 	p.lists = p.lists[:0]
 }
 
-// list returns an empty list with room for n.
 func (p *Parser) list(n int) []any {
 	p.lists = slices.Grow(p.lists, n)
 	at := len(p.lists)
@@ -65,10 +60,9 @@ func (p *Parser) list(n int) []any {
 	return p.lists[at : at : at+n]
 }
 
-// Parse reads the reply at the beginning of b and returns how many bytes it has: 0
-// if it is not whole. A reply is an int64, a string, nil, a list of these
-// as []any, or an Error. err is ErrProtocol, with what was found. After a 0
-// the next b begins with this one.
+// Parse reads the reply at the beginning of b and returns its size in bytes, 0 if it is
+// incomplete; the next b then begins with this one. A reply is an int64, a string, nil, a
+// list of these as []any, or an Error. err is ErrProtocol, with what was found.
 func (p *Parser) Parse(b []byte) (reply any, n int, err error) {
 	if len(p.open) == 0 {
 		p.at, p.total, p.open = 0, 0, append(p.open, 1)
@@ -100,9 +94,9 @@ func (p *Parser) count(elements int) {
 	}
 }
 
-// scan returns the size of the element at the beginning of b, 0 if it is not whole. For a
-// list that is the size of its first line, and elements is how many follow. A string has
-// at most so many bytes.
+// scan returns the size of the element at the beginning of b, 0 if it is incomplete. For
+// a list that is its first line, and elements is how many follow. A string has at most
+// most bytes.
 func scan(b []byte, most int) (size, elements int, err error) {
 	end := bytes.IndexByte(b[:min(len(b), maxLine)], '\n')
 	switch {
@@ -133,7 +127,7 @@ func scan(b []byte, most int) (size, elements int, err error) {
 	return size, elements, nil
 }
 
-// build makes the reply at the beginning of b, which is whole, and returns its size.
+// build makes the reply at the beginning of b, which is complete, and returns its size.
 func (p *Parser) build(b []byte) (reply any, size int) {
 	end := bytes.IndexByte(b, '\n')
 	line, size := b[1:end-1], end+1
@@ -161,7 +155,7 @@ func (p *Parser) build(b []byte) (reply any, size int) {
 	return list, size
 }
 
-// integer reads a decimal number, as strconv.ParseInt does but mostly without a string.
+// integer reads a decimal number as strconv.ParseInt does, mostly without a string.
 func integer(b []byte) (n int64, ok bool) {
 	digits := b
 	if len(b) > 0 && b[0] == '-' {

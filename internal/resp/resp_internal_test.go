@@ -47,8 +47,8 @@ func TestParse(t *testing.T) {
 	assert.That(t, ok && e == "NOSCRIPT No matching script.", "an error is %#v", got)
 }
 
-// A reply is not read again from its beginning each time that some of it comes: that of a
-// huge hash would hold up all others.
+// A reply is read once, though it comes in pieces: that of a huge hash would delay all
+// others.
 func TestALongReplyIsReadOnce(t *testing.T) {
 	const elements, each = 100_000, 4 << 10
 	text := []byte(fmt.Sprintf("*%d\r\n", elements) + strings.Repeat("$8\r\nelements\r\n", elements))
@@ -87,7 +87,7 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// Replies that no server sends are refused at the first line, whatever may follow.
+// They are refused at the first line, whatever may follow.
 func TestBombsAreRefused(t *testing.T) {
 	for _, text := range append(tests.Bombs()[:tests.NoReplies:tests.NoReplies], "HTTP/1.1 400 Bad Request\r\n",
 		":\r\n", ":1\n", ":1x\r\n", "\r\n", "\n") {
@@ -103,7 +103,7 @@ func TestBombsAreRefused(t *testing.T) {
 	}
 }
 
-// go-redis reads whole replies, and of those that come before one that is none.
+// go-redis reads complete replies, also those before one that is none.
 func TestBoundedConnection(t *testing.T) {
 	const good = "+OK\r\n*2\r\n$3\r\nabc\r\n:1\r\n"
 	for _, slowly := range []bool{false, true} {
@@ -129,7 +129,7 @@ func TestBoundedConnection(t *testing.T) {
 	}
 }
 
-// readBounded reads what a server says, perhaps in pieces, as go-redis reads it.
+// readBounded reads what a server says, perhaps in pieces, as go-redis does.
 func readBounded(said []byte, slowly bool) ([]byte, error) {
 	r := io.Reader(bytes.NewReader(said))
 	if slowly {
@@ -138,8 +138,8 @@ func readBounded(said []byte, slowly bool) ([]byte, error) {
 	return io.ReadAll(Bounded(tests.Playing(r), MaxReply))
 }
 
-// FuzzBounded has a connection say anything, in pieces: what is read of it is what was
-// said, and one that is not bounded would say the same replies.
+// FuzzBounded has a connection say anything, in pieces, and compares it with an unbounded
+// one.
 func FuzzBounded(f *testing.F) {
 	for i, text := range tests.Bombs() {
 		f.Add([]byte("+OK\r\n"+text), byte(i))

@@ -2,6 +2,5 @@
 
 package terminal
 
-// Columns returns how wide the terminal is that w writes to, where that is known; else
-// [Page].
+// Columns returns the width of the terminal that w writes to, or [Page] if it is unknown.
 func Columns(any) int { return Page }

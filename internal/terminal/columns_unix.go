@@ -4,7 +4,7 @@ package terminal
 
 import "golang.org/x/sys/unix"
 
-// Columns returns how wide the terminal is that w writes to; [Page] if that is not known.
+// Columns returns the width of the terminal that w writes to, or [Page] if it is unknown.
 func Columns(w any) int {
 	if f := file(w); f != nil {
 		if size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 1 {

@@ -8,11 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// Page is how many columns a text for people has at most, unless it goes to a terminal
-// that is narrower.
+// Page is the most columns of a text for people.
 const Page = 80
 
-// Is reports whether w is a terminal, to be drawn on.
 func Is(w any) bool {
 	f := file(w)
 	if f == nil {
@@ -22,7 +20,6 @@ func Is(w any) bool {
 	return err == nil && s.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"
 }
 
-// file is the file that w writes to, or nil.
 func file(w any) *os.File {
 	for {
 		v, ok := w.(interface{ Unwrap() io.Writer })
@@ -34,12 +31,11 @@ func file(w any) *os.File {
 	}
 }
 
-// PageOf is how many columns a text has that goes to w.
+// PageOf is the most columns of a text that goes to w.
 func PageOf(w any) int {
 	return min(Page, Columns(w))
 }
 
-// Cut cuts a line that is longer than so many characters.
 func Cut(line string, width int) string {
 	if r := []rune(line); len(r) > width {
 		return string(r[:width-1]) + "…"
@@ -47,14 +43,13 @@ func Cut(line string, width int) string {
 	return line
 }
 
-// A Bar is a line that shows how far something is. If it is not Live, nothing is written.
+// A Bar is a line that shows progress. If it is not Live, nothing is written.
 type Bar struct {
 	W     io.Writer
 	Live  bool
 	shown bool
 }
 
-// Draw shows that a part is done, and a text.
 func (b *Bar) Draw(part float64, text string) {
 	if !b.Live {
 		return
@@ -73,13 +68,13 @@ func (b *Bar) Clear() {
 	}
 }
 
-// Wrap breaks text between words, for so many columns. The lines after the first begin
-// with the indent, which also counts for the first: its beginning is the caller's.
+// Wrap breaks text between words, for so many columns. Later lines have the indent; the
+// caller begins the first with as much.
 func Wrap(width int, text, indent string) string {
 	return fill(width, utf8.RuneCountInString(indent), strings.Split(text, " "), indent)
 }
 
-// fill makes lines of words. So many columns of the first line are used.
+// fill makes lines of words. The first line has used columns already.
 func fill(width, used int, words []string, indent string) string {
 	var b strings.Builder
 	for i, word := range words {
@@ -99,9 +94,9 @@ func fill(width, used int, words []string, indent string) string {
 	return b.String()
 }
 
-// Reflow breaks the lines of a text for so many columns. Lines without an indent are
-// paragraphs. In others two spaces divide a word from its explanation; deeper lines that
-// follow belong to that. Reflow keeps all other lines.
+// Reflow breaks the lines of a text. Lines without an indent are paragraphs. In others
+// two spaces divide a word from its explanation, to which deeper lines that follow
+// belong. Reflow keeps all other lines.
 func Reflow(text string, width int) string {
 	var b strings.Builder
 	var p paragraph
@@ -130,7 +125,6 @@ func Reflow(text string, width int) string {
 	return b.String()
 }
 
-// A paragraph is one that is being read, or the explanation of a word.
 type paragraph struct {
 	indent int    // of its first line
 	begin  string // of that, before the words
@@ -138,7 +132,6 @@ type paragraph struct {
 	words  []string
 }
 
-// goesOn reports whether a line with this indent belongs to it.
 func (p *paragraph) goesOn(indent int) bool {
 	return p.words != nil && (p.indent == 0 && indent == 0 || p.indent > 0 && indent > p.indent)
 }

@@ -44,7 +44,7 @@ func TestNoTerminal(t *testing.T) {
 	}
 }
 
-// A line that wraps could not be written over.
+// A line that wraps could not be overwritten.
 func TestBarFits(t *testing.T) {
 	var out strings.Builder
 	for _, live := range []bool{false, true} {

@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// Plain returns a writer that writes to w what can be seen, line feeds and tabs. All
-// else, such as escape sequences in the error text of a server, it writes as Go quotes
-// it. Each Write has to have whole characters, as those of package fmt do.
+// Plain returns a writer that writes visible text, line feeds and tabs to w, and quotes
+// all else as Go does, such as escape sequences in a server's error. Each Write must have
+// whole characters.
 func Plain(w io.Writer) io.Writer { return plain{w} }
 
 type plain struct{ w io.Writer }

@@ -6,7 +6,7 @@ import "strings"
 const NoReplies = 17
 
 // Bombs returns replies that announce, or are, more than any reply of a Redis server: the
-// first NoReplies at their first line, the others for what they are.
+// first NoReplies in their first line.
 func Bombs() []string {
 	const line = 4 << 10 // the longest
 	return []string{

@@ -13,7 +13,7 @@ type tape struct {
 func (t tape) Read(b []byte) (int, error)  { return t.Reader.Read(b) }
 func (t tape) Write(b []byte) (int, error) { return len(b), nil }
 
-// Playing is a connection to a server that has said all that it ever says.
+// Playing is a connection to a server that says no more than this.
 func Playing(said io.Reader) net.Conn {
 	conn, _ := net.Pipe()
 	return tape{said, conn}

@@ -1,6 +1,5 @@
-// Package tests decides which tests run. By default the quick ones do, with
-// REDQUORUM_LONG=1 all of them, and with -short those that take no seconds and
-// start no server.
+// Package tests decides which tests run: by default the quick ones, with REDQUORUM_LONG=1
+// all, and with -short those that take no seconds and start no server.
 package tests
 
 import (
@@ -17,14 +16,12 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// go-redis reports each connection that fails on stderr, next to what a test says. Tests
-// kill servers all the time.
+// go-redis reports each failed connection on stderr. Tests kill servers all the time.
 func init() { redis.SetLogger(&logging.VoidLogger{}) }
 
-// Long reports whether REDQUORUM_LONG=1 is set. -short wins over it.
+// Long reports whether REDQUORUM_LONG=1 is set. -short overrides it.
 func Long() bool { return os.Getenv("REDQUORUM_LONG") == "1" && !testing.Short() }
 
-// NeedLong skips a test that takes long, unless REDQUORUM_LONG=1 is set.
 func NeedLong(t testing.TB) {
 	t.Helper()
 	if !Long() {
@@ -32,7 +29,6 @@ func NeedLong(t testing.TB) {
 	}
 }
 
-// NeedSeconds skips a test that takes seconds with -short.
 func NeedSeconds(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -40,8 +36,7 @@ func NeedSeconds(t testing.TB) {
 	}
 }
 
-// NeedServer skips a test that starts redis-server processes with -short, and
-// where there is no redis-server.
+// NeedServer skips a test with -short, and if there is no redis-server.
 func NeedServer(t testing.TB) {
 	t.Helper()
 	if testing.Short() {
@@ -52,7 +47,7 @@ func NeedServer(t testing.TB) {
 	}
 }
 
-// Servers starts n redis-servers, and ends them with the test, which NeedServer skips.
+// Servers starts n redis-servers, and ends them with the test.
 func Servers(t testing.TB, n int, config redisserver.Config) []*redisserver.Server {
 	t.Helper()
 	NeedServer(t)
@@ -72,8 +67,7 @@ func Server(t testing.TB, args ...string) *redisserver.Server {
 	return Servers(t, 1, redisserver.Config{Args: args})[0]
 }
 
-// Times returns how often a test does something: quick times, or long times with
-// REDQUORUM_LONG=1.
+// Times is quick, or long with REDQUORUM_LONG=1.
 func Times(quick, long int) int {
 	if Long() {
 		return long
@@ -81,8 +75,8 @@ func Times(quick, long int) int {
 	return quick
 }
 
-// Parallel lets n tests run at a time, for a package whose tests mostly wait. Its
-// TestMain calls it. The flag -parallel wins over it.
+// Parallel, called by TestMain, lets n tests run at a time in a package whose tests
+// mostly wait. The flag -parallel overrides it.
 func Parallel(n int) {
 	flag.Parse()
 	given := false
@@ -92,8 +86,7 @@ func Parallel(n int) {
 	}
 }
 
-// Says fails the test unless text has each of the parts, and none of those that begin
-// with "!".
+// Says fails the test unless text has each part, and none of those that begin with "!".
 func Says(t testing.TB, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -106,7 +99,7 @@ func Says(t testing.TB, text string, parts ...string) {
 	}
 }
 
-// Narrow fails the test for each line of a text that has more columns than that.
+// Narrow fails the test for each line of a text with more columns.
 func Narrow(t testing.TB, text string, columns int) {
 	t.Helper()
 	for line := range strings.Lines(text) {

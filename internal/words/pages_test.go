@@ -21,7 +21,6 @@ const root = "../.."
 
 var link = regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`)
 
-// Each file that a page links to is there.
 func TestLinks(t *testing.T) {
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" && d.Name() != "llms.txt" {
@@ -42,8 +41,8 @@ func TestLinks(t *testing.T) {
 	assert.Succeed(t, err)
 }
 
-// A token may be Timeout behind its clock: every page and comment says so where it says
-// how far clocks may differ.
+// A token may be Timeout behind its clock: all texts about clocks that differ have to say
+// so.
 func TestClocksOfTokens(t *testing.T) {
 	plain, found := strings.NewReplacer("`", "", "[", "", "//", ""), 0
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -64,15 +63,14 @@ func TestClocksOfTokens(t *testing.T) {
 	assert.That(t, found >= 5, "%d places", found)
 }
 
-// logged are calls of quorum's log, and the texts that its node's failures have there.
+// logged are calls of quorum's log, and the texts of its nodes' failures.
 var logged = regexp.MustCompile(`(?:\.(?:log|Log|warn)\((?:slog\.Level\w+, |level, )?|\btext = |known\[i\], )"([^":]*)`)
 
-// docs/operations.md lists the messages that quorum logs.
 func TestLogMessages(t *testing.T) {
 	page := string(assert.Got(os.ReadFile(filepath.Join(root, "docs/operations.md")))(t))
 	found := 0
 	files := assert.Got(filepath.Glob(filepath.Join(root, "quorum/*.go")))(t)
-	files = append(files, assert.Got(filepath.Glob(filepath.Join(root, "quorum/internal/core/*.go")))(t)...)
+	files = append(files, assert.Got(filepath.Glob(filepath.Join(root, "quorum/internal/*/*.go")))(t)...)
 	for _, path := range files {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
@@ -117,14 +115,14 @@ var (
 	sums      = regexp.MustCompile(`rows above the last: ([0-9,]+) lines[^|]* runs all ([0-9,]+)\.`)
 )
 
-// ARCHITECTURE.md tells how many lines of code there are to read, to a tenth, and their
-// sums. The last row is what the others leave.
+// ARCHITECTURE.md says how many lines of code there are to read, to a tenth, and their
+// sums. The last row is the rest.
 func TestLinesToRead(t *testing.T) {
 	text := string(assert.Got(os.ReadFile(filepath.Join(root, "ARCHITECTURE.md")))(t))
 	rows := rowToRead.FindAllStringSubmatch(text, -1)
 	assert.Must(t, len(rows) >= 6, "%d rows", len(rows))
 	left, sum := 0, 0
-	for _, of := range []string{"clock/clock.go", "quorum", "node/*.go", "node/internal/courier", "internal/resp",
+	for _, of := range []string{"clock/clock.go", "quorum", "node/*.go", "node/internal/courier", "internal/claim", "internal/resp",
 		"internal/replicas", "node/redisnode/*.go"} {
 		for _, path := range assert.Got(filepath.Glob(filepath.Join(root, of)))(t) {
 			left += code(t, path)
@@ -160,8 +158,8 @@ func number(t *testing.T, text string) int {
 	return assert.Got(strconv.Atoi(strings.ReplaceAll(text, ",", "")))(t)
 }
 
-// code counts the lines of code of a file, or of all files below a directory, without
-// comments and tests.
+// code counts the lines of code of a file, or below a directory, without comments and
+// tests.
 func code(t *testing.T, path string) (lines int) {
 	err := filepath.WalkDir(path, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") {
@@ -184,7 +182,6 @@ func code(t *testing.T, path string) (lines int) {
 	return lines
 }
 
-// goLines counts the lines that have a token.
 func goLines(text []byte) int {
 	file := token.NewFileSet().AddFile("", -1, len(text))
 	var s scanner.Scanner

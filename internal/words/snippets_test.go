@@ -29,8 +29,8 @@ var (
 	listed  = regexp.MustCompile(`(?m)^(\w+) (\S+) (\S+)$`)
 )
 
-// A world has the packages that snippets use: those of this module, of contrib, and what
-// the examples import.
+// A world has the packages that snippets use: of this module, of contrib, and the
+// examples' imports.
 type world struct {
 	*testing.T
 	set     *token.FileSet
@@ -40,8 +40,8 @@ type world struct {
 	named    map[string]bool // the packages that prologue imports
 }
 
-// The Go code of the pages fits the packages that it uses. Other names that it does not
-// declare may be anything.
+// The Go code of the pages fits the packages that it uses. Undeclared names may be
+// anything.
 func TestSnippets(t *testing.T) {
 	if _, err := exec.LookPath("go"); err != nil {
 		t.Skip(err)
@@ -90,8 +90,8 @@ func (w *world) files(pattern string) []string {
 	return assert.Got(filepath.Glob(filepath.Join(root, pattern)))(w.T)
 }
 
-// Import reads packages of contrib, which are other modules, from their source. What
-// these import from elsewhere is not known.
+// Import reads packages of contrib, which are other modules, from their source, without
+// their own imports.
 func (w *world) Import(path string) (*types.Package, error) {
 	dir, ok := strings.CutPrefix(path, contrib)
 	if !ok {
@@ -108,8 +108,8 @@ func (w *world) Import(path string) (*types.Package, error) {
 	return p, nil
 }
 
-// check reports what is wrong with declarations or statements. Those that import packages
-// import all that they use.
+// check type-checks declarations or statements. Those with imports import all that they
+// use.
 func (w *world) check(code string) {
 	imports := strings.Contains(code, "\nimport ")
 	prologue := w.prologue

@@ -16,8 +16,8 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 )
 
-// banned are words and turns that a reader with average English stumbles over, each
-// with a better one. Patterns ignore case, except in (?-i:...).
+// banned are hard words and turns, each with a better one. Patterns ignore case, except
+// in (?-i:...).
 var banned = []struct{ pattern, instead string }{
 	{`\bfor want of\b`, "because there is no"},
 	{`\bheeds\b|\b(not|to) heed\b|\b(is|are|not) heeded\b`, "obeys, handles, is ignored"},
@@ -80,7 +80,6 @@ func TestPlainWords(t *testing.T) {
 	assert.Succeed(t, err)
 }
 
-// A text is a paragraph, on one line.
 type text struct {
 	strings.Builder
 	starts []int // of its lines, in the text
@@ -95,14 +94,12 @@ func (t *text) add(line string) {
 	t.WriteString(strings.TrimSpace(line))
 }
 
-// line returns the line in the file of the offset in the text.
 func (t *text) line(offset int) int {
 	i, _ := slices.BinarySearch(t.starts, offset+1)
 	return t.first + i - 1
 }
 
-// paragraphs splits lines, of which the first is at line first of a file, at the empty
-// ones.
+// paragraphs splits lines, the first of which is at line first, at the empty ones.
 func paragraphs(lines []string, first int) (texts []*text) {
 	open := false
 	for i, line := range lines {
@@ -119,7 +116,6 @@ func paragraphs(lines []string, first int) (texts []*text) {
 	return texts
 }
 
-// target is where a link leads, which is not a text.
 var target = regexp.MustCompile(`\]\([^)]*\)`)
 
 func page(path string) ([]*text, error) {

@@ -5,8 +5,6 @@ import (
 	"sync"
 )
 
-// A door accepts a server's connections, and can hold back what comes over
-// them.
 type door struct {
 	listener net.Listener
 	arrival  func()        // called for what comes, before the server gets it
@@ -33,7 +31,7 @@ func open(l net.Listener, serve func(net.Conn), arrival func()) *door {
 	return d
 }
 
-// close refuses further connections. Those that are there stay.
+// close refuses further connections.
 func (d *door) close() {
 	d.listener.Close()
 	<-d.accepted
@@ -60,7 +58,7 @@ func (d *door) flow() <-chan struct{} {
 	return d.flowing
 }
 
-// gated is a connection. Nothing is read from it during a stall.
+// gated reads nothing during a stall.
 type gated struct {
 	net.Conn
 	door   *door

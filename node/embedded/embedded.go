@@ -1,7 +1,7 @@
-// Package embedded runs servers inside the process, so no Redis is needed. The nodes
-// are those of production: package redisnode, with its Lua scripts, over sockets of the
-// loopback interface. It is for demonstrations, examples, and tests of programs that
-// use locks. Nothing survives the process.
+// Package embedded runs servers inside the process, so no Redis is needed. The nodes are
+// those of production: package redisnode over the loopback interface. It is for
+// demonstrations, examples, and tests of programs that use locks. Nothing survives the
+// process.
 //
 // The servers are miniredis (github.com/alicebob/miniredis). They are slower than Redis
 // (a script takes some 0.1 ms, and more with thousands of keys), and differ from it in
@@ -37,7 +37,7 @@ import (
 	"github.com/redquorum/redquorum/node/redisnode"
 )
 
-// A Set is some servers and a node for each.
+// A Set is servers, each with a node.
 type Set struct {
 	servers []*Server
 	nodes   []node.Node
@@ -63,8 +63,8 @@ func Start(n int) (*Set, error) {
 	return s, nil
 }
 
-// ForTest starts n servers as Start does. They end with the test, after what it has
-// registered by Cleanup later on. It takes a [testing.TB].
+// ForTest starts n servers as Start does. They end with the test, after its own cleanups.
+// It takes a [testing.TB].
 func ForTest(t interface {
 	Helper()
 	Fatal(...any)
@@ -79,8 +79,8 @@ func ForTest(t interface {
 	return s
 }
 
-// Dial connects another node to each server, as another program has its own. The caller
-// closes them; a Locker does that.
+// Dial connects another node to each server, like another program. The caller, or its
+// Locker, closes them.
 func (s *Set) Dial() ([]node.Node, error) {
 	var urls []string
 	for _, one := range s.servers {
@@ -89,15 +89,14 @@ func (s *Set) Dial() ([]node.Node, error) {
 	return redisnode.Dial(urls...)
 }
 
-// Nodes returns a node for each server, in their order: the same ones each time, for
-// one Locker, which closes them.
+// Nodes returns a node for each server, in their order: the same ones each time, for one
+// Locker, which closes them.
 func (s *Set) Nodes() []node.Node { return slices.Clone(s.nodes) }
 
-// Server returns the i-th server, counted from 0.
+// Server returns the i-th server, from 0.
 func (s *Set) Server(i int) *Server { return s.servers[i] }
 
-// Close closes the nodes and ends the servers. Closing twice is the same as
-// once.
+// Close closes the nodes and ends the servers. It may be called twice.
 func (s *Set) Close() error {
 	var errs []error
 	for _, n := range s.nodes {
@@ -109,8 +108,7 @@ func (s *Set) Close() error {
 	return errors.Join(errs...)
 }
 
-// A Server is one server. Its methods may be called by several goroutines at
-// once.
+// A Server is one server. It is safe for concurrent use.
 type Server struct {
 	addr string
 	data *miniredis.Miniredis
@@ -122,8 +120,8 @@ type Server struct {
 	closed bool
 }
 
-// old is the uptime that a server claims at its first start: being new it
-// cannot have forgotten a lock, so there is nothing to guard against.
+// old is the uptime that a server claims at its first start: a new server cannot have
+// forgotten a lock.
 const old = 365 * 24 * time.Hour
 
 // StartServer starts an empty server on a free port of the loopback interface.
@@ -142,7 +140,6 @@ func StartServer() (*Server, error) {
 	return s, nil
 }
 
-// live begins a life with the data that there is.
 func (s *Server) live(l net.Listener, born time.Time) error {
 	s.data.Ctx, s.data.CtxCancel = context.WithCancel(context.Background())
 	first, err := s.data.Dial() // starts it, on connections that we bring
@@ -158,10 +155,9 @@ func (s *Server) live(l net.Listener, born time.Time) error {
 	return nil
 }
 
-// tick moves the server's clock. miniredis looks at every key each time that
-// its clock has moved, so that is done once for what comes together, and not
-// with each step of a script. As the clock moves after a command was sent and
-// before it is executed, no key expires early, seen from the client.
+// tick moves the server's clock once for what comes together, as miniredis then looks at
+// every key. The clock moves after a command was sent and before it is executed, so no
+// key expires early, seen from the client.
 func (s *Server) tick() {
 	s.ticking.Lock()
 	defer s.ticking.Unlock()
@@ -192,8 +188,7 @@ func isServerSection(section string) bool {
 // Addr returns host and port. They stay the same after a restart.
 func (s *Server) Addr() string { return s.addr }
 
-// Kill breaks all connections and refuses new ones until Restart. If the server
-// is dead it does nothing.
+// Kill breaks all connections and refuses new ones until Restart. It may be called twice.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,15 +202,14 @@ func (s *Server) kill() {
 	s.door.close()
 	s.door = nil
 	s.data.CtxCancel()
-	// Connections first: without its server a script that is just beginning
-	// would trip over a nil pointer, and say so to the client.
+	// Connections first: without its server a script that just begins would dereference a
+	// nil pointer, and say so to the client.
 	s.data.Server().Close()
 	s.data.Close()
 }
 
-// Restart kills the server if it is alive, and begins a new life at the same
-// address: with no data if empty is true, otherwise with all that there was. It
-// has a new run_id and an uptime of 0 in either case.
+// Restart kills the server if it is alive, and begins a new life at the same address,
+// without data if empty. It has a new run_id and an uptime of 0.
 func (s *Server) Restart(empty bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,8 +227,8 @@ func (s *Server) Restart(empty bool) error {
 	return s.live(l, time.Now())
 }
 
-// listenAgain listens at an address that was left. A client may just have been
-// given the port as its own end of a connection, so it tries for a while.
+// listenAgain tries for a while: a client may just have been given the port as its own
+// end of a connection.
 func listenAgain(addr string) (l net.Listener, err error) {
 	for range 20 {
 		if l, err = net.Listen("tcp", addr); err == nil {
@@ -245,11 +239,11 @@ func listenAgain(addr string) (l net.Listener, err error) {
 	return l, err
 }
 
-// Stall makes the server accept connections and commands but neither execute
-// nor answer them. A Restart ends that too.
+// Stall makes the server accept connections and commands without executing or answering
+// them, until Resume or Restart.
 func (s *Server) Stall() { s.stall(true) }
 
-// Resume executes and answers what came during a Stall, and goes on.
+// Resume ends a Stall: the server executes and answers what came meanwhile.
 func (s *Server) Resume() { s.stall(false) }
 
 func (s *Server) stall(stalled bool) {
@@ -260,14 +254,14 @@ func (s *Server) stall(stalled bool) {
 	}
 }
 
-// Advance lets d pass for the expiry of every key, and for nothing else.
+// Advance lets d pass for the expiry of every key alone.
 func (s *Server) Advance(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.data.FastForward(d)
 }
 
-// Close kills the server for good. Closing twice is the same as once.
+// Close kills the server for good. It may be called twice.
 func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var local = clock.System()
 
-// patience bounds every wait for what has to come.
+// patience bounds every wait.
 const patience = 20 * time.Second
 
 func start(t *testing.T, n int) *embedded.Set {
@@ -180,8 +180,8 @@ func TestKilledWhileStalledIsNeverExecuted(t *testing.T) {
 	assert.Equal(t, connected(t, n).State.Fence, 0, "fence")
 }
 
-// TestKillUnderLoad: what begins while the server ends is broken off, and never
-// answered with an error of the server's own.
+// All that begins while the server ends is broken off, without an error of the server's
+// own.
 func TestKillUnderLoad(t *testing.T) {
 	tests.NeedLong(t)
 	s := start(t, 1)
@@ -249,7 +249,7 @@ func raw(t *testing.T, s *embedded.Set) *redis.Client {
 	return client
 }
 
-// The servers of a test end with it, and last until its own cleanups are done.
+// The servers of a test end with it, after its own cleanups.
 func TestServersOfATest(t *testing.T) {
 	var set *embedded.Set
 	t.Run("a test", func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// Two programs compete for a name, and go on without one of the servers.
+// Two programs compete for a name, and go on without one server.
 func Example() {
 	set, err := embedded.Start(3)
 	if err != nil {

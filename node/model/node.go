@@ -11,8 +11,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A Node is a [Server] and the way to it. While no failure is switched on, a command is
-// executed and answered before Submit returns, and the node has no goroutine.
+// A Node is a [Server] and the way to it. Without a failure a command is answered before
+// Submit returns, and the node has no goroutine.
 //
 // Failures may be switched at any time, from any goroutine. Wake functions given to Watch
 // must not call their own stop.
@@ -42,8 +42,8 @@ type Node struct {
 
 var _ node.Node = (*Node)(nil)
 
-// New returns a node on c with an empty server, which counts as having run for
-// a year: it is new, so it cannot have forgotten anything.
+// New returns a node on c with an empty server. It counts as having run for a year: a new
+// server cannot have forgotten anything.
 func New(c clock.Clock, name string) *Node {
 	n := &Node{name: name, clock: c, timer: c.NewSignal(), watchers: make(map[string][]*watcher)}
 	n.server.Ears = ears{n}
@@ -51,16 +51,13 @@ func New(c clock.Clock, name string) *Node {
 	return n
 }
 
-// begin begins a life.
 func (n *Node) begin(born clock.Instant) {
 	n.lives++
 	n.life = &node.Life{ID: fmt.Sprintf("%s#%d", n.name, n.lives), Born: born}
 }
 
-// Name returns the name given to New.
 func (n *Node) Name() string { return n.name }
 
-// A request is a command that was not answered at once.
 type request struct {
 	cmd    node.Command
 	reply  func(node.Reply)
@@ -71,7 +68,6 @@ type request struct {
 	done    bool          // answered
 }
 
-// next is when the request needs the task again.
 func (r *request) next() clock.Instant {
 	if r.done {
 		return r.execute
@@ -79,7 +75,6 @@ func (r *request) next() clock.Instant {
 	return min(r.execute, r.answer, r.cmd.Deadline)
 }
 
-// finished reports whether the request never needs the task again.
 func (r *request) finished() bool { return r.done && r.execute == clock.Never }
 
 // Submit executes cmd and calls reply, now or as the failures say.
@@ -125,7 +120,7 @@ func (n *Node) refusal(now, deadline clock.Instant) error {
 	return nil
 }
 
-// execute applies cmd to the server, and returns the calls of wake to be made.
+// execute returns the calls of wake to be made.
 func (n *Node) execute(now clock.Instant, cmd node.Command) (result node.Reply, woken []call) {
 	if n.life == nil {
 		cmd.HandOver = 0
@@ -139,7 +134,6 @@ func (n *Node) serverTime(now clock.Instant) Time {
 	return Time(now.Add(n.step) / clock.Instant(time.Millisecond))
 }
 
-// enqueue opens a request.
 func (n *Node) enqueue(now clock.Instant, cmd node.Command, reply func(node.Reply)) {
 	cmd.Claims = slices.Clone(cmd.Claims)
 	if cmd.Wait != nil {
@@ -158,7 +152,7 @@ func (n *Node) enqueue(now clock.Instant, cmd node.Command, reply func(node.Repl
 	n.open = append(n.open, r)
 }
 
-// run is the node's task: it ends the open requests, and then itself.
+// run ends the open requests, and then itself.
 func (n *Node) run() {
 	for {
 		n.mu.Lock()
@@ -186,7 +180,7 @@ func (n *Node) run() {
 	}
 }
 
-// work does what is due, and returns the calls to make when n.mu is unlocked.
+// work does what is due, and returns the calls to make without n.mu.
 func (n *Node) work(now clock.Instant) (calls []func()) {
 	for _, r := range n.open {
 		if r.execute <= now {
@@ -209,8 +203,7 @@ func (n *Node) work(now clock.Instant) (calls []func()) {
 	return calls
 }
 
-// cut breaks the connection: open requests are no longer executed, and are answered with
-// err.
+// cut breaks the connection: open requests are not executed, and are answered with err.
 func (n *Node) cut(err error) {
 	now := n.clock.Now()
 	for _, r := range n.open {
@@ -221,8 +214,7 @@ func (n *Node) cut(err error) {
 }
 
 // Down makes the server unreachable, or reachable again. While it is down every command
-// is answered with ErrUnreachable, unsent. Requests that were open when it went down are
-// lost.
+// is answered with ErrUnreachable, unsent. Open requests are lost.
 func (n *Node) Down(down bool) {
 	n.reconnect(func() {
 		if n.down = down; down {
@@ -231,13 +223,13 @@ func (n *Node) Down(down bool) {
 	})
 }
 
-// Hang makes the server accept commands and neither execute nor answer them, or ends
-// that. Commands that came in between remain lost.
+// Hang makes the server accept commands without executing or answering them, or ends
+// that. Those commands remain lost.
 func (n *Node) Hang(hang bool) {
 	n.reconnect(func() { n.hung = hang })
 }
 
-// reconnect makes a change after which the subscriptions begin again, if they can.
+// reconnect makes a change after which subscriptions begin again, if they can.
 func (n *Node) reconnect(change func()) {
 	n.mu.Lock()
 	change()
@@ -246,24 +238,24 @@ func (n *Node) reconnect(change func()) {
 	n.tell(woken)
 }
 
-// DropReplies makes answers get lost, or ends that: commands are executed, and their
-// reply is ErrTimeout at the deadline.
+// DropReplies loses answers, or ends that: commands are executed, and their reply is
+// ErrTimeout at the deadline.
 func (n *Node) DropReplies(drop bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mute = drop
 }
 
-// Delay sets the time that a command takes from now on: it is executed after
-// half of d and answered after d. Commands never overtake each other.
+// Delay makes commands take d: they are executed after half of it and answered after d,
+// in their order.
 func (n *Node) Delay(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.delay = d
 }
 
-// Restart begins a new life of the server, with no memory if empty is true.
-// Connections break; Down, Hang and the others stay as they are.
+// Restart begins a new life, with no memory if empty. Connections break; Down, Hang and
+// the others stay.
 func (n *Node) Restart(empty bool) {
 	loss := LoseNothing
 	if empty {
@@ -276,32 +268,32 @@ func (n *Node) Restart(empty bool) {
 	})
 }
 
-// SetLife changes what the node reports about the server's life until the next
-// Restart; nil is a node that cannot tell.
+// SetLife changes the reported life until the next Restart; nil is a node that cannot
+// tell.
 func (n *Node) SetLife(life *node.Life) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.life = life
 }
 
-// Step sets the server's clock d ahead, or back if d is negative. The node's own clock,
-// which counts for deadlines and delays, does not change.
+// Step sets the server's clock d ahead, or back if d is negative. Deadlines and delays go
+// by the node's own clock, which does not change.
 func (n *Node) Step(d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.step += d
 }
 
-// Do calls f with the server and its wall clock, while no command is executed. f must not
-// keep the server, nor call the node.
+// Do calls f with the server and its time, while no command is executed. f must not keep
+// the server, nor call the node.
 func (n *Node) Do(f func(s *Server, now Time)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	f(&n.server, n.serverTime(n.clock.Now()))
 }
 
-// Close answers open requests with ErrClosed and waits until the node's goroutine has
-// ended. It must not be called by a reply or a wake.
+// Close answers open requests with ErrClosed and waits for the node's goroutine. It must
+// not be called by a reply or a wake.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if !n.closed {

@@ -19,7 +19,7 @@ import (
 	"github.com/redquorum/redquorum/node/nodetest"
 )
 
-// in runs a test with a node in time that stands still while anything runs.
+// in runs a test in time that stands still while anything runs.
 func in(t *testing.T, test func(t *testing.T, n *model.Node, c clock.Clock)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -30,7 +30,6 @@ func in(t *testing.T, test func(t *testing.T, n *model.Node, c clock.Clock)) {
 	})
 }
 
-// A call is one command and what came of it.
 type call struct {
 	mu    sync.Mutex
 	reply node.Reply
@@ -72,7 +71,7 @@ func holds(n *model.Node, owner string) (held bool) {
 	return held
 }
 
-// wait lets time pass, and what is due then happen.
+// wait lets time pass, and then waits for all tasks.
 func wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -220,7 +219,7 @@ func TestStepMovesTheServersClockAlone(t *testing.T) {
 	})
 }
 
-// TestStopDuringWake: one who is about to be woken is not once stop has returned.
+// Nobody is woken once stop has returned.
 func TestStopDuringWake(t *testing.T) {
 	n := model.New(clock.Runtime(), "a")
 	stopSecond, beginning, woken := func() {}, true, false
@@ -230,7 +229,6 @@ func TestStopDuringWake(t *testing.T) {
 	assert.That(t, !woken, "woken after stop")
 }
 
-// A call of wake may cause another, of the same watcher too.
 func TestWakeThatWakes(t *testing.T) {
 	n := model.New(clock.Runtime(), "a")
 	calls := 0

@@ -7,11 +7,11 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A want is one of the names that a command asks for and its owner does not have.
+// A want is a name that a command asks for and its owner lacks.
 type want struct {
 	*names
 	held  bool // a holder is in the way
-	first *key // the place of the first waiter in the way, nil if there is none
+	first *key // the place of the first waiter in the way, or nil
 	ahead int  // how many waiters are before this one
 }
 
@@ -56,7 +56,6 @@ func (s *Server) acquire(now Time, cmd *node.Command) (reply node.Reply, publish
 	return r, s.notices
 }
 
-// grant creates the locks of a command, and gives up the places of its waiter.
 func (s *Server) grant(now Time, wants []want, cmd *node.Command) node.Reply {
 	wait, owner := cmd.Wait, cmd.Claims[0].Owner
 	r := node.Reply{Status: node.Granted}
@@ -64,7 +63,7 @@ func (s *Server) grant(now Time, wants []want, cmd *node.Command) node.Reply {
 	for i := range wants {
 		one := &wants[i]
 		if err := s.raiseFence(now, one.names, cmd.Mode, cmd.Claims[0].Token, now+life(cmd.Retention)); err != nil {
-			return failure(err) // a reader's fence, and a reader has one name: nothing is half done
+			return failure(err) // a reader has one name: nothing is half done
 		}
 		s.create(one.names, cmd.Mode, owner, now+life(cmd.TTL))
 		if wait.Queued() {
@@ -75,7 +74,6 @@ func (s *Server) grant(now Time, wants []want, cmd *node.Command) node.Reply {
 	return r
 }
 
-// wanted returns the names of a command that its owner does not have.
 func (s *Server) wanted(now Time, cmd *node.Command) ([]want, error) {
 	wants := s.wants[:0]
 	for i := range cmd.Claims {
@@ -92,8 +90,7 @@ func (s *Server) wanted(now Time, cmd *node.Command) ([]want, error) {
 	return wants, nil
 }
 
-// survey finds the holders and waiters in the way. It returns the highest fence, and
-// whether nothing is in the way.
+// survey returns the highest fence, and whether no holder or waiter is in the way.
 func (s *Server) survey(now Time, cmd *node.Command, wants []want) (fence node.Token, turn bool, err error) {
 	wait := cmd.Wait
 	turn = true
@@ -119,9 +116,9 @@ func (s *Server) survey(now Time, cmd *node.Command, wants []want) (fence node.T
 	return fence, turn, nil
 }
 
-// before returns the place of the first living waiter before this one that excludes it,
-// and how many are before it from there on. It removes dead ones. Those behind the first
-// MaxGroup are not in the way.
+// before returns the place of the first living waiter that excludes this one, and how
+// many are before it from there on. It removes dead ones. Those behind the first MaxGroup
+// are not in the way.
 func (s *Server) before(now Time, n *names, mode node.Mode, wait *node.Wait) (first *key, ahead int) {
 	line := n.queue.before(wait)
 	at := 0
@@ -139,11 +136,10 @@ func (s *Server) before(now Time, n *names, mode node.Mode, wait *node.Wait) (fi
 	return nil, 0
 }
 
-// inTheWay reports whether the name is held, or others are served before.
 func (w *want) inTheWay() bool { return w.held || w.first != nil }
 
-// refuse puts into r for how long one name is in the way. locked is whether any of the
-// names is locked: then places in queues do not count.
+// refuse adds to r for how long one name is in the way. If any of the names is locked,
+// places in queues do not count.
 func (w *want) refuse(now Time, r *node.Reply, locked bool) {
 	if w.held {
 		r.TTL = longer(r.TTL, w.lock.left(now))
@@ -152,7 +148,6 @@ func (w *want) refuse(now Time, r *node.Reply, locked bool) {
 	}
 }
 
-// describe adds one name and its queue to what a refusal says of all.
 func (w *want) describe(l *node.Line) {
 	l.Last = max(l.Last, w.queue.last())
 	if w.inTheWay() {
@@ -193,8 +188,8 @@ func (s *Server) release(now Time, cmd *node.Command) (reply node.Reply, publish
 	return reply, s.notices
 }
 
-// releaseOne ends one claim, gives the waiter's place up or makes it again, and notifies.
-// It reports whether there was a lock.
+// releaseOne ends one claim, gives the waiter's place up or renews it, and notifies. It
+// reports whether there was a lock.
 func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string, line *node.Line) (released bool) {
 	_, err := s.queue(now, k)
 	queues := err == nil // a key of another type must not keep the lock
@@ -204,7 +199,7 @@ func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string,
 		watched = s.publish(k.name, cmd.Mode)
 		line.Others = line.Others || watched
 	}
-	// A plain lock that is released alone has no readers to think of.
+	// A plain lock that is released alone has no readers.
 	shares := k.lock.mode() == reading && (cmd.Mode != node.Exclusive || cmd.Wait.Queued() || len(cmd.Claims) > 1)
 	if !released && !left || !queues || k.queue.kind == none || !gone && !shares {
 		return released
@@ -221,8 +216,7 @@ func (s *Server) releaseOne(now Time, k *names, cmd *node.Command, owner string,
 	return released
 }
 
-// endAndLeave ends what an owner has of a name, and gives its waiter's place up or makes
-// it again.
+// endAndLeave ends an owner's claim, and gives its waiter's place up or renews it.
 func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string,
 	queues bool) (released, wrote, left bool) {
 	wait := cmd.Wait
@@ -238,9 +232,8 @@ func (s *Server) endAndLeave(now Time, k *names, cmd *node.Command, owner string
 	return released, wrote, left
 }
 
-// nextToken returns the token with which a lock is handed over: of readers the highest of
-// those that leave, whatever their order is here. It is kept as long as some are left.
-// One that is further ahead than clocks may differ is somebody else's.
+// nextToken returns the token for a hand-over: of readers the highest of those that
+// leave, kept while some are left. One further ahead than clocks may differ is not ours.
 func (s *Server) nextToken(now Time, k *names, cmd *node.Command) node.Token {
 	token := cmd.HandOver
 	if cmd.Mode == node.Exclusive {
@@ -261,7 +254,6 @@ func (s *Server) nextToken(now Time, k *names, cmd *node.Command) node.Token {
 	return token
 }
 
-// queue returns the queue of a name.
 func (s *Server) queue(now Time, n *names) (*key, error) {
 	if n.queue == nil {
 		n.queue = s.key(node.QueueKey(n.name))
@@ -273,7 +265,6 @@ func (s *Server) queue(now Time, n *names) (*key, error) {
 	return n.queue, nil
 }
 
-// isKept reports whether a place that is in the queue of a name is kept.
 func (s *Server) isKept(now Time, n *names, p *place) bool {
 	if p.kept == nil {
 		p.kept = s.place(n, p.waiter)
@@ -281,9 +272,8 @@ func (s *Server) isKept(now Time, n *names, p *place) bool {
 	return p.kept != nil && p.kept.alive(now)
 }
 
-// leave gives a place up, and reports whether there was one.
 func (s *Server) leave(n *names, waiter string) bool {
-	s.admitted = true // a server is asked to delete the place also if there is none
+	s.admitted = true // a server is asked to delete the place even if there is none
 	s.drop(s.place(n, waiter))
 	return s.unqueue(n.queue, waiter)
 }
@@ -301,7 +291,7 @@ func (s *Server) unqueue(queue *key, waiter string) bool {
 	return true
 }
 
-// keepPlace makes a place, with an offer if there is one with a token above fence.
+// keepPlace makes a place, with an offer if that has a token above fence.
 func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Token, reserve bool) {
 	queue := n.queue
 	wait := cmd.Wait
@@ -338,21 +328,19 @@ func (s *Server) keepPlace(now Time, n *names, cmd *node.Command, fence node.Tok
 	queue.line = slices.Insert(queue.line, at, p)
 }
 
-// A place is one in a queue.
 type place struct {
 	waiter string
 	ticket node.Token
-	kept   *key // that is there as long as the place is kept; nil if it has to be looked up
+	kept   *key // exists while the place is kept; nil: look it up
 }
 
-// A handover is with what a lock is handed over; its zero value is that it is not.
+// A handover is zero if the lock is not handed over.
 type handover struct {
 	token node.Token
 	kept  Time   // until when that is then the fence
 	by    string // the owner that has released
 }
 
-// A serving goes along a queue and notifies the next waiters.
 type serving struct {
 	handover
 	shared bool // readers have the name, or are about to
@@ -361,8 +349,8 @@ type serving struct {
 }
 
 // notifyNext notifies the next waiters of a name that nobody holds or, with shared, only
-// readers: the first in the queue, or all readers up to the first waiter that is none. It
-// reports whether a waiter is in the queue.
+// readers: the first in the queue, or all readers before the first waiter of another
+// mode. It reports whether a waiter is in the queue.
 func (s *Server) notifyNext(now Time, n *names, shared bool, h handover) (awaited bool) {
 	queue, err := s.queue(now, n)
 	if err != nil {
@@ -404,7 +392,7 @@ func (s *Server) serve(now Time, n *names, p *place, v *serving) (over bool) {
 	return next && !reads
 }
 
-// tellTo notifies a waiter that it may ask, and reports whether it heard of that.
+// tellTo reports whether the waiter heard that it may ask.
 func (s *Server) tellTo(n *names, p *place) bool {
 	if p.kept.text == node.PlaceTold || !s.listens(p.waiter) {
 		return false
@@ -415,7 +403,7 @@ func (s *Server) tellTo(n *names, p *place) bool {
 	return true
 }
 
-// handTo hands the lock over to the offer of a place, and reports whether it could.
+// handTo reports whether the lock could be handed over to the place's offer.
 func (s *Server) handTo(now Time, n *names, p *place, h handover) bool {
 	owner, secret, offers := node.CutOffer(p.kept.text)
 	mode := node.WaiterMode(p.waiter)
@@ -448,18 +436,16 @@ func (s *Server) handTo(now Time, n *names, p *place, h handover) bool {
 	return true
 }
 
-// inTurn compares places in the order in which they are served.
 func inTurn(a, b place) int {
 	return cmp.Or(cmp.Compare(a.ticket, b.ticket), cmp.Compare(a.waiter, b.waiter))
 }
 
-// rank returns how many are before a waiter in the queue.
 func (c *content) rank(waiter string) (int, bool) {
 	i := slices.IndexFunc(c.line, func(p place) bool { return p.waiter == waiter })
 	return i, i >= 0
 }
 
-// last returns the highest ticket in the queue, 0 if that is empty.
+// last returns the highest ticket in the queue, or 0.
 func (c *content) last() node.Token {
 	if len(c.line) == 0 {
 		return 0
@@ -467,8 +453,8 @@ func (c *content) last() node.Token {
 	return c.line[len(c.line)-1].ticket
 }
 
-// before returns how many in the queue are before the waiter of a command. If it has no
-// place, these are the ones with a ticket not above its own; without a ticket all are.
+// before counts those in the queue before the waiter of a command. Without a place, these
+// have a ticket not above its own; without a ticket all count.
 func (c *content) before(wait *node.Wait) int {
 	if !wait.Queued() {
 		return len(c.line)
@@ -481,7 +467,7 @@ func (c *content) before(wait *node.Wait) int {
 	return n
 }
 
-// places appends the living ones of the first places of a queue to all.
+// places appends the living ones of the first places of a queue.
 func (s *Server) places(all []node.Place, now Time, n *names) []node.Place {
 	for i := range n.queue.line[:min(len(n.queue.line), node.ManyFields)] {
 		if p := &n.queue.line[i]; s.isKept(now, n, p) {

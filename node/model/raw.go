@@ -9,11 +9,11 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// Set stores a string at key, in place of whatever is there, without an expiry.
+// Set stores a string at key, without an expiry.
 func (s *Server) Set(key, value string) { s.put(s.key(key), value, Never) }
 
-// HSet sets a field of the hash at key, which it creates, without an expiry, if
-// there is none. A key that is not a hash is left alone: ErrWrongType.
+// HSet sets a field of the hash at key, or of a new one without an expiry. A key that is
+// not a hash is left alone: ErrWrongType.
 func (s *Server) HSet(now Time, key, field, value string) error {
 	k := s.at(now, key)
 	if k.kind != none && k.kind != hash {
@@ -30,11 +30,11 @@ func (s *Server) HSet(now Time, key, field, value string) error {
 // Del removes key.
 func (s *Server) Del(key string) { s.erase(s.key(key)) }
 
-// Persist takes the expiry from key, if it is there.
+// Persist removes the expiry of key.
 func (s *Server) Persist(now Time, key string) { s.expireAt(now, key, Never) }
 
-// PExpire gives key, if it is there, ttl to live, in whole milliseconds (a
-// fraction is rounded up). At 0 and below it is gone at once.
+// PExpire gives key, if it is there, ttl to live, in whole milliseconds, rounded up. At 0
+// and below it is gone at once.
 func (s *Server) PExpire(now Time, key string, ttl time.Duration) {
 	if ttl <= 0 {
 		s.Del(key)
@@ -57,23 +57,20 @@ func (s *Server) FlushAll() {
 	}
 }
 
-// Expire removes all keys that have expired by now. Keys also go when they are next used,
-// so this matters only if the clock is then set back: without it, unused keys come to
-// life again.
+// Expire removes all keys that have expired by now. It matters only if the clock is then
+// set back: without it, unused keys come to life again.
 func (s *Server) Expire(now Time) {
 	for _, k := range s.keys {
 		s.expire(now, k)
 	}
 }
 
-// Sync puts everything on the disk, for a restart with LoseUnsynced. Its cost does not
-// depend on the number of keys.
+// Sync puts everything on the disk, for a restart with LoseUnsynced, at a constant cost.
 func (s *Server) Sync() {
 	s.epoch++
 	s.unsynced = s.unsynced[:0]
 }
 
-// A Loss says what a server forgets when it restarts.
 type Loss uint8
 
 const (
@@ -87,7 +84,7 @@ const (
 	LoseEverything
 )
 
-// Restart ends the server's life and begins another. Memory and disk are then the same.
+// Restart begins another life. Memory and disk are then the same.
 func (s *Server) Restart(loss Loss) {
 	switch loss {
 	case LoseUnsynced:
@@ -103,8 +100,7 @@ func (s *Server) Restart(loss Loss) {
 	s.Sync()
 }
 
-// Load replaces all keys, in memory and on the disk, as a replica does with those of its
-// master.
+// Load replaces all keys, in memory and on the disk, as a replica does.
 func (s *Server) Load(entries []Entry) {
 	s.FlushAll()
 	for i := range entries {
@@ -129,14 +125,13 @@ func (s *Server) Load(entries []Entry) {
 }
 
 // Refuse lets a command that comes to a write fail, and change nothing: with
-// [node.ErrReadOnly] as on a replica, with [node.ErrMisconf] as where the disk is full,
-// or with [node.ErrOutOfMemory]. So it may say that another holds the lock, but never
-// grants. Without memory only commands fail whose first write needs some, and releases
-// that free nothing but raise a fence. nil ends it.
+// [node.ErrReadOnly] as on a replica, [node.ErrMisconf] as with a full disk, or
+// [node.ErrOutOfMemory]. Without memory only commands fail whose first write needs some,
+// and releases that free nothing but raise a fence. nil ends it.
 func (s *Server) Refuse(err error) { s.refusal = err }
 
-// Holds reports whether there is a field in the lock at name, of an owner or a
-// writer, and until when the lock is there.
+// Holds reports whether the lock at name has a field, of an owner or a writer, and until
+// when the lock is there.
 func (s *Server) Holds(now Time, name, field string) (until Time, ok bool) {
 	k := s.of(name).lock
 	if _, ok = k.find(field); !ok || !k.alive(now) {
@@ -145,9 +140,8 @@ func (s *Server) Holds(now Time, name, field string) (until Time, ok bool) {
 	return k.expires, true
 }
 
-// Keeps reports whether owner has the lock at name in this mode, and until when. A reader
-// may have been a writer whose downgrade has not come here: then the lock is still the
-// writer's.
+// Keeps reports whether owner has the lock in this mode, and until when. A reader whose
+// downgrade has not come here still has the writer's.
 func (s *Server) Keeps(now Time, name, owner string, mode node.Mode) (until Time, ok bool) {
 	if mode == node.Exclusive {
 		return s.Holds(now, name, owner)
@@ -169,7 +163,7 @@ func (s *Server) Keeps(now Time, name, owner string, mode node.Mode) (until Time
 	return 0, false
 }
 
-// Len returns the number of keys that are there at now.
+// Len counts the keys that are there at now.
 func (s *Server) Len(now Time) int {
 	n := 0
 	for _, k := range s.keys {
@@ -180,7 +174,6 @@ func (s *Server) Len(now Time) int {
 	return n
 }
 
-// An Entry is one key of a server, for checks and reports.
 type Entry struct {
 	Key     string
 	Type    string       // "hash", "string" or "zset"

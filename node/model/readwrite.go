@@ -16,11 +16,9 @@ const (
 	writing = "write"
 )
 
-// noReader is when the last reader dies if there is none: a clock may show any other
-// time.
+// noReader is when the last reader dies if there is none.
 const noReader Time = math.MinInt64
 
-// has reports whether the owner has a name in this mode.
 func (s *Server) has(now Time, k *names, mode node.Mode, owner string) bool {
 	switch mode {
 	case node.Read:
@@ -32,7 +30,6 @@ func (s *Server) has(now Time, k *names, mode node.Mode, owner string) bool {
 	return has
 }
 
-// held reports whether a holder is in the way in this mode.
 func (s *Server) held(now Time, k *names, mode node.Mode) bool {
 	if k.lock.kind == none || mode == node.Exclusive || k.lock.mode() != reading {
 		return k.lock.kind != none
@@ -40,7 +37,7 @@ func (s *Server) held(now Time, k *names, mode node.Mode) bool {
 	return mode == node.Write && s.removeDead(now, k.lock, k.name) != noReader
 }
 
-// fenceOf returns the token that an owner in this mode has to be above.
+// fenceOf returns the token that an owner in this mode has to exceed.
 func (s *Server) fenceOf(now Time, k *names, mode node.Mode) (node.Token, error) {
 	seen, err := k.fence.token()
 	if err != nil || mode != node.Write {
@@ -50,7 +47,7 @@ func (s *Server) fenceOf(now Time, k *names, mode node.Mode) (node.Token, error)
 	return max(seen, highest), err
 }
 
-// raiseFence makes a token above fenceOf the fence of a new owner.
+// raiseFence makes the token, above fenceOf, a new owner's fence.
 func (s *Server) raiseFence(now Time, k *names, mode node.Mode, token node.Token, kept Time) error {
 	if mode == node.Read {
 		return s.raise(s.readersOf(now, k), token, kept)
@@ -59,7 +56,6 @@ func (s *Server) raiseFence(now Time, k *names, mode node.Mode, token node.Token
 	return nil
 }
 
-// readersOf returns ReadersKey as it is at now.
 func (s *Server) readersOf(now Time, k *names) *key {
 	if k.readers == nil {
 		k.readers = s.key(node.ReadersKey(k.name))
@@ -68,7 +64,7 @@ func (s *Server) readersOf(now Time, k *names) *key {
 	return k.readers
 }
 
-// create makes owner the owner until it expires. Nobody alive is in the way.
+// create requires that nobody alive is in the way.
 func (s *Server) create(k *names, mode node.Mode, owner string, expires Time) {
 	if mode == node.Read {
 		s.put(s.found(s.hold(k.name, owner)), "1", expires)
@@ -89,9 +85,8 @@ func (s *Server) create(k *names, mode node.Mode, owner string, expires Time) {
 	k.lock.set(owner, "1")
 }
 
-// end ends what an owner has of a name. It reports whether there was anything, and
-// whether it was the writer. A reader or writer is removed as both, as a downgrade may
-// have come or not.
+// end reports whether the owner had anything, and whether it was the writer. A reader or
+// writer is removed as both, as a downgrade may have come or not.
 func (s *Server) end(now Time, k *names, mode node.Mode, owner string) (released, wrote bool) {
 	if k.lock.kind != none && k.lock.kind != hash {
 		return false, false
@@ -138,7 +133,6 @@ func (s *Server) downgrade(now Time, c *node.Claim) (reply node.Reply, published
 	return node.Reply{Status: node.Done, Kept: []bool{true}}, s.notices
 }
 
-// reads reports whether owner is a living reader.
 func (s *Server) reads(now Time, lock *key, name, owner string) bool {
 	if _, mine := lock.find(owner); !mine {
 		return false
@@ -147,8 +141,8 @@ func (s *Server) reads(now Time, lock *key, name, owner string) bool {
 	return hold != nil && hold.alive(now)
 }
 
-// removeDead returns when the last living reader of lock dies, or noReader, and removes
-// dead readers if one lives. If there are many readers the longest is not known.
+// removeDead returns when the last living reader dies, or noReader, and removes dead
+// readers if one lives. Of many readers the longest is not known.
 func (s *Server) removeDead(now Time, lock *key, name string) Time {
 	living, until := s.living(s.fields[:0], now, lock, name)
 	if until != noReader && len(lock.fields) > node.ManyFields {
@@ -163,9 +157,8 @@ func (s *Server) removeDead(now Time, lock *key, name string) Time {
 	return until
 }
 
-// living appends the fields of lock to fields, without those of dead readers. It also
-// returns when the last reader dies, or noReader. It checks MaxHolds holds: readers that
-// it does not come to count as living.
+// living appends the fields of lock without dead readers, and returns when the last one
+// dies, or noReader. It checks MaxHolds holds: readers beyond these count as living.
 func (s *Server) living(fields []node.Field, now Time, lock *key, name string) (all []node.Field, until Time) {
 	until = noReader
 	unchecked := node.MaxHolds
@@ -195,7 +188,7 @@ func holdsOf(reader node.Field) int {
 	return min(max(1, holds), node.MaxHolds)
 }
 
-// dies returns when a reader with so many holds dies, or noReader if it is dead.
+// dies returns noReader for a dead reader.
 func (s *Server) dies(now Time, name, reader string, holds int) (at Time) {
 	at = noReader
 	for i := 1; i <= holds; i++ {
@@ -216,7 +209,6 @@ func (s *Server) put(k *key, value string, expires Time) {
 	k.kind, k.text, k.expires = text, value, expires
 }
 
-// mode returns the mode of a hash of readers and writers, "" if it has none.
 func (c *content) mode() string {
 	if i, found := c.find(node.ModeField); found {
 		return c.fields[i].Value
@@ -224,7 +216,6 @@ func (c *content) mode() string {
 	return ""
 }
 
-// set sets a field of a hash.
 func (c *content) set(field, value string) {
 	i, found := c.find(field)
 	if !found {

@@ -1,13 +1,12 @@
 // Package model is a lock server in plain Go: the behavior that package node describes,
 // without a network, a process or a clock of its own.
 //
-// [Server] is the server's memory. It gets the time with every command, so the same
-// commands at the same times always give the same replies. Simulators run it. [Node] puts
-// a Server behind the interface that the engine talks to, and can simulate simple
-// failures. Tests and examples run that.
+// [Server] is the server's memory. It gets the time with every command, so that replies
+// are reproducible. [Node] puts a Server behind the engine's interface, and can simulate
+// simple failures.
 //
-// The suite in node/nodetest shows that a Server and a real Redis server give the same
-// replies. This package is for tests and simulators: its API may change in any release.
+// The suite in node/nodetest compares a Server with a real Redis server. This package is
+// for tests and simulators: its API may change in any release.
 package model
 
 import (
@@ -21,28 +20,27 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A Time is a reading of a server's own wall clock in milliseconds, as Redis
-// counts. Its origin means nothing, and it may be set back.
+// A Time is a reading of a server's own wall clock in milliseconds. Its origin means
+// nothing, and it may be set back.
 //
-// A key that is given p milliseconds at t is there until t+p, and gone from
-// t+p+1 on: a server that looks once a millisecond never takes a key away early.
+// A key that is given p milliseconds at t is there until t+p, and gone from t+p+1 on: a
+// server that looks once a millisecond never takes a key away early.
 type Time int64
 
 // Never is when a key without an expiry expires.
 const Never Time = math.MaxInt64
 
-// A Server is one server's memory: keys with their values and expiries. The
-// zero Server is empty and ready. Its methods must not be called at the same
-// time.
+// A Server is one server's memory. The zero Server is empty and ready. It is not safe for
+// concurrent use.
 type Server struct {
 	keys  map[string]*key   // by key; removed ones remain, for reuse
 	names map[string]*names // by name, so that a command needs one look-up
 
-	// The names that were looked up last, by their last bytes: the next command is often
-	// about the same name.
+	// The latest names, by their last bytes: the next command is often about the same
+	// one.
 	recent [8]*names
 
-	sought []byte       // the key of an owner or a waiter that was looked up last
+	sought []byte       // the key of the owner or waiter that was looked up last
 	fields []node.Field // for reuse
 	wants  []want       // for reuse
 
@@ -50,38 +48,36 @@ type Server struct {
 	epoch    uint   // counts Syncs
 	unsynced []*key // changed since the last Sync
 
-	refusal  error // what it answers to writes, nil as a rule: see Refuse
+	refusal  error // the answer to writes, usually nil: see Refuse
 	refuses  bool  // it executes a command so
-	admitted bool  // the command has written what needs no memory: no write is refused after that
+	admitted bool  // the command has written without a need for memory: later writes are not refused
 
-	// Ears tells who listens to the server; nil: nobody does.
+	// Ears tells who listens to the server; it may be nil.
 	Ears Ears
 
 	notices []Notice // of the last Apply
 }
 
-// Ears tells who listens to what a server publishes.
 type Ears interface {
-	// Watched reports whether somebody listens to the releases of a name in this mode:
-	// those of Read and Write have one channel.
+	// Watched reports whether somebody listens to the releases of a name in this mode.
+	// Read and Write share a channel.
 	Watched(name string, mode node.Mode) bool
 	// Listens reports whether the process of a waiter listens.
 	Listens(waiter string) bool
 }
 
-// A Notice is what a command has published about one name: on the name's channel, or on
-// that of a waiter's process.
+// A Notice is what a command has published about a name, on its channel, or on that of a
+// waiter's process.
 type Notice struct {
 	Name string
-	Mode node.Mode // on the name's channel: Exclusive, or Write for that of readers and writers
+	Mode node.Mode // of the name's channel: Exclusive, or Write for readers and writers
 	To   string    // the waiter; "": it is on the name's channel
 	Turn node.Turn // what the waiter hears, without a Life and a Proof: see From
-	Vain bool      // nobody has heard of the hand-over here, and it was taken back; but replicas pass the message on
+	Vain bool      // nobody here heard of the hand-over, which was taken back, but replicas pass it on
 
 	Secret string // of the offer that the lock was handed over to
 }
 
-// From returns what the waiter hears if the server has this run_id.
 func (n *Notice) From(server string) node.Turn {
 	t := n.Turn
 	if t.Owner != "" {
@@ -90,13 +86,12 @@ func (n *Notice) From(server string) node.Turn {
 	return t
 }
 
-// names are the keys of one name, without those of single owners and waiters.
 type names struct {
 	name        string
 	lock, fence *key
 	readers     *key   // nil until readers or writers have used the name
 	queue       *key   // nil until it may have had waiters
-	places      []byte // what the keys of places in the queue begin with
+	places      []byte // prefix of the keys of places in the queue
 }
 
 type key struct {
@@ -128,15 +123,13 @@ var kindNames = [...]string{"none", "hash", "string", "string", "zset"}
 
 func (k kind) String() string { return kindNames[k] }
 
-// noWait takes the place of a command's Wait if it has none. It is never written.
+// noWait is never written.
 var noWait node.Wait
 
 // Apply executes one command at the time now and returns the reply, without a Life.
-// published is what it has published, in that order; it is valid until the next Apply.
-// Deadline is ignored.
+// published is valid until the next Apply. Deadline is ignored.
 //
-// If another program overwrote a fence, commands that read it fail with ErrWrongType,
-// also if it is a string but not a number.
+// A fence that another program overwrote with anything but a number is an ErrWrongType.
 func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
 	if s.refusal != nil && !s.refuses {
 		return s.applyRefusing(now, cmd)
@@ -165,8 +158,8 @@ func (s *Server) Apply(now Time, cmd node.Command) (reply node.Reply, published 
 }
 
 // applyRefusing does what Apply does, up to the first write that is refused, which is the
-// first of the command. A server grants only with a write, if need be one that changes
-// nothing, and it ends a lock without a check before.
+// first of the command. A server grants only with a write, and it ends a lock without a
+// check before.
 func (s *Server) applyRefusing(now Time, cmd node.Command) (reply node.Reply, published []Notice) {
 	scarce := s.refusal == node.ErrOutOfMemory
 	switch {
@@ -193,8 +186,8 @@ func (s *Server) applyRefusing(now Time, cmd node.Command) (reply node.Reply, pu
 	return reply, published
 }
 
-// remove takes an owner's field away, and with the last one the key. It reports
-// whether the field was there.
+// remove removes an owner's field, and with the last one the key. It reports whether the
+// field was there.
 func (s *Server) remove(lock *key, owner string) bool {
 	i, found := lock.find(owner)
 	if !found {
@@ -253,8 +246,8 @@ func (s *Server) rename(now Time, cmd *node.Command) node.Reply {
 	return node.Reply{Status: node.Granted, TTL: r.TTL}
 }
 
-// surveyRename returns the highest fence and the longest life of the locks that a command
-// wants, as a refusal, and whether its former owner has them all.
+// surveyRename returns, as a refusal, the highest fence and the longest life of the locks
+// that a command wants, and whether its former owner has them all.
 func (s *Server) surveyRename(now Time, cmd *node.Command, wants []want) (r node.Reply, there bool, err error) {
 	r, there = node.Reply{Status: node.Refused}, true
 	for _, one := range wants {
@@ -283,8 +276,7 @@ func (s *Server) surveyRename(now Time, cmd *node.Command, wants []want) (r node
 	return r, there, nil
 }
 
-// renameOne makes the new owner of a command that of one lock, which lives until it
-// expires or longer.
+// renameOne gives one lock the new owner. It lives until it expires or longer.
 func (s *Server) renameOne(k *names, cmd *node.Command, expires Time) {
 	owner, former := cmd.Claims[0].Owner, cmd.From
 	switch cmd.Mode {
@@ -316,8 +308,8 @@ func (s *Server) inspect(now Time, c *node.Claim) node.Reply {
 	return node.Reply{Status: node.Done, State: state}
 }
 
-// State does what an Inspect command does: it sets state, whose slices it reuses. After
-// an error the state means nothing.
+// State does an Inspect. It reuses the slices of state, which means nothing after an
+// error.
 func (s *Server) State(now Time, name string, state *node.State) error {
 	return s.look(now, &node.Claim{Name: name}, state)
 }
@@ -363,11 +355,9 @@ func (s *Server) look(now Time, c *node.Claim, state *node.State) error {
 	return nil
 }
 
-// clip returns as much of a text as an Inspect does.
 func clip(text string) string { return text[:min(len(text), node.MaxText)] }
 
-// some returns ManyFields of the fields of a hash, sorted: its mode and those of an owner
-// are among them.
+// some returns ManyFields of the fields, sorted, with the mode and those of an owner.
 func some(fields []node.Field, owner string) []node.Field {
 	first := func(f node.Field) int {
 		if f.Name == node.ModeField || f.Name == owner || f.Name == owner+node.WriteSuffix {
@@ -418,8 +408,7 @@ func (s *Server) latest(now Time, k *names) (node.Token, error) {
 	return k.fence.token()
 }
 
-// publish publishes a release on a name's channel, and reports whether somebody listens
-// there.
+// publish reports whether somebody listens on the name's channel.
 func (s *Server) publish(name string, mode node.Mode) (watched bool) {
 	if mode == node.Read {
 		mode = node.Write // they have one channel
@@ -432,7 +421,7 @@ func (s *Server) listens(waiter string) bool { return s.Ears != nil && s.Ears.Li
 
 func failure(err error) node.Reply { return node.Reply{Err: err} }
 
-// raise sets the fence to token if it is below, and then keeps it until kept.
+// raise sets the fence to token if it is below, and keeps it until kept.
 func (s *Server) raise(fence *key, token node.Token, kept Time) error {
 	seen, err := fence.token()
 	if err == nil && token > seen {
@@ -446,7 +435,7 @@ func (s *Server) setFence(fence *key, token node.Token, kept Time) {
 	fence.kind, fence.number, fence.expires = number, token, kept
 }
 
-// lookUp returns the keys of a name, with the lock and its fence as they are at now.
+// lookUp returns a name's keys, with the lock and its fence as of now.
 func (s *Server) lookUp(now Time, name string) *names {
 	n := s.of(name)
 	s.expire(now, n.lock)
@@ -454,7 +443,6 @@ func (s *Server) lookUp(now Time, name string) *names {
 	return n
 }
 
-// of returns the keys of a name.
 func (s *Server) of(name string) *names {
 	end := 0
 	if name != "" {
@@ -482,7 +470,6 @@ func (s *Server) search(name string) *names {
 	return n
 }
 
-// at returns a key as it is at now.
 func (s *Server) at(now Time, name string) *key {
 	k := s.key(name)
 	s.expire(now, k)
@@ -514,8 +501,8 @@ func (s *Server) blank() *key {
 	return k
 }
 
-// drop removes the key that was looked up last, which is k or, if k is nil, not there. It
-// is not kept for reuse under this name, as owners are not used again.
+// drop removes the key that was looked up last, k, or nil if it is not there. Its memory
+// is not reused under this name, as owners do not come again.
 func (s *Server) drop(k *key) {
 	if k == nil {
 		return
@@ -527,19 +514,17 @@ func (s *Server) drop(k *key) {
 	}
 }
 
-// hold returns the key by which a reader holds a name, or nil.
 func (s *Server) hold(name, owner string) *key {
 	s.sought = node.AppendHoldKey(s.sought[:0], name, owner)
 	return s.keys[string(s.sought)]
 }
 
-// place returns the key of a place in line, or nil.
 func (s *Server) place(n *names, waiter string) *key {
 	s.sought = append(append(s.sought[:0], n.places...), waiter...)
 	return s.keys[string(s.sought)]
 }
 
-// found returns the key that was looked up last, which is k or, if k is nil, new.
+// found returns the key that was looked up last, k, or a new one if k is nil.
 func (s *Server) found(k *key) *key {
 	if k == nil {
 		k = s.key(string(s.sought))
@@ -567,7 +552,7 @@ func (s *Server) erase(k *key) {
 	k.clear()
 }
 
-// change is called before every change of k that a command makes.
+// change precedes every change of k by a command.
 func (s *Server) change(k *key) {
 	if s.refuses {
 		s.writes()
@@ -575,7 +560,7 @@ func (s *Server) change(k *key) {
 	s.keep(k)
 }
 
-// writes is called before a write of a server that refuses some.
+// writes precedes a write of a server that refuses some.
 func (s *Server) writes() {
 	if s.refusal != node.ErrOutOfMemory {
 		panic(s.refusal) // for applyRefusing
@@ -583,8 +568,7 @@ func (s *Server) writes() {
 	s.admitted = true
 }
 
-// needsMemory is called before what may be the first write of a command, if it needs
-// memory.
+// needsMemory precedes what may be a command's first write, if it needs memory.
 func (s *Server) needsMemory() {
 	if s.refuses && !s.admitted {
 		panic(s.refusal)
@@ -619,7 +603,7 @@ func (s *Server) admitRelease(now Time, cmd *node.Command) {
 	s.admitted = true
 }
 
-// keep is called before every change of k: it keeps what the last Sync saw.
+// keep precedes every change of k: it keeps what the last Sync saw.
 func (s *Server) keep(k *key) {
 	if k.epoch == s.epoch {
 		return
@@ -629,7 +613,7 @@ func (s *Server) keep(k *key) {
 	s.unsynced = append(s.unsynced, k)
 }
 
-// clear removes the value, and keeps its memory.
+// clear keeps the memory.
 func (c *content) clear() { *c = content{fields: c.fields[:0], line: c.line[:0]} }
 
 func (c *content) copy(from *content) {
@@ -638,8 +622,7 @@ func (c *content) copy(from *content) {
 	c.fields, c.line = fields, line
 }
 
-// find returns the index of a field of the hash, if it is there. As a lock usually has
-// one field, it searches in order.
+// find searches in order, as a lock usually has one field.
 func (c *content) find(field string) (int, bool) {
 	for i := range c.fields {
 		if c.fields[i].Name == field {
@@ -656,7 +639,7 @@ func (c *content) left(now Time) time.Duration {
 	return time.Duration(c.expires-now) * time.Millisecond
 }
 
-// longer returns the longer of two lives; either may be NoExpiry.
+// longer treats NoExpiry as the longest.
 func longer(a, b time.Duration) time.Duration {
 	if a == node.NoExpiry || b == node.NoExpiry {
 		return node.NoExpiry
@@ -669,7 +652,6 @@ var (
 	errFenceType = fmt.Errorf("%w: the fence is not a string", node.ErrWrongType)
 )
 
-// token reads a fence.
 func (c *content) token() (node.Token, error) {
 	switch c.kind {
 	case none, number:
@@ -678,7 +660,6 @@ func (c *content) token() (node.Token, error) {
 	return c.foreignToken()
 }
 
-// foreignToken reads a fence that another program overwrote.
 func (c *content) foreignToken() (node.Token, error) {
 	if c.kind != text {
 		return 0, errFenceType

@@ -36,7 +36,7 @@ func apply(t *testing.T, s *model.Server, now model.Time, cmd node.Command, want
 	return r
 }
 
-// TestExpiry: a key of p milliseconds is there while no more than p have passed.
+// A key of p milliseconds is there until more than p have passed.
 func TestExpiry(t *testing.T) {
 	for _, c := range []struct {
 		ttl  time.Duration
@@ -128,8 +128,7 @@ func TestDump(t *testing.T) {
 	assert.Equal(t, s.Len(100), 0)
 }
 
-// TestClockSetBack: an expired key is back with the time in which it was there,
-// unless somebody looked, or Expire did.
+// An expired key is back for the rest of its time, unless somebody looked, or Expire did.
 func TestClockSetBack(t *testing.T) {
 	for _, looked := range []bool{false, true} {
 		var s model.Server
@@ -162,8 +161,7 @@ func TestNoAllocations(t *testing.T) {
 	assert.That(t, got == 0, "%v allocations to acquire and release", got)
 }
 
-// TestOriginOfTime: the same commands have the same replies whatever the clock
-// shows, below zero too.
+// The same commands have the same replies whatever the clock shows, also below zero.
 func TestOriginOfTime(t *testing.T) {
 	history := func(origin model.Time) (replies []node.Reply, left []model.Entry) {
 		var s model.Server
@@ -212,7 +210,7 @@ func TestOriginOfTime(t *testing.T) {
 	}
 }
 
-// A replica may refuse, and never says yes; and whatever it is asked changes nothing.
+// A replica may refuse, never says yes, and no question changes anything.
 func TestReplica(t *testing.T) {
 	claim := func(name, owner string) []node.Claim { return []node.Claim{{Name: name, Owner: owner, Token: 5}} }
 	hour := func(kind node.Kind, mode node.Mode, name, owner string) node.Command {
@@ -265,7 +263,6 @@ func TestReplica(t *testing.T) {
 	apply(t, &s, 100, hour(node.Release, node.Read, "r", "a"), node.Released)
 }
 
-// Loaded data is used as if it had been made here, and is on the disk.
 func TestLoad(t *testing.T) {
 	var from, s model.Server
 	apply(t, &from, 100, acquire("n", "a", 1, time.Minute), node.Granted)
@@ -287,13 +284,13 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// ears are of one name that is watched, and one waiter whose process listens.
+// ears are of one watched name, and one waiter whose process listens.
 type ears struct{ watched, listening string }
 
 func (e ears) Watched(name string, mode node.Mode) bool { return name == e.watched }
 func (e ears) Listens(waiter string) bool               { return waiter == e.listening }
 
-// Notices come in the order in which they are published, each on its channel.
+// Notices come in the order of publication, each on its channel.
 func TestNotices(t *testing.T) {
 	shared := func(kind node.Kind, mode node.Mode, owner string, token node.Token) node.Command {
 		return node.Command{Kind: kind, Mode: mode, Claims: []node.Claim{{Name: "n", Owner: owner, Token: token}}, TTL: time.Hour, Retention: time.Hour}

@@ -14,7 +14,6 @@ type watcher struct {
 	stopped bool
 }
 
-// A call is one of wake that is to be made.
 type call struct {
 	*watcher
 	turn node.Turn
@@ -34,8 +33,8 @@ func (w *watcher) stop() {
 	w.stopped = true
 }
 
-// tell calls wake functions one after the other. One of them may Submit: the wakes of
-// that come after it has returned, as nested calls could wait for each other.
+// tell calls wake functions one after the other. If one of them submits, its wakes come
+// after it has returned: nested calls could wait for each other.
 func (n *Node) tell(calls []call) {
 	if len(calls) == 0 {
 		return
@@ -59,15 +58,14 @@ func (n *Node) tell(calls []call) {
 }
 
 // Watch calls wake when a release of name in this mode is published, and at the
-// beginning: at once, or as soon as the server is no longer down or hung. stop waits for
-// a running call of wake.
+// beginning, as soon as the server is neither down nor hung. stop waits for a running
+// call of wake.
 func (n *Node) Watch(name string, mode node.Mode, wake func()) (stop func()) {
 	return n.subscribe(channel(name, mode), func(node.Turn) { wake() })
 }
 
-// Listen calls hear with the turns of the waiters of a process, and at the beginning: at
-// once, or as soon as the server is no longer down or hung. stop waits for a running call
-// of hear.
+// Listen calls hear with the turns of a process's waiters, and at the beginning, as soon
+// as the server is neither down nor hung. stop waits for a running call of hear.
 func (n *Node) Listen(process string, hear func(node.Turn)) (stop func()) {
 	return n.subscribe(node.WaiterChannel(process), hear)
 }
@@ -94,7 +92,7 @@ func channel(name string, mode node.Mode) string {
 	return node.ReadWriteChannel(name)
 }
 
-// Publish publishes a notice on a channel, as a release by a client of another node does.
+// Publish publishes a notice, as another node's client does.
 func (n *Node) Publish(channel string) {
 	n.mu.Lock()
 	woken := n.listeners(channel)
@@ -115,7 +113,6 @@ func (n *Node) unwatch(channel string, w *watcher) {
 
 func (n *Node) listening() bool { return !n.closed && !n.down && !n.hung }
 
-// woken returns the calls to be made for what was published.
 func (n *Node) woken(published []Notice) (all []call) {
 	for i := range published {
 		p := &published[i]
@@ -136,7 +133,7 @@ func (n *Node) woken(published []Notice) (all []call) {
 	return all
 }
 
-// ears tells a node's server who listens to it. n.mu is held.
+// ears is used with n.mu held.
 type ears struct{ *Node }
 
 func (e ears) Watched(name string, mode node.Mode) bool {
@@ -147,7 +144,6 @@ func (e ears) Listens(waiter string) bool {
 	return e.listening() && len(e.watchers[node.WaiterChannel(waiter)]) > 0
 }
 
-// listeners returns the calls to be made for a channel.
 func (n *Node) listeners(channel string) (all []call) {
 	if !n.listening() {
 		return nil
@@ -158,8 +154,8 @@ func (n *Node) listeners(channel string) (all []call) {
 	return all
 }
 
-// connected returns calls for all subscriptions, because they begin again, or none if
-// they cannot.
+// connected returns calls for all subscriptions, which begin again, or none if they
+// cannot.
 func (n *Node) connected() []call {
 	if !n.listening() {
 		return nil

@@ -12,8 +12,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// goRules are those of the Go interface: what it does with goroutines, callbacks and
-// memory. They are no text, since a node in another language has others.
+// goRules are about goroutines, callbacks and memory. They are no text, as a node in
+// another language has others.
 var goRules = []struct {
 	sentence string
 	test     func(f fixture)
@@ -150,7 +150,6 @@ var goRules = []struct {
 	}},
 }
 
-// A fixture is a System in one test.
 type fixture struct {
 	*testing.T
 	System
@@ -163,7 +162,6 @@ func (f fixture) must(err error) {
 	}
 }
 
-// command returns that of a line.
 func (f fixture) command(format string, a ...any) node.Command {
 	c, err := parse(strings.Fields(fmt.Sprintf(format, a...)), node.Exclusive)
 	f.must(err)
@@ -171,7 +169,6 @@ func (f fixture) command(format string, a ...any) node.Command {
 	return c.Command
 }
 
-// next waits for a value.
 func (f fixture) next(from <-chan node.Status) node.Status {
 	f.Helper()
 	select {
@@ -183,7 +180,6 @@ func (f fixture) next(from <-chan node.Status) node.Status {
 	}
 }
 
-// within fails the test if wait takes too long.
 func (f fixture) within(wait func()) {
 	f.Helper()
 	done := make(chan struct{})

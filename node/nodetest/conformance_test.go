@@ -31,7 +31,6 @@ var (
 	text = flag.String("play", "", "the `file` with the rules that TestPlay plays")
 )
 
-// ops is how many random operations each differential test makes.
 func ops() int { return cmp.Or(*many, tests.Times(5000, 15_000)) }
 
 func TestModel(t *testing.T) {
@@ -90,8 +89,7 @@ func TestPrimary(t *testing.T) {
 	nodetest.Run(t, func(t *testing.T) nodetest.System { return keep(t)(systems.Redis(server, 1)) })
 }
 
-// TestModelAndMiniredis is exact to the millisecond: on both, time passes only when the
-// test moves it.
+// Both are exact to the millisecond, as only the test moves time.
 func TestModelAndMiniredis(t *testing.T) {
 	tests.NeedLong(t)
 	nodetest.Differential(t, ops(), systems.Model(), keep(t)(systems.Miniredis()))
@@ -103,9 +101,9 @@ func TestModelAndMiniredisAndRedis(t *testing.T) {
 	nodetest.Differential(t, ops(), systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(server, 0)))
 }
 
-// A text of rules is played on the model, miniredis and Redis, and one that does not keep
-// them is reported with the line. With -play it is the text of a file, such as a
-// difference that one of the tests above has shown.
+// A text of rules is played on the model, miniredis and Redis, and a broken rule is
+// reported with its line. With -play it is the text of a file, such as a difference that
+// a test above has shown.
 func TestPlay(t *testing.T) {
 	all := []nodetest.System{systems.Model(), keep(t)(systems.Miniredis()), keep(t)(systems.Redis(tests.Server(t), 0))}
 	rule := "modes exclusive\n\n# A rule.\nacquire n by a token=5 ttl=7s -> granted\nadvance 2s\ninspect n -> held by a ttl=5s fence=5\n"
@@ -181,7 +179,6 @@ func dial(t *testing.T, addr string) *redis.Client {
 	return client
 }
 
-// keep returns a system, and ends it with the test.
 func keep(t *testing.T) func(s nodetest.System, done func(), err error) nodetest.System {
 	return func(s nodetest.System, done func(), err error) nodetest.System {
 		t.Helper()
@@ -191,8 +188,8 @@ func keep(t *testing.T) func(s nodetest.System, done func(), err error) nodetest
 	}
 }
 
-// A refusing node is out of memory, or cannot save to its disk, or neither, as the first
-// token of a command says.
+// A refusing node is out of memory, or cannot save to its disk, or neither, by the first
+// token of a command.
 type refusing struct {
 	node.Node
 	refuse func(error) error
@@ -206,9 +203,8 @@ func (n refusing) Submit(cmd node.Command, reply func(node.Reply)) {
 	n.Node.Submit(cmd, reply)
 }
 
-// refusable makes a refusing node of a system's. What a test does otherwise is not
-// refused, and makes no keys of other types: which of two reasons for an error comes
-// first does not matter.
+// refusable makes a refusing node of a system's. A test's own commands are not refused,
+// and make no keys of other types: which of two errors comes first does not matter.
 func refusable(s nodetest.System, refuse func(error) error) nodetest.System {
 	do, advance := s.Do, s.Advance
 	s.Node = refusing{s.Node, refuse}
@@ -223,7 +219,7 @@ func refusable(s nodetest.System, refuse func(error) error) nodetest.System {
 }
 
 // A server that is out of memory, or cannot save, refuses the same commands as the model,
-// and none of them after its first write.
+// and none after its first write.
 func TestModelAndRedisThatRefuses(t *testing.T) {
 	tests.NeedLong(t)
 	server := tests.Server(t)

@@ -13,16 +13,14 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// Differential gives all systems the same random commands and disturbances, at
-// about ops of them, and requires the same replies from each: equal in all but
-// Life, and a TTL within Slack. With few names, owners and tokens every outcome
-// comes up. As long as one does not it goes on, and after ten times as many that
-// is a failure too, for then the test has lost its worth; unless ops is below
+// Differential gives all systems the same random commands and disturbances, at about ops
+// of them, and requires the same replies from each: equal in all but Life, and a TTL
+// within Slack. With few names, owners and tokens every outcome comes up. It goes on
+// until each has, and fails after ten times as many operations, unless ops is below
 // 20,000. With -short it makes a fifth of them.
 //
-// The first system is the measure for the others. A failure is reduced to a short
-// sequence, with the command that plays it again. It is written as a rule with the
-// answers of the first system, which [Play] plays on others.
+// A failure is reduced to a short rule with the answers of the first system, and the
+// command that repeats it: see [Play].
 func Differential(t rapid.TB, ops int, systems ...System) {
 	const steps, each = 60, 100 // a run of so many steps makes about so many operations
 	runs := max(1, ops/each)
@@ -55,15 +53,15 @@ func Differential(t rapid.TB, ops int, systems ...System) {
 		case r.late != "":
 			late++
 			t.Log(r.late)
-			// For what is still on its way not to come into the next run: it is as late
-			// as the server was.
+			// Commands still on their way, as late as the server was, must not come into
+			// the next run.
 			time.Sleep(100*time.Millisecond + time.Since(r.looked))
 		case err != nil:
 			rt.Fatal(err)
 		}
 	}
-	// With 25,000 the rarest outcome comes up five times on average, so once in some
-	// hundred times it does not.
+	// With 25,000 the rarest outcome comes up five times on average, so about once in 150
+	// times it does not.
 	for range 10 {
 		rapid.Check(t, check)
 		if t.Failed() || total < telling || !slices.ContainsFunc(outcomes, unseen) {
@@ -83,8 +81,7 @@ func Differential(t rapid.TB, ops int, systems ...System) {
 	}
 }
 
-// set changes a flag of package rapid, which has no other way in, and returns
-// what puts it back.
+// set changes a flag of package rapid, which has no other way in. back restores it.
 func set(t rapid.TB, name, value string) (back func()) {
 	f := flag.Lookup(name)
 	before := f.Value.String()
@@ -94,9 +91,8 @@ func set(t rapid.TB, name, value string) (back func()) {
 	return func() { f.Value.Set(before) }
 }
 
-// unit is the step of time. It is a millisecond, the finest that a server
-// knows, so that expiry is hit exactly, unless on one server time goes by
-// unasked.
+// unit is the step of time: a millisecond, the finest of a server, so that expiry is hit
+// exactly, unless time goes by unasked on one server.
 func unit(systems []System) time.Duration {
 	u := time.Millisecond
 	for _, s := range systems {
@@ -105,10 +101,9 @@ func unit(systems []System) time.Duration {
 	return u
 }
 
-// telling is after how many operations every outcome must have been seen.
+// telling is the number of operations by which every outcome must have come up.
 const telling = 20_000
 
-// outcomes are all that a command can come to.
 var outcomes = func() (all []string) {
 	add := func(command string, came ...string) {
 		for _, what := range came {
@@ -186,8 +181,7 @@ func outcome(r node.Reply, cmd node.Command) []string {
 	return []string{what(r.Status.String())}
 }
 
-// A step is one thing to do to every system: a command of a node, one of Redis, or to let
-// time pass.
+// A step is a command of a node, one of Redis, or to let time pass, for every system.
 type step struct {
 	cmd     node.Command // without a deadline, if Kind is not 0
 	redis   []string
@@ -206,11 +200,10 @@ func (s step) String() string {
 	return "-"
 }
 
-// GoString makes rapid print a step as String does.
 func (s step) GoString() string { return s.String() }
 
 var (
-	// A name in braces has the fence of that without.
+	// A name in braces shares the fence of the name without them.
 	lockNames = []string{"n", "{n}", "a{b}"}
 	owners    = []string{"a", "8743c9c0-0795-8907-87fd-6c719a6b4586:1"}
 	offers    = []string{node.Offer(owners[0]), node.Offer(owners[1])}
@@ -224,9 +217,8 @@ var (
 	}, lockNames...)
 )
 
-// A subject is what a program is about: what is in its steps, as often as it is
-// to come up. The very first operation is what a step is reduced to if it does
-// not matter.
+// A subject is what a program is about: its steps, as often as they are to come up. The
+// first operation is what an irrelevant step is reduced to.
 type subject struct {
 	ops   string
 	modes []node.Mode
@@ -292,7 +284,6 @@ func (about subject) claim(t *rapid.T) node.Claim {
 	}
 }
 
-// above draws a token near another one, or 0.
 func above(t *rapid.T, token node.Token, what string) node.Token {
 	step := rapid.IntRange(-1, 2).Draw(t, what)
 	if step < 0 {
@@ -328,8 +319,8 @@ func (about subject) step(unit time.Duration) *rapid.Generator[step] {
 	})
 }
 
-// drawLife draws how long a key lives, at most so many units. Where a server's time is
-// not exact, keys expire in the middle between the instants at which something happens.
+// drawLife draws how long a key lives, up to so many units. If a server's time is
+// inexact, keys expire halfway between steps.
 func drawLife(t *rapid.T, what string, most int, unit time.Duration) time.Duration {
 	d := time.Duration(rapid.IntRange(1, most).Draw(t, what)) * unit
 	if unit > time.Millisecond {
@@ -374,7 +365,7 @@ func (about subject) command(t *rapid.T, kind node.Kind, unit time.Duration) nod
 	return c
 }
 
-// drawWait gives a command a waiter, as a rule, and a release a hand-over.
+// drawWait usually gives a command a waiter, and a release a hand-over.
 func drawWait(t *rapid.T, c *node.Command, unit time.Duration) {
 	if rapid.IntRange(0, 4).Draw(t, "in line") > 0 {
 		c.Wait.Ticket = node.Token(rapid.IntRange(1, 4).Draw(t, "ticket"))
@@ -392,18 +383,16 @@ func drawWait(t *rapid.T, c *node.Command, unit time.Duration) {
 	}
 }
 
-// A race is one program run on all systems.
 type race struct {
 	systems []System
 	seen    map[string]int
 	done    int
 	looked  time.Time // when advance was begun last
-	late    string    // if a server was, how: what comes then cannot be compared
-	rule    []string  // the steps that did something, as the lines of a rule, with the first system's answers
-	looks   []string  // and those after the last of them, which only look at names
+	late    string    // how a server was late: the rest cannot be compared
+	rule    []string  // steps that did something, as a rule's lines with the first system's answers
+	looks   []string  // later steps, which only look at names
 }
 
-// run plays a program on servers without keys.
 func (r *race) run(program []step) error {
 	if err := r.all(func(s System) error { return s.Do("FLUSHALL") }); err != nil {
 		return err
@@ -456,8 +445,8 @@ func (r *race) all(f func(System) error) error {
 	return nil
 }
 
-// advance lets d pass everywhere. With 0 it takes back what passed unasked: if
-// that was too much, keys may have expired.
+// advance lets d pass everywhere. With 0 it takes back what passed unasked, unless that
+// was so much that keys may have expired.
 func (r *race) advance(d time.Duration) error {
 	begun := time.Now() // what passes from here on may be after the server has looked
 	err := r.all(func(s System) error { return s.Advance(d) })
@@ -476,8 +465,7 @@ func (r *race) look() {
 	}
 }
 
-// submit requires equal replies to one command, and then equal states of its
-// names.
+// submit requires equal replies to one command, and then equal states of its names.
 func (r *race) submit(cmd node.Command) error {
 	if err := r.compare(cmd); err != nil || cmd.Kind == node.Inspect {
 		return err
@@ -532,7 +520,6 @@ func (r *race) compare(cmd node.Command) error {
 	return nil
 }
 
-// note keeps a command and its answer.
 func (r *race) note(cmd node.Command, got node.Reply) {
 	if cmd.Kind != node.Inspect {
 		r.rule = append(r.rule, commandText(cmd)+" -> "+join(replyText(got)))
@@ -544,7 +531,7 @@ func (r *race) note(cmd node.Command, got node.Reply) {
 	}
 }
 
-// same requires of got what was answered before.
+// same requires that got is what was answered before.
 func same(want, got node.Reply, slack time.Duration) error {
 	switch {
 	case want.Status != got.Status, reason(want.Err) != reason(got.Err), want.Unsent != got.Unsent:

@@ -23,7 +23,7 @@ func Model(c clock.Clock) System {
 	}
 }
 
-// modelDo is the few commands of System.Do.
+// modelDo knows the commands of System.Do.
 func modelDo(n *model.Node, args []string) (err error) {
 	if args[0] == "PUBLISH" {
 		n.Publish(args[1])

@@ -1,9 +1,8 @@
-// Package nodetest holds every implementation of [node.Node] to the meaning
-// that package node gives to its commands.
+// Package nodetest holds every implementation of [node.Node] to the meaning that package
+// node gives to its commands.
 //
-// [Run] goes through the rules in testdata, which are text that says the same.
-// [Differential] gives several nodes the same random commands and disturbances
-// and requires the same replies.
+// [Run] plays the rules in testdata, which are text. [Differential] gives several nodes
+// the same random commands and disturbances and requires the same replies.
 package nodetest
 
 import (
@@ -15,28 +14,26 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A System is a node under test and the server behind it, with what the suite
-// does to the server past the node.
+// A System is a node under test, and access to the server behind it.
 type System struct {
 	Name  string
 	Node  node.Node
 	Clock clock.Clock // the node's
 
 	// Do executes a Redis command on the server: one of DEL, FLUSHALL, HSET (of one
-	// field), PERSIST, PEXPIRE, PUBLISH and SET (of key and value alone). Redis's
-	// WRONGTYPE comes as node.ErrWrongType.
+	// field), PERSIST, PEXPIRE, PUBLISH and SET (of key and value alone). WRONGTYPE comes
+	// as node.ErrWrongType.
 	Do func(args ...string) error
 
-	// Advance lets d, at least 0, pass for every expiry on the server, and
-	// nothing else.
+	// Advance lets d, at least 0, pass for every expiry on the server, and nothing else.
 	Advance func(d time.Duration) error
 
-	// Slack is how much more time than Advance lets pass may go by on the server
-	// between two commands: 0 if none does. For Differential alone.
+	// Slack is how much more time than Advance lets pass may go by on the server between
+	// two commands. For Differential alone.
 	Slack time.Duration
 
-	// Stall makes the server take commands and not answer them, or answer
-	// again. For Run alone.
+	// Stall makes the server take commands without an answer, or ends that. For Run
+	// alone.
 	Stall func(stalled bool) error
 
 	// Cut breaks all connections of the node. The server keeps its data. For Run
@@ -44,10 +41,9 @@ type System struct {
 	Cut func() error
 }
 
-// patience bounds every wait for what has to come.
+// patience bounds every wait.
 const patience = 20 * time.Second
 
-// ask submits cmd and waits for the reply.
 func (s System) ask(cmd node.Command) node.Reply {
 	replies := make(chan node.Reply, 1)
 	s.Node.Submit(cmd, func(r node.Reply) { replies <- r })
@@ -59,7 +55,6 @@ func (s System) ask(cmd node.Command) node.Reply {
 	}
 }
 
-// connect waits until the node has reached its server.
 func (s System) connect() error {
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		r := s.ask(s.inspect("connect"))
@@ -78,7 +73,6 @@ func (s System) inspect(name string) node.Command {
 	return node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: name}}, Deadline: s.soon()}
 }
 
-// reasons are all errors that a Reply's Err may match.
 var reasons = []struct {
 	word string
 	err  error
@@ -90,7 +84,6 @@ var reasons = []struct {
 	{"unsupported", node.ErrUnsupported},
 }
 
-// reason returns which of node's errors err matches, nil if none.
 func reason(err error) error {
 	for _, r := range reasons {
 		if errors.Is(err, r.err) {
@@ -100,7 +93,6 @@ func reason(err error) error {
 	return nil
 }
 
-// reasonText returns its word.
 func reasonText(err error) string {
 	for _, r := range reasons {
 		if errors.Is(err, r.err) {
@@ -110,7 +102,7 @@ func reasonText(err error) string {
 	return fmt.Sprint(err)
 }
 
-// wellFormed is what holds for every reply to a command of this kind.
+// wellFormed holds for every reply to a command of this kind.
 func wellFormed(cmd node.Command, r node.Reply) error {
 	switch {
 	case (r.Status == node.Unknown) != (r.Err != nil):

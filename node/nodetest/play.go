@@ -10,14 +10,14 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// brevity is a deadline's distance where no answer will come, and ten times as long as
-// the suite waits where nothing is to come.
+// brevity is a deadline if no answer will come, and ten times as long as the suite waits
+// if nothing is to come.
 const brevity = 100 * time.Millisecond
 
-// errSkip ends a rule where the rest is about another kind of node.
+// errSkip ends a rule whose rest is about another kind of node.
 var errSkip = errors.New("another kind of node")
 
-// A player does what the lines of a rule say, on one system.
+// A player plays rules on one system.
 type player struct {
 	System
 	mode        node.Mode
@@ -33,7 +33,7 @@ type player struct {
 	givens int
 }
 
-// A heard is a turn, and the process that heard of it.
+// A heard is a turn, and the process that heard it.
 type heard struct {
 	node.Turn
 	by string
@@ -52,14 +52,12 @@ func newPlayer(s System, mode node.Mode) *player {
 	}
 }
 
-// end ends what was begun.
 func (p *player) end() {
 	for _, stop := range p.stops {
 		stop()
 	}
 }
 
-// play plays a line.
 func (p *player) play(words []string) error {
 	switch words[0] {
 	case "for":
@@ -86,7 +84,6 @@ func (p *player) play(words []string) error {
 	return p.step(words)
 }
 
-// step does a step, and compares its answer.
 func (p *player) step(words []string) error {
 	var want []string
 	if i := slices.Index(words, "->"); i >= 0 {
@@ -129,8 +126,8 @@ func variants(words []string) (all []func([]string) []string, rest []string, err
 	return all, rest, nil
 }
 
-// named replaces * by the names of the last given, and in a key by the first of them. It
-// takes mode=rival away where that is the mode of the rule.
+// named replaces * by the names of the last given, in a key by the first. It drops
+// mode=rival if that is the rule's mode.
 func (p *player) named(words []string) (all []string) {
 	for _, word := range words {
 		switch {
@@ -147,8 +144,7 @@ func (p *player) named(words []string) (all []string) {
 	return all
 }
 
-// do does one step, and returns its answer. The one that is wanted says how long to wait
-// for it.
+// do does one step, and returns its answer. The wanted answer says how long to wait.
 func (p *player) do(words, want []string) (a answer, err error) {
 	switch args := words[1:]; words[0] {
 	case "acquire", "release", "extend", "break", "downgrade", "rename":
@@ -199,7 +195,6 @@ func (p *player) do(words, want []string) (a answer, err error) {
 	return nil, errors.New("there is no such verb")
 }
 
-// reply sends the command of some words.
 func (p *player) reply(words []string) (node.Reply, error) {
 	c, err := parse(words, p.mode)
 	if err != nil {
@@ -215,7 +210,7 @@ func (p *player) reply(words []string) (node.Reply, error) {
 	return r, wellFormed(c.Command, r)
 }
 
-// watch does what is about one watch: begin it, or require that it wakes or does not.
+// watch begins a watch, or requires that it wakes or does not.
 func (p *player) watch(verb string, args []string) error {
 	b := p.bells[args[0]]
 	if verb == "watch" {
@@ -270,9 +265,8 @@ func (p *player) listen(process string) error {
 	return nil
 }
 
-// hear waits for some turns, and then for whether there are more. A table does not wait
-// for these: its names are new in each line, so the next line says whose turn came late,
-// or the end of the rule.
+// hear waits for some turns, and then for more, except in a table: its names are new in
+// each line, so a later line, or the end of the rule, finds a late turn.
 func (p *player) hear(want int) (got []heard, err error) {
 	for {
 		limit := p.wait
@@ -298,8 +292,8 @@ func (p *player) hear(want int) (got []heard, err error) {
 	}
 }
 
-// turnsText says which waiters for a name were notified, and to which owners it was
-// handed over, with which token, and which process heard of that, in any order.
+// turnsText says in any order which waiters were notified, to which owners the name was
+// handed over, with which token, and which process heard.
 func (p *player) turnsText(name string, want []string) (a answer, err error) {
 	nobody := slices.Equal(want, []string{"nobody"})
 	slices.Sort(want)

@@ -9,12 +9,12 @@ import (
 	"testing"
 )
 
-// testdata has the rules. Its README says what their words mean.
+// The README of testdata says what the rules' words mean.
 //
 //go:embed testdata/*.txt
 var testdata embed.FS
 
-// A rule is a sentence, and lines of commands and answers that a node has to keep.
+// A rule is a sentence, and the commands and answers that show it.
 type rule struct {
 	sentence string
 	lines    []line
@@ -25,7 +25,7 @@ type line struct {
 	words  []string
 }
 
-// parseRules reads a file: in which modes its rules are played, and the rules.
+// parseRules also returns the modes in which a file's rules are played.
 func parseRules(text string) (in []string, rules []rule, err error) {
 	var r rule
 	for i, text := range append(strings.Split(text, "\n"), "") {
@@ -53,8 +53,8 @@ func parseRules(text string) (in []string, rules []rule, err error) {
 	return in, rules, nil
 }
 
-// Run requires of an implementation everything that package node says. open
-// returns a node on a server without keys; Run closes the node.
+// Run requires of an implementation everything that package node says. open returns a
+// node on a server without keys; Run closes it.
 func Run(t *testing.T, open func(t *testing.T) System) {
 	entries, err := testdata.ReadDir("testdata")
 	if err != nil {
@@ -97,9 +97,8 @@ func Run(t *testing.T, open func(t *testing.T) System) {
 	}
 }
 
-// Play plays the rules of a text, each on a server whose keys it removes. A TTL may
-// differ by the Slack of the system from what a rule wants. So it repeats what
-// Differential has reported.
+// Play plays the rules of a text, each on a server whose keys it removes, such as a
+// difference that Differential has reported. A TTL may differ by the system's Slack.
 func Play(s System, text string) error {
 	in, rules, err := parseRules(text)
 	if err != nil {
@@ -120,7 +119,7 @@ func Play(s System, text string) error {
 	return nil
 }
 
-// each plays a rule, once for each value of its variables.
+// each plays a rule once for each value of its variables.
 func (r rule) each(play func([]line) error) error {
 	first := r.lines[0].words
 	if first[0] != "for" || slices.Contains(first, "do") {
@@ -137,7 +136,6 @@ func (r rule) each(play func([]line) error) error {
 	return err
 }
 
-// all plays lines until one is wrong.
 func (p *player) all(lines []line) error {
 	defer p.end()
 	for _, l := range lines {

@@ -11,24 +11,22 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file has the verbs of tables, which write a name as its holders, its fences and
-// its queue: "r,r2@8: w10 x20?". A holder or waiter is named by the letter of its mode.
+// A table writes a name as its holders, its fences and its queue: "r,r2@8: w10 x20?". A
+// holder or waiter is named by the letter of its mode.
 
 var letters = map[byte]node.Mode{'x': node.Exclusive, 'r': node.Read, 'w': node.Write}
 
-// renewed is for how long a place is kept that a table's command makes.
+// renewed is how long a place from a table's command is kept.
 const renewed = 2000 * time.Second
 
-// kept is for how long a place is kept at first.
 func kept(ticket node.Token) time.Duration { return time.Duration(ticket) * 10 * time.Second }
 
-// ticket is that of a word for a waiter, or 0.
+// ticket is that of a waiter's word, or 0.
 func ticket(word string) node.Token {
 	n, _ := strconv.Atoi(strings.TrimRight(word[1:], "?"))
 	return node.Token(n)
 }
 
-// commandOf returns the words of a command of a table's waiter.
 func commandOf(kind string, names []string, word string, token int, stays time.Duration) []string {
 	words := append(append([]string{kind}, names...), "by", strings.TrimRight(word, "?"), fmt.Sprint("token=", token),
 		"mode="+letters[word[0]].String())
@@ -38,7 +36,6 @@ func commandOf(kind string, names []string, word string, token int, stays time.D
 	return words
 }
 
-// given makes names with their queues, holders and fences.
 func (p *player) given(words []string) (err error) {
 	p.names = nil
 	p.givens++
@@ -85,7 +82,6 @@ func (p *player) enqueue(name string, words []string) error {
 	return errors.Join(err, p.Do("DEL", name))
 }
 
-// hold makes the holders of a name, and raises its fence.
 func (p *player) hold(name, holding string) (err error) {
 	owners, fence, raised := strings.Cut(holding, "@")
 	for owner := range strings.SplitSeq(owners, ",") {
@@ -101,7 +97,7 @@ func (p *player) hold(name, holding string) (err error) {
 	return err
 }
 
-// must sends a command that comes to a status.
+// must sends a command that has to have a status.
 func (p *player) must(status node.Status, words []string) error {
 	r, err := p.reply(words)
 	if err == nil && r.Status != status {
@@ -110,7 +106,6 @@ func (p *player) must(status node.Status, words []string) error {
 	return err
 }
 
-// shorthand does the commands of a table's waiter.
 func (p *player) shorthand(verb string, args []string) (node.Reply, error) {
 	words := commandOf("release", p.names, args[0], 6, renewed)
 	switch verb {
@@ -122,7 +117,7 @@ func (p *player) shorthand(verb string, args []string) (node.Reply, error) {
 	return p.reply(append(words, args[1:]...))
 }
 
-// then writes the names as given does, with what their waiters heard.
+// then writes the names as given reads them, with what their waiters heard.
 func (p *player) then(want []string) (a answer, err error) {
 	marks := join(want)
 	turns, err := p.hear(strings.Count(marks, "t") + strings.Count(marks, "h"))
@@ -146,8 +141,8 @@ func (p *player) then(want []string) (a answer, err error) {
 	return a, err
 }
 
-// reserved reports whether the first waiter for a name has it reserved, which the next to
-// ask hears.
+// reserved reports whether the first waiter has the name reserved, as the next to ask
+// hears.
 func (p *player) reserved(name string) (bool, error) {
 	err := p.Do("DEL", name)
 	r, bad := p.reply([]string{"acquire", name, "by", "last", "token=10", "ticket=90", "waiter=last", "leaves"})

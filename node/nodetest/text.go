@@ -13,10 +13,9 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// This file has commands and answers as text. testdata/README.md says what the words
-// mean.
+// testdata/README.md says what the words mean.
 
-// Times that are longer than a test, for commands that do not say theirs.
+// Times longer than a test, for commands without their own.
 const (
 	life      = 100 * time.Second
 	retention = 1000 * time.Second
@@ -44,7 +43,7 @@ func rival(mode node.Mode) node.Mode {
 	return mode
 }
 
-// split splits a line into words, at spaces outside of quotes, and takes the quotes away.
+// split splits a line at spaces outside quotes, and removes the quotes.
 func split(line string) (words []string, err error) {
 	rest := strings.TrimLeft(line, " ")
 	for rest != "" && rest[0] != '#' {
@@ -68,7 +67,6 @@ func split(line string) (words []string, err error) {
 	return words, nil
 }
 
-// join is the opposite of split.
 func join(words []string) string {
 	quoted := slices.Clone(words)
 	for i, word := range quoted {
@@ -99,7 +97,6 @@ func spread(words []string) (all []string) {
 	return all
 }
 
-// A command is one to a node, with what its words say.
 type command struct {
 	node.Command
 	wait     node.Wait
@@ -108,14 +105,13 @@ type command struct {
 	leaves   bool
 }
 
-// A field is a word of a command: what it changes, and what that is without it.
+// A field is a word of a command: what it changes, and its default.
 type field struct {
 	key   string
 	at    any
 	usual any
 }
 
-// newCommand returns a command without words, for a rule in a mode, and its fields.
 func newCommand(kind node.Kind, mode node.Mode) (c *command, fields []field) {
 	c = &command{deadline: patience, wait: node.Wait{PlaceTTL: life}}
 	c.Command = node.Command{Kind: kind, Mode: mode, TTL: life, Retention: retention}
@@ -130,7 +126,6 @@ func newCommand(kind node.Kind, mode node.Mode) (c *command, fields []field) {
 	}
 }
 
-// parse returns the command of some words, for a rule in a mode.
 func parse(words []string, mode node.Mode) (c *command, err error) {
 	c, fields := newCommand(kinds[words[0]], mode)
 	owned := 0 // claims that have their owner
@@ -187,8 +182,7 @@ func (f field) set(value string, mode node.Mode) (err error) {
 	return err
 }
 
-// commandText is the line of a command without its deadline, for a rule in mode
-// Exclusive.
+// commandText is the line of a command without its deadline, in mode Exclusive.
 func commandText(cmd node.Command) string {
 	c, fields := newCommand(cmd.Kind, node.Exclusive)
 	words := answer{cmd.Kind.String()}
@@ -217,7 +211,6 @@ func commandText(cmd node.Command) string {
 	return join(words)
 }
 
-// An answer is its words.
 type answer []string
 
 // add adds words for what is not zero.
@@ -244,7 +237,7 @@ func (a *answer) add(pairs ...any) {
 	}
 }
 
-// replyText is a reply, but for a State.
+// replyText is a reply without its State.
 func replyText(r node.Reply) (a answer) {
 	if r.Status == node.Unknown {
 		a = answer{"error", reasonText(r.Err)}
@@ -275,8 +268,8 @@ func keptText(kept []bool) (text string) {
 	return text
 }
 
-// lookText is the answer of one of the verbs that look at a name, by an owner or "", for
-// a rule in a mode: the lock and the higher of its fences, or both fences, or the queue.
+// lookText is the answer of a verb that looks at a name, by an owner or "": the lock and
+// the higher of its fences, or both fences, or the queue.
 func lookText(verb string, r node.Reply, mode node.Mode, by string) (a answer) {
 	switch {
 	case r.State == nil:
@@ -296,8 +289,8 @@ func lookText(verb string, r node.Reply, mode node.Mode, by string) (a answer) {
 	return a
 }
 
-// lockText is the lock in a State and its fence, for a rule in a mode. If some of its
-// fields are left out, only those of the owner by are certain to be there.
+// lockText is the lock in a State and its fence. If some fields are left out, only those
+// of the owner by are certain.
 func lockText(s node.State, mode node.Mode, by string) (a answer) {
 	a = answer{s.Type}
 	switch s.Type {
@@ -320,9 +313,8 @@ func lockText(s node.State, mode node.Mode, by string) (a answer) {
 	return a
 }
 
-// holders returns the mode of the lock in a State, and its owners: each with the value of
-// its field if that is not 1. In mode Write a reader has its suffix, and the writer does
-// not.
+// holders returns the lock's mode and owners, each with the value of its field if that is
+// not 1. In mode Write a reader has its suffix, and the writer has not.
 func holders(s node.State) (mode node.Mode, owners []string) {
 	for _, f := range s.Fields {
 		if f.Name == node.ModeField {
@@ -347,8 +339,7 @@ func holders(s node.State) (mode node.Mode, owners []string) {
 	return mode, owners
 }
 
-// fits reports whether an answer is what a rule wants. A TTL may be less by early, or
-// more by late.
+// fits allows a TTL to be less than wanted by early, or more by late.
 func fits(got, want []string, early, late time.Duration) bool {
 	return slices.EqualFunc(got, want, func(got, want string) bool {
 		least, most, ranges := strings.Cut(strings.TrimPrefix(want, "ttl="), "..")

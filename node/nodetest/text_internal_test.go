@@ -11,7 +11,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A step that Differential prints is the same when it is read again.
 func TestStepsAreRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		about := rapid.SampledFrom(subjects).Draw(t, "subject")
@@ -35,14 +34,13 @@ func TestStepsAreRead(t *testing.T) {
 	})
 }
 
-// Words with spaces and with what has a meaning are in quotes, and read again.
+// Words with spaces or special characters are quoted, and read again.
 func TestWords(t *testing.T) {
 	words := []string{"a", "two words", "", "#", "|", "$A", `"`, "é\x00\xff\r\n", `waiter=last "but" one`}
 	got, err := split(join(words))
 	assert.That(t, err == nil && strings.Join(got, "!") == strings.Join(words, "!"), "got %q (%v), want %q", got, err, words)
 }
 
-// A file says what is wrong with it.
 func TestParseRules(t *testing.T) {
 	for text, want := range map[string]string{
 		"modes read\n\n# A rule.\nclose":        "",

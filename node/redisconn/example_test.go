@@ -12,7 +12,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// tunnel returns connections to addr that begin elsewhere, as those of an ssh.Client do.
+// tunnel stands for the connections of an ssh.Client to addr.
 func tunnel(addr string) func(context.Context) (net.Conn, error) {
 	return func(ctx context.Context) (net.Conn, error) {
 		server, err := new(net.Dialer).DialContext(ctx, "tcp", addr)

@@ -22,7 +22,7 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// A node keeps all rules, also at the end of a tunnel.
+// A node keeps all rules, also through a tunnel.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	server := tests.Server(t)
@@ -37,7 +37,6 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// inspect asks a node about a name.
 func inspect(n node.Node) node.Reply {
 	replies := make(chan node.Reply, 1)
 	n.Submit(node.Command{Kind: node.Inspect, Claims: []node.Claim{{Name: "a"}},
@@ -85,7 +84,7 @@ func TestOptions(t *testing.T) {
 	assert.Says(t, assert.ErrorOf(redisconn.New(dial, redisconn.Options{Name: "a", DB: -1})), "Options.DB is -1")
 }
 
-// A connection has as long as DialTimeout says, and a second if that is not said.
+// DialTimeout is a second by default.
 func TestDialTimeout(t *testing.T) {
 	for set, reached := range map[time.Duration]bool{0: false, 10 * time.Second: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -103,8 +102,7 @@ func TestDialTimeout(t *testing.T) {
 	assert.Says(t, err, "Options.DialTimeout is -1ns")
 }
 
-// A program that uses this package contains no client of Redis, and can be built for the
-// browser.
+// This package needs no client of Redis, and runs in a browser.
 func TestImports(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()

@@ -14,7 +14,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// No command costs a server more because others have made its keys large.
 func TestNoCommandReadsAllOfALargeKey(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
@@ -67,8 +66,8 @@ func TestNoCommandReadsAllOfALargeKey(t *testing.T) {
 	}
 }
 
-// cost returns how many commands a server has executed, also in scripts, and how many
-// bytes it has sent since its statistics were reset.
+// cost returns the commands that a server has executed, also in scripts, and the bytes
+// that it has sent since the last reset of its statistics.
 func cost(t *testing.T, p *process) (calls, sent int) {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: p.addr, DisableIdentity: true})

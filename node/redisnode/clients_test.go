@@ -33,7 +33,6 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// works goes through the life of a lock.
 func works(t *testing.T, n node.Node) {
 	t.Helper()
 	l := listen(t, n, "a")
@@ -76,8 +75,7 @@ func TestUnixSocket(t *testing.T) {
 	works(t, n)
 }
 
-// newTLSServer starts a server that is also reached through TLS, at addr, with a
-// certificate of its own that pool has.
+// newTLSServer has a certificate of its own, which pool has, at addr.
 func newTLSServer(t *testing.T, args ...string) (p *process, addr string, pool *x509.CertPool) {
 	t.Helper()
 	tests.NeedServer(t)
@@ -93,8 +91,8 @@ func newTLSServer(t *testing.T, args ...string) (p *process, addr string, pool *
 	return newServer(t, args...), "127.0.0.1:" + port, pool
 }
 
-// TestTLS checks the server's certificate, and goes through a hang, as a
-// handshake may block for longer there.
+// The server's certificate is checked, and a hang passed, which may block a handshake for
+// longer.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	p, addr, pool := newTLSServer(t, "--tls-auth-clients", "no")
@@ -127,8 +125,8 @@ func TestTLS(t *testing.T) {
 	soon(t, "closing", func() { dial(t, "rediss://"+addr+"?skip_verify=true").Close() })
 }
 
-// Somebody has to change a certificate that does not verify, whatever client connects and
-// whatever is wrong with it.
+// A bad certificate has to be replaced, whatever client connects and whatever is wrong
+// with it.
 func TestCertificateIsPermanent(t *testing.T) {
 	pool, pair := certificate(t, t.TempDir())
 	addr := serveTCP(t, func(conn net.Conn) {
@@ -152,11 +150,10 @@ func TestCertificateIsPermanent(t *testing.T) {
 		}
 	}
 	expectErr(t, "Dial", ask(t, dial(t, "rediss://"+addr), inspect("a")), node.ErrCertificate)
-	// A handshake that fails for another reason may succeed when it is tried again.
+	// Other failures of a handshake may pass.
 	expectErr(t, "trusted, but no server", ask(t, wrap(t, redis.NewClient(&redis.Options{Addr: addr, TLSConfig: &tls.Config{RootCAs: pool}}), redisnode.Options{}), inspect("a")), node.ErrUnreachable)
 }
 
-// certificate writes a certificate for 127.0.0.1 that signs itself.
 func certificate(t *testing.T, dir string) (pool *x509.CertPool, pair tls.Certificate) {
 	t.Helper()
 	key, err1 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -245,7 +242,7 @@ func TestCluster(t *testing.T) {
 	assert.That(t, r.Life.ID != first.ID && r.Life.Born >= down, "life %+v after a restart, was %+v", r.Life, first)
 }
 
-// TestOtherClient gives the node a client whose kind it does not know.
+// TestOtherClient uses a client of unknown kind.
 func TestOtherClient(t *testing.T) {
 	p := newServer(t)
 	wrapped := struct{ *redis.Client }{p.client(t)}
@@ -256,7 +253,6 @@ func TestOtherClient(t *testing.T) {
 	works(t, n)
 }
 
-// A cluster is one also in the guise of another type.
 func TestWrappedCluster(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -270,8 +266,8 @@ func TestWrappedCluster(t *testing.T) {
 	}
 }
 
-// A node asks for user and password for each of its connections, wherever they come from,
-// as go-redis does.
+// User and password are asked for each connection, wherever they come from, as in
+// go-redis.
 func TestCredentials(t *testing.T) {
 	p := newServer(t)
 	p.locker("~*", "&*", "+@all")
@@ -321,7 +317,6 @@ func refuses(t *testing.T, client redis.UniversalClient, why string) {
 	assert.Says(t, assert.ErrorOf(redisnode.New(client, redisnode.Options{Name: "a"})), why, client)
 }
 
-// A function that wants a connection of go-redis is not left out without a word.
 func TestOnConnectIsRefused(t *testing.T) {
 	o := &redis.Options{Addr: "127.0.0.1:1", OnConnect: func(context.Context, *redis.Conn) error { return nil }}
 	client := redis.NewClient(o)
@@ -330,7 +325,7 @@ func TestOnConnectIsRefused(t *testing.T) {
 	assert.Says(t, assert.ErrorOf(redisnode.DialOptions(&redis.Options{Addr: "127.0.0.1:1"}, o)), "server 2 of 2: OnConnect", "DialOptions")
 }
 
-// A ring has a name on another server as soon as one is down.
+// A ring moves a name to another server as soon as one is down.
 func TestRingIsRefused(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
 	defer ring.Close()
@@ -399,7 +394,6 @@ func TestDialErrors(t *testing.T) {
 	assert.That(t, err == nil && len(nodes) == 0, "nothing to dial: %v, %v", nodes, err)
 }
 
-// Options that make no sense are refused, and not taken for others.
 func TestImpossibleOptions(t *testing.T) {
 	good := redisnode.Server{Options: &redis.Options{Addr: "127.0.0.1:1"}}
 	for _, c := range []struct {
@@ -418,7 +412,7 @@ func TestImpossibleOptions(t *testing.T) {
 	refuses(t, client, "redisnode: DB is -1")
 }
 
-// A safeBuffer may be written and read at the same time.
+// A safeBuffer is safe for concurrent use.
 type safeBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -436,16 +430,14 @@ func (b *safeBuffer) String() string {
 	return b.buf.String()
 }
 
-// A client that is nil is reported as nil, whatever its type.
 func TestNewRefusesNil(t *testing.T) {
 	for _, client := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
 		refuses(t, client, "no client")
 	}
 }
 
-// refusal is a server that refuses a client's handshake with an error like want that says
-// so, and forever; where says is empty it refuses nothing, where want is nil any error
-// will do.
+// refusal is a server that refuses a handshake with such an error for good; if says is
+// empty it refuses nothing, and if want is nil any error will do.
 type refusal struct {
 	options redis.Options
 	cluster bool
@@ -470,8 +462,8 @@ func (f refusal) test(t *testing.T, what string) {
 	}
 }
 
-// A server that refuses the handshake is not what the program was configured for, and
-// waiting does not help. The error has the reason in the words of the server.
+// Waiting does not help if the program was configured for another server. The error has
+// the server's words.
 func TestARefusedHandshakeIsPermanent(t *testing.T) {
 	t.Parallel()
 	plain := newServer(t)
@@ -491,8 +483,8 @@ func TestARefusedHandshakeIsPermanent(t *testing.T) {
 	}
 }
 
-// A server that does not know AUTH repeats the password. No error does, be it of the
-// server or of a Sentinel.
+// A server that does not know AUTH repeats the password. No error of a server or a
+// Sentinel does.
 func TestNoErrorHasAPassword(t *testing.T) {
 	t.Parallel()
 	p := newServer(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "")
@@ -527,7 +519,7 @@ func TestARefusedTLSHandshakeIsPermanent(t *testing.T) {
 	}
 }
 
-// Somebody who gives credentials to each connection may have others for the next one.
+// A provider may have other credentials for the next connection.
 func TestCredentialsOfAProviderMayChange(t *testing.T) {
 	t.Parallel()
 	p := newServer(t, "--requirepass", "new")

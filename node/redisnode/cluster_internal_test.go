@@ -34,7 +34,7 @@ func TestOnlyMastersThatWereAskedGetCommands(t *testing.T) {
 	assert.That(t, to == master && err == nil, "a command for a master that was asked goes to %v: %v", to, err)
 }
 
-// A tape is a connection to a server that has said all that it ever says.
+// A tape is a connection to a server that says no more than this.
 type tape struct {
 	net.Conn
 	said *strings.Reader
@@ -43,7 +43,6 @@ type tape struct {
 func (t tape) Read(b []byte) (int, error)  { return t.said.Read(b) }
 func (t tape) Write(b []byte) (int, error) { return len(b), nil }
 
-// playing is a dialer to such a server.
 func playing(said string) func(context.Context, string, string) (net.Conn, error) {
 	return func(context.Context, string, string) (net.Conn, error) {
 		conn, _ := net.Pipe()
@@ -82,7 +81,6 @@ func TestErrorsOfAClusterNameTheServer(t *testing.T) {
 	assert.That(t, err != nil && neterr.Text(err) == "server 10.0.0.1:7001: connection refused", "%v", err)
 }
 
-// go-redis's connections to a cluster are checked, too.
 func TestConnectionsOfAClusterAreChecked(t *testing.T) {
 	r := newCluster(redis.ClusterOptions{Addrs: []string{"a"}, Dialer: playing("*2147483647\r\n:1\r\n")}, time.Second)
 	defer r.Close()
@@ -91,7 +89,6 @@ func TestConnectionsOfAClusterAreChecked(t *testing.T) {
 	assert.That(t, len(read) == 0 && errors.Is(err, resp.ErrProtocol), "%q, %v", read, err)
 }
 
-// FuzzPubSub has a server say anything to who subscribes through go-redis.
 func FuzzPubSub(f *testing.F) {
 	for _, text := range []string{"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", "*3\r\n$9\r\nsubscribe\r\n$-1\r\n:1\r\n", "*1\r\n*-1\r\n", "*0\r\n",
 		"*3\r\n$7\r\nmessage\r\n*1\r\n:1\r\n$1\r\na\r\n", "*3\r\n:0\r\n:100\r\n:9223372036854775807\r\n", "-NOPERM channel\r\n",
@@ -116,8 +113,8 @@ func FuzzPubSub(f *testing.F) {
 	})
 }
 
-// Whatever a password is cut into at its commas, and whatever of it is special
-// in a URL, no error shows any of it.
+// No error shows any part of a password, whatever its commas and special characters do to
+// the URL.
 func FuzzParseURL(f *testing.F) {
 	const secret = "s3cret"
 	for _, special := range []string{"", ",", ":", "/", "?", "#", "@", "%", " ", "[", "]", ":12/", ":12?", "@h/", "://", ",x://"} {

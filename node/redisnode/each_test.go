@@ -42,7 +42,7 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// crowd submits commands so that they go out at once: before there is a connection.
+// crowd submits commands before there is a connection, so that they go out together.
 func crowd(t testing.TB, p *process, least int, cmds []node.Command) []node.Reply {
 	n := connect(t, p)
 	defer n.Close()
@@ -62,8 +62,8 @@ end
 table.sort(all)
 return table.concat(all, '\n')`
 
-// On two servers in the same state the same commands do the same, on one of them
-// together.
+// On two servers in the same state the same commands do the same, together on one of
+// them.
 func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -140,9 +140,8 @@ func TestGroupsAreWhatTheirPartsAre(t *testing.T) {
 	assert.That(t, strings.Contains(calls, "cmdstat_mget"), "nothing was sent together")
 }
 
-// Whatever right a user lacks, and whenever it shows: together each is answered as it is
-// apart, and as many hear of what was released. A name that a user may not touch keeps
-// nobody from the others.
+// Without a right, each is answered as it is alone, and as many hear of what was
+// released. A name that a user may not touch does not affect the others.
 func TestLackOfARightTogether(t *testing.T) {
 	t.Parallel()
 	apart, together := newServer(t), newServer(t)
@@ -196,8 +195,7 @@ func TestLackOfARightTogether(t *testing.T) {
 	}
 }
 
-// A server that is out of memory grants nothing, whatever it gives back with the same
-// command.
+// A server that is out of memory grants nothing, whatever the same command frees.
 func TestOutOfMemoryTogether(t *testing.T) {
 	p, n := serve(t, "--maxmemory-policy", "noeviction")
 	var cmds []node.Command
@@ -222,7 +220,6 @@ func TestOutOfMemoryTogether(t *testing.T) {
 	assert.That(t, keys == int64(10+2), "%v keys are left; want the 10 fences, and what is mine", keys)
 }
 
-// A lock with the name of another's fence is not overwritten by it.
 func TestLockNamedAsAFence(t *testing.T) {
 	p := newServer(t)
 	cmds := []node.Command{acquire("redquorum_fence:{a}", "me", 1), acquire("b", "me", 1), acquire("a", "me", 1)}

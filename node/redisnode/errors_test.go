@@ -20,7 +20,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// everyWrite asks for all that writes, and wants the same error each time.
+// everyWrite wants the same error of all that writes.
 func everyWrite(t *testing.T, n node.Node, want error) {
 	t.Helper()
 	for _, cmd := range []node.Command{acquire("new", "me", 9), release("held", "me", 9), breakLock("held", 9), extend(time.Minute, claim("held", "me", 0)...)} {
@@ -46,7 +46,7 @@ func TestOutOfMemory(t *testing.T) {
 	expect(t, "release", ask(t, n, release("held", "me", 1)), node.Released)
 }
 
-// askMaster is ask, until the node has noticed that its server is a master again.
+// askMaster waits until the node has noticed that its server is a master again.
 func askMaster(t *testing.T, n node.Node, cmd node.Command) (r node.Reply) {
 	t.Helper()
 	assert.Eventually(t, "a master", func() bool {
@@ -57,8 +57,8 @@ func askMaster(t *testing.T, n node.Node, cmd node.Command) (r node.Reply) {
 	return r
 }
 
-// Nobody knows what a master has forgotten that was a replica meanwhile. A replica that
-// serves no stale data refuses scripts before they begin, with another error.
+// A master that was a replica may have forgotten anything. A replica that serves no stale
+// data refuses scripts with another error.
 func TestDemotedMasterHasANewLife(t *testing.T) {
 	for _, stale := range []string{"yes", "no"} {
 		t.Run("replica-serve-stale-data "+stale, func(t *testing.T) {
@@ -79,8 +79,8 @@ func TestDemotedMasterHasANewLife(t *testing.T) {
 	}
 }
 
-// Answers take their time: the word of the replica comes when the server is a master
-// again, and has said yes to what was asked meanwhile.
+// The replica's refusal may come when the server is a master again, and has said yes to a
+// later command.
 func TestYesAfterTheWordOfAReplica(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
@@ -101,8 +101,7 @@ func TestYesAfterTheWordOfAReplica(t *testing.T) {
 	expectErr(t, "a master, in the life from before", second()[0], node.ErrUnreachable)
 }
 
-// A replica that has a lock by replication says yes to nothing: all that it has is its
-// master's, so its vote would be the master's second one.
+// A replica's locks are its master's, so its vote would be the master's second one.
 func TestReplicaHasNoVote(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -166,7 +165,7 @@ func TestReplicaHasNoVote(t *testing.T) {
 	}
 }
 
-// A link that its server makes useless again and again is made again ever more seldom.
+// Such a link is made again ever more rarely.
 func TestReadOnlyIsNotHurried(t *testing.T) {
 	t.Parallel()
 	p, n := serve(t)
@@ -225,7 +224,7 @@ var (
 	askACL     = documented("To ask holders to finish")
 )
 
-// documented returns the rules that the package documentation lists next after a text.
+// documented returns the rules that the package documentation lists after a text.
 func documented(after string) (rules []any) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -245,8 +244,8 @@ func documented(after string) (rules []any) {
 	return rules
 }
 
-// Two users of one server, each with the documented rules for its own names, have all of
-// the locks of these, and nothing of what belongs to the other's.
+// Two users with the documented rules for their own names have all of these locks, and
+// nothing of each other's.
 func TestTenants(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
@@ -275,7 +274,6 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// hasAll requires of a user all that can be done with a name.
 func hasAll(t *testing.T, n node.Node, name string) {
 	t.Helper()
 	woken := make(chan bool, 100)
@@ -293,7 +291,7 @@ func hasAll(t *testing.T, n node.Node, name string) {
 	expect(t, name, ask(t, n, several), node.Released)
 }
 
-// hasNothing requires that a user is refused whatever there is of a name.
+// hasNothing requires that a user is refused, whatever there is of a name.
 func hasNothing(t *testing.T, n node.Node, user *redis.Client, name string) {
 	t.Helper()
 	for _, cmd := range everything(name, 50) {
@@ -314,7 +312,6 @@ func hasNothing(t *testing.T, n node.Node, user *redis.Client, name string) {
 	}
 }
 
-// A fence that is no token is reported, whether the lock is free or not.
 func TestFenceThatIsNoToken(t *testing.T) {
 	t.Parallel()
 	p, n := serve(t)
@@ -333,9 +330,9 @@ func TestFenceThatIsNoToken(t *testing.T) {
 	}
 }
 
-// A lock can be given back to a server that is out of memory, and be broken there, also
-// where its fence has to be raised, so that a late copy of its acquire is refused. But
-// what frees nothing does not fill such a server.
+// A server that is out of memory still releases and breaks locks, even if a fence has to
+// rise, which refuses a late copy of an acquire. But what frees nothing does not fill
+// such a server.
 func TestOutOfMemoryFrees(t *testing.T) {
 	p, n := serve(t, "--maxmemory-policy", "noeviction")
 	in := func(patience time.Duration, cmd node.Command) node.Command {
@@ -403,8 +400,7 @@ func TestOutOfMemoryFrees(t *testing.T) {
 	}
 }
 
-// A server that runs a script for too long answers nothing but BUSY, to a node that is
-// connected and to one that is not.
+// A server with a long script answers only BUSY, to a connected node and to a new one.
 func TestBusy(t *testing.T) {
 	p, n := serve(t, "--lua-time-limit", "50")
 	expect(t, "warm", ask(t, n, inspect("a")), node.Done)
@@ -440,7 +436,7 @@ func TestMinimalACL(t *testing.T) {
 	expectErr(t, "another name", ask(t, n, acquire("daily", "me", 1)), node.ErrAuth)
 	expectErr(t, "extend another name", ask(t, n, extend(time.Minute, claim("daily", "me", 0)...)), node.ErrAuth)
 
-	// Each of the commands is needed; these only for watching, idling, and many together.
+	// Each command is needed; these only for watching, idling, and many together.
 	idle := []string{"ping", "subscribe", "unsubscribe", "mget"}
 	for _, rule := range minimalACL {
 		if command, ok := strings.CutPrefix(rule.(string), "+"); ok && !slices.Contains(idle, command) {
@@ -454,7 +450,7 @@ func TestMinimalACL(t *testing.T) {
 	p.allow("+select")
 	assert.That(t, !fails(t, url+"/1"), "another database fails with SELECT")
 
-	// To ask holders to finish, and to be asked.
+	// These are to ask holders to finish, and to be asked.
 	p.allow(askACL...)
 	name := node.AskName("me")
 	defer n.Watch(name, node.Exclusive, func() { woken <- true })()
@@ -465,7 +461,6 @@ func TestMinimalACL(t *testing.T) {
 	expect(t, "inspect", ask(t, n, inspect(name)), node.Done)
 }
 
-// fails reports whether anything that a lock does is not permitted.
 func fails(t *testing.T, url string) (refused bool) {
 	t.Helper()
 	n := dial(t, url)
@@ -487,7 +482,7 @@ func fails(t *testing.T, url string) (refused bool) {
 	return refused
 }
 
-// A user that may not publish still releases all names, and gets an error.
+// All names are released, with an error.
 func TestReleaseWithoutTheRightToPublish(t *testing.T) {
 	p := newServer(t)
 	p.needChannelRules()
@@ -505,7 +500,7 @@ func TestReleaseWithoutTheRightToPublish(t *testing.T) {
 	}
 }
 
-// To a server that refuses INFO nothing is sent: it might execute it all the same.
+// A server that refuses INFO is sent no command: it might execute it.
 func TestWithoutInfoNoLockStays(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
@@ -525,7 +520,7 @@ func TestWithoutInfoNoLockStays(t *testing.T) {
 	assert.Eventually(t, "the user may use INFO", func() bool { return ask(t, n, acquire("a", "me", 3)).Status == node.Granted })
 }
 
-// A lock that could not be given a TTL does not stay: nobody would ever get it.
+// A lock that gets no TTL must not stay: nobody else would ever get it.
 func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
 	p, admin := serve(t)
 	locker := dial(t, p.locker("~*", "&*", "+@all", "-pexpire"))
@@ -535,7 +530,7 @@ func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
 		assert.That(t, left == int64(0), "%v: a lock or a hold is left", mode)
 		p.do("flushall")
 	}
-	// With another reader there the lock stays, with its TTL, and this one is not in it.
+	// With another reader the lock stays, with its TTL, without this one.
 	first, second := of(node.Read, acquire("a", "other", 1)), of(node.Read, acquire("a", "me", 2))
 	second.TTL = 2 * first.TTL
 	expect(t, "a reader with the right", ask(t, admin, first), node.Granted)
@@ -547,7 +542,7 @@ func TestLockWithoutExpiryDoesNotStay(t *testing.T) {
 	assert.That(t, hold == int64(0), "the hold of one that does not read is left")
 }
 
-// Nor does a queue: nobody would ever remove it.
+// Nobody would ever remove such a queue.
 func TestQueueWithoutExpiryDoesNotStay(t *testing.T) {
 	p, admin := serve(t)
 	locker := dial(t, p.locker("~*", "&*", "+@all", "-pexpire"))

@@ -12,7 +12,7 @@ import (
 	"github.com/redquorum/redquorum/node/redisnode"
 )
 
-// Servers whose certificates an authority of your own has signed.
+// The servers' certificates are signed by an authority of your own.
 func ExampleDialOptions() {
 	authority := httptest.NewTLSServer(nil) // or os.ReadFile("/etc/redis/ca.pem")
 	defer authority.Close()

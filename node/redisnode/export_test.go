@@ -2,5 +2,5 @@ package redisnode
 
 import "github.com/redquorum/redquorum/node/internal/courier"
 
-// Together has a node send commands together from so few on; 0: none ever are.
+// Together is from how many commands on a node sends them together; 0: never.
 var Together = courier.Together

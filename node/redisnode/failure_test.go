@@ -26,7 +26,6 @@ import (
 	"github.com/redquorum/redquorum/node/redisnode"
 )
 
-// TestHungServer is a server that takes connections and says nothing.
 func TestHungServer(t *testing.T) {
 	p, n := serve(t)
 	life := expect(t, "warm", ask(t, n, acquire("a", "me", 1)), node.Granted).Life
@@ -54,8 +53,7 @@ func TestHungServer(t *testing.T) {
 	}
 }
 
-// A provider of credentials that hangs holds up nobody, whether it respects its context
-// or has none.
+// A provider of credentials that hangs delays nobody, with or without a context.
 func TestHungCredentials(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
@@ -92,8 +90,8 @@ func TestClientIsLeftAlone(t *testing.T) {
 	assert.That(t, o.Protocol == 3 && o.MaxRetries == 3, "its options were changed: %+v", o)
 }
 
-// TestUnsentIsUnsent breaks connections under load. A granted lock is there; a command
-// reported as unsent was not executed and never will be.
+// Connections break under load. A granted lock is there; a command reported as unsent was
+// and will never be executed.
 func TestUnsentIsUnsent(t *testing.T) {
 	t.Parallel()
 	p, n := serve(t)
@@ -139,7 +137,7 @@ func TestUnsentIsUnsent(t *testing.T) {
 	t.Logf("%d kills: of %d commands %v", kills, len(replies), count)
 }
 
-// A stuck connection refuses to send when the test says so.
+// A stuck connection stops sending when the test says so.
 type stuck struct {
 	net.Conn
 	now *atomic.Bool
@@ -152,9 +150,8 @@ func (s stuck) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// A Dialer may wait for longer than it is given: go-redis' own for TLS, one that asks
-// others for the address first, or the caller's. It holds up nobody, and few of it run at
-// a time.
+// A Dialer may exceed its time: go-redis' own for TLS, one that looks the address up, or
+// the caller's. It delays nobody, and few calls of it run at a time.
 func TestADialerThatHangs(t *testing.T) {
 	before := runtime.NumGoroutine()
 	var (
@@ -202,8 +199,7 @@ func TestADialerThatHangs(t *testing.T) {
 	assert.Eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// A connection has as long as DialTimeout says, and a second if that is not said: what
-// go-redis sets by itself says nothing.
+// DialTimeout is a second by default: go-redis' own default does not count.
 func TestDialTimeout(t *testing.T) {
 	for what, tt := range map[string]struct {
 		set, takes time.Duration
@@ -263,8 +259,7 @@ func TestDeadlines(t *testing.T) {
 		assert.That(t, lag >= 0, "answered %v before the deadline", -lag)
 	}
 	assert.That(t, !patient.Load(), "they were answered only with one that had a minute")
-	// While a connection is being made commands wait, and are not sent if that takes too
-	// long.
+	// Commands wait for a connection, and are not sent if that takes too long.
 	for _, r := range submit(connect(t, p), slices.Repeat([]node.Command{within(100*time.Millisecond, inspect("a"))}, 20)...)() {
 		if expectErr(t, "connecting", r, node.ErrTimeout); !r.Unsent {
 			t.Error("waited for a connection, and yet was sent")
@@ -303,7 +298,7 @@ func TestKillAndRestart(t *testing.T) {
 	}
 }
 
-// TestCloseAtAnyTime closes nodes in all states: at work, connecting, hung, down.
+// Nodes are closed at work, connecting, hung, and down.
 func TestCloseAtAnyTime(t *testing.T) {
 	p := newServer(t)
 	before := runtime.NumGoroutine()
@@ -327,8 +322,8 @@ func TestCloseAtAnyTime(t *testing.T) {
 	assert.Eventually(t, "all goroutines end", func() bool { return runtime.NumGoroutine() <= before })
 }
 
-// TestNothingSent has a connection that fails before the first byte: then the command can
-// go over another. Connections are those of the Dialer, whatever the address says.
+// A command can go over another connection if its own fails before the first byte.
+// Connections are the Dialer's, whatever the address says.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
@@ -352,8 +347,6 @@ func TestNothingSent(t *testing.T) {
 	}
 }
 
-// A client that cannot connect, as after a test has killed its server, prints nothing
-// next to the failures of tests.
 func TestClientsAreQuiet(t *testing.T) {
 	t.Parallel()
 	const asChild = "REDQUORUM_TEST_DIAL"
@@ -369,7 +362,6 @@ func TestClientsAreQuiet(t *testing.T) {
 	assert.That(t, err == nil && !strings.Contains(string(out), "redis: "), "%v: %s", err, out)
 }
 
-// A listener counts the wakes of one watch.
 type listener struct {
 	wakes atomic.Int64
 	stop  func()
@@ -384,7 +376,6 @@ func listen(t *testing.T, n node.Node, name string) *listener {
 	return l
 }
 
-// next waits for one more wake than before.
 func (l *listener) next(t *testing.T, what string, before int64) {
 	t.Helper()
 	assert.Eventually(t, what, func() bool { return l.wakes.Load() > before })
@@ -403,8 +394,7 @@ func TestWatchSharesOneConnection(t *testing.T) {
 	assert.Equal(t, strings.Count(list, "\n"), 1, list)
 }
 
-// TestStopIsFinal stops watches while messages rain. A wake lasts, so that most of them
-// are stopped in the middle of one.
+// Messages rain, and wakes last, so that most watches are stopped during one.
 func TestStopIsFinal(t *testing.T) {
 	t.Parallel()
 	p, n := serve(t)
@@ -438,7 +428,7 @@ func TestStopIsFinal(t *testing.T) {
 	}
 }
 
-// A channel that is not permitted is missed by those who watch it, and by nobody else.
+// Only its watchers miss a channel that is not permitted.
 func TestForbiddenChannel(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)

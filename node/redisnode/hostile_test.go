@@ -21,7 +21,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A bomb is what no Redis server says. Its body goes on for as long as the client reads.
+// A bomb is no reply of a Redis server. Its body goes on while the client reads.
 type bomb struct{ head, endless string }
 
 var bombs = []bomb{
@@ -58,8 +58,8 @@ var bombs = []bomb{
 // On a busy machine more bombs are sent than there are.
 var exploded atomic.Int64
 
-// newHostile starts a server that answers as a server does, but at one stage with a bomb.
-// left is closed when a client has left that was sent it.
+// newHostile answers as a server does, but at one stage with a bomb. left is closed when
+// a client that was sent it has left.
 func newHostile(t *testing.T, stage string, b bomb) (addr string, left chan struct{}) {
 	t.Helper()
 	var once sync.Once
@@ -81,7 +81,6 @@ func newHostile(t *testing.T, stage string, b bomb) (addr string, left chan stru
 	}), left
 }
 
-// explode goes on until the client has left.
 func (b bomb) explode(conn net.Conn) {
 	exploded.Add(1)
 	gone := make(chan bool)
@@ -137,8 +136,8 @@ func answer(command string, words []string) string {
 	return ":1\r\n"
 }
 
-// One server of three that answers what no server does, to anything that it is asked,
-// costs its own vote: no memory, nobody's time, and not the process.
+// A server that answers nonsense costs its own vote, but no memory, no time, and not the
+// process.
 func TestHostileServer(t *testing.T) {
 	tests.NeedLong(t)
 	for _, stage := range []string{"auth", "select", "info", "subscribe", "message", "ping", "eval"} {
@@ -166,8 +165,8 @@ func TestHostileServer(t *testing.T) {
 	}
 }
 
-// lockBeside locks on two good nodes and a bad server until that has sent its bomb. The
-// good ones are models, as what servers allocate in this process would be counted.
+// lockBeside locks on two good nodes and a bad server, until that has sent its bomb. The
+// good ones are models, as what servers in this process allocate would be counted.
 func lockBeside(t *testing.T, stage string, b bomb) {
 	var nodes []node.Node
 	for _, name := range []string{"one", "two"} {

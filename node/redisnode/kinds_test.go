@@ -12,7 +12,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// expect fails the test if r is not a reply of this status.
 func expect(t *testing.T, what string, r node.Reply, want node.Status) node.Reply {
 	t.Helper()
 	assert.Must(t, r.Status == want, "%s: status %v (%v), want %v", what, r.Status, r.Err, want)
@@ -25,13 +24,11 @@ func expectErr(t *testing.T, what string, r node.Reply, want error) node.Reply {
 	return r
 }
 
-// of makes a command one of readers or writers.
 func of(mode node.Mode, cmd node.Command) node.Command {
 	cmd.Mode = mode
 	return cmd
 }
 
-// both makes a command one of two names.
 func both(cmd node.Command) node.Command {
 	c := cmd.Claims[0]
 	c.Name += "2"
@@ -39,13 +36,12 @@ func both(cmd node.Command) node.Command {
 	return cmd
 }
 
-// A wanted command has a status that it is to come to.
+// A wanted command has the status that it is to have.
 type wanted struct {
 	node.Command
 	want node.Status
 }
 
-// handing lets a release hand the lock over.
 func handing(next node.Token, w wanted) wanted {
 	w.HandOver = next
 	return w
@@ -61,8 +57,7 @@ func everything(name string, first node.Token) []wanted {
 	return slices.Concat(all, shared(name, first+1), inLine(name, first+15))
 }
 
-// shared is all that can be done to a free name of readers and writers, with
-// tokens from first on.
+// shared is everything for readers and writers.
 func shared(name string, first node.Token) []wanted {
 	in := func(mode node.Mode, cmd node.Command, want node.Status) wanted { return wanted{of(mode, cmd), want} }
 	waits := func(patience time.Duration, mode node.Mode, cmd node.Command, want node.Status) wanted {
@@ -92,9 +87,8 @@ func shared(name string, first node.Token) []wanted {
 	}
 }
 
-// TestDeadReadersDoNotPileUp has dead readers among living ones: attempts of a writer,
-// which look at a few readers each, remove the dead and are refused because of the
-// living.
+// Attempts of a writer look at a few readers each: they remove the dead, and are refused
+// because of the living.
 func TestDeadReadersDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	p, n := serve(t)
@@ -119,8 +113,7 @@ func TestDeadReadersDoNotPileUp(t *testing.T) {
 	expect(t, "all are dead", ask(t, n, of(node.Write, acquire("a", "w", 2))), node.Granted)
 }
 
-// inLine is all that can be done to a free name with tickets, with tokens from
-// first on.
+// inLine is everything with tickets.
 func inLine(name string, first node.Token) []wanted {
 	with := func(ticket node.Token, waiter string, patience time.Duration, cmd node.Command, want node.Status) wanted {
 		cmd.Wait = &node.Wait{Ticket: ticket, Waiter: waiter, PlaceTTL: patience}
@@ -144,7 +137,7 @@ func inLine(name string, first node.Token) []wanted {
 	}
 }
 
-// TestNothingIsLeftBehind but the fences, and nothing is ever without a TTL.
+// Only fences stay, and nothing is ever without a TTL.
 func TestNothingIsLeftBehind(t *testing.T) {
 	p, n := serve(t)
 	client := p.client(t)
@@ -193,8 +186,8 @@ func TestImpossibleCommands(t *testing.T) {
 	}
 }
 
-// A new server gets each script as text, once. Later the scripts are flushed under the
-// node's feet, for single commands and for pipelines.
+// A new server gets each script as text, once. Later the scripts are flushed, for single
+// commands and for pipelines.
 func TestNoScript(t *testing.T) {
 	t.Parallel()
 	p, n := serve(t)
@@ -226,8 +219,8 @@ func TestNoScript(t *testing.T) {
 	}
 }
 
-// A string at a lock's name is another library's lock, and refused like one, by each
-// script that acquires. A key of another type is an error.
+// A string at a lock's name is another library's lock, which every acquire respects. A
+// key of another type is an error.
 func TestWhatIsAtTheName(t *testing.T) {
 	t.Parallel()
 	p, n := serve(t)

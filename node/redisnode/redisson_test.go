@@ -18,15 +18,15 @@ import (
 	"github.com/redquorum/redquorum/node/nodetest/systems"
 )
 
-// The rules of this file share the lock "foo" with Redisson, as the scripts below and in
-// testdata/redisson stand for it: what its RLock, RedissonReadLock and RedissonWriteLock
-// do on a server, with its keys and arguments in its order, rewritten from its published
-// behavior. Its latch, which only its own repeated unlocks see, is left out.
+// The rules of this file share the lock "foo" with Redisson, for which the scripts below
+// and in testdata/redisson stand: what its RLock, RedissonReadLock and RedissonWriteLock
+// do on a server, rewritten from its published behavior, without the latch, which only
+// its own repeated unlocks see.
 //
-// They are rules of package nodetest, with commands of Redis that are none: java1 and
-// java2 are threads of a Java program, with what they do, for how long if they say that,
-// and what they get: null, a number, or a TTL. "heard" is what was published since the
-// last time, and "lives" for how long the lock does.
+// They are rules of package nodetest with further commands: java1 and java2 are threads
+// of a Java program, with what they do, for how long, and what they get: null, a number,
+// or a TTL. "heard" is what was published since the last time, and "lives" for how long
+// the lock does.
 const redissonRules = `
 modes exclusive
 
@@ -267,7 +267,7 @@ func java(client *redis.Client, words []string) error {
 	return nil
 }
 
-// about requires that of what was to live for so long only a little has passed.
+// about requires that little of a life has passed.
 func about(got time.Duration, text string) error {
 	want, err := time.ParseDuration(text)
 	if err == nil && (got > want || got < want-5*time.Second) {

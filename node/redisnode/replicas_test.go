@@ -22,7 +22,6 @@ import (
 	"github.com/redquorum/redquorum/node/redisnode"
 )
 
-// newPrimary starts a server with so many replicas.
 func newPrimary(t *testing.T, replicas int) (primary *process, all []*process) {
 	t.Helper()
 	primary = newReplicated(t)
@@ -34,15 +33,13 @@ func newPrimary(t *testing.T, replicas int) (primary *process, all []*process) {
 	return primary, all
 }
 
-// replicated returns a node of a primary with replicas.
 func replicated(t *testing.T, p *process, replicas int) node.Node {
 	return dial(t, fmt.Sprintf("redis://%s?replicas=%d", p.addr, replicas))
 }
 
-// tokens are for acquires of one name, whose token has to rise.
+// tokens rise for one name.
 var tokens atomic.Int64
 
-// tries asks for a free name, and to extend it.
 func tries(t *testing.T, n node.Node, d time.Duration) (granted, extended node.Reply) {
 	t.Helper()
 	token := node.Token(tokens.Add(1))
@@ -90,8 +87,7 @@ func TestAPrimaryNeedsItsReplicas(t *testing.T) {
 	})
 }
 
-// A primary from which replicas have gone to another never again grants or extends a
-// lock, whatever a client thinks.
+// A primary whose replicas have gone to another never again grants or extends a lock.
 func TestADeposedPrimaryHasNoVote(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{2, 1}[:tests.Times(1, 2)] {
@@ -147,9 +143,9 @@ func TestANodeFollowsItsPrimary(t *testing.T) {
 	t.Logf("followed after %v", took)
 }
 
-// A replica passes on what its primary publishes. So who listens to a former primary
-// hears of hand-overs that the new one has taken back, as nobody has heard of them there.
-// They must not count, and soon the node has to listen to the new one.
+// A replica passes on what its primary publishes. So a listener at a former primary hears
+// of hand-overs that the new one has taken back. They must not count, and soon the node
+// has to listen to the new one.
 func TestAHandOverCountsWhereItIsHeard(t *testing.T) {
 	t.Parallel()
 	p, replicas := newPrimary(t, 1)
@@ -199,7 +195,7 @@ func TestAHandOverCountsWhereItIsHeard(t *testing.T) {
 	})
 }
 
-// A sentinel answers who the primary is, to those with the password "secret".
+// A sentinel names the primary to clients with the password "secret".
 type sentinel struct {
 	addr    string
 	primary atomic.Value
@@ -240,7 +236,7 @@ func (s *sentinel) serve(conn net.Conn) {
 	}
 }
 
-// The answer of most Sentinels counts, though one is silent, or does not know yet.
+// The answer of most Sentinels counts, though one is silent or late.
 func TestSentinelsLeadToThePrimary(t *testing.T) {
 	t.Parallel()
 	p, replicas := newPrimary(t, 2)
@@ -274,8 +270,7 @@ func TestURLs(t *testing.T) {
 		"redis://[::1]":                    "[::1]:6379 tcp 0 0",
 		"rediss://u:s3cret@127.0.0.1":      "127.0.0.1:6379 tcp 0 0",
 
-		// An address of a link has a zone, as text and in a URL, where its percent sign
-		// is encoded.
+		// A link-local address has a zone, whose percent sign is encoded in a URL.
 		"[fe80::1%lo]:6379":             "[fe80::1%lo]:6379 tcp 0 0",
 		"redis://[fe80::1%25lo]:6379":   "[fe80::1%lo]:6379 tcp 0 0",
 		"redis://[fe80::1%25lo]:6379/2": "[fe80::1%lo]:6379 tcp 2 0",
@@ -354,7 +349,7 @@ func TestURLs(t *testing.T) {
 	assert.That(t, err != nil, "a cluster with replicas is not refused")
 }
 
-// A replica that takes writes refuses no command, and has only what its master has.
+// A writable replica refuses no command, and has only its master's data.
 func TestAWritableReplicaHasNoVote(t *testing.T) {
 	t.Parallel()
 	master, replica := newReplicated(t), newServer(t, "--replica-read-only", "no")
@@ -384,9 +379,8 @@ func TestAWritableReplicaHasNoVote(t *testing.T) {
 	}
 }
 
-// A server that was promoted has a copy of another's locks, and the newest may be
-// missing. Its run_id and uptime do not say so, and a node that is new has never met its
-// master.
+// A promoted server may lack its master's newest locks. Its run_id and uptime do not say
+// so, and a new node has never met its master.
 func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -408,21 +402,19 @@ func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
 	p.do("replicaof", "no", "one")
 	b = born(connect(t, p))
 	assert.That(t, b >= since, "for a node that is new it counts from %v before its promotion", since.Sub(b))
-	// A node that met it before meets it again over a new connection.
+	// A node that met it before meets it again.
 	p.do("client", "kill", "type", "normal")
 	assert.Eventually(t, "a new connection", func() bool {
 		r := ask(t, met, inspect("a"))
 		return r.Err == nil && r.Life.Born >= since
 	})
 
-	// Its connections to replicas began after the promotion, and say how old that is at
-	// least.
+	// Its connections to replicas began after the promotion, and bound its age.
 	follow(other, p)
 	assert.Eventually(t, "the age of a connection to a replica", func() bool { return born(connect(t, p)) < after(-2*time.Second) })
 	b = born(connect(t, p))
 	assert.That(t, b >= since, "for a node that is new it counts from %v before its promotion", since.Sub(b))
-	// A replica of a replica has been connected for longer: the promotion ends its
-	// connection.
+	// The promotion ends the older connection of a replica's replica.
 	follow(p, source)
 	assert.Eventually(t, "an old connection to a replica", func() bool {
 		list, _ := p.do("client", "list", "type", "replica").(string)
@@ -435,7 +427,6 @@ func TestAPromotedServerIsAsYoungAsItsPromotion(t *testing.T) {
 	assert.That(t, b >= since, "for a node that is new it counts from %v before its second promotion", since.Sub(b))
 }
 
-// newPair starts a cluster of one master and its replica.
 func newPair(t *testing.T) (master, replica *process) {
 	t.Helper()
 	master = newCluster(t, 1)
@@ -455,14 +446,14 @@ func newPair(t *testing.T) (master, replica *process) {
 	return master, replica
 }
 
-// takeOver makes the replica the master, and returns when the old master knows.
+// takeOver returns when the old master knows.
 func takeOver(master, replica *process) {
 	replica.t.Helper()
 	replica.do("cluster", "failover", "takeover")
 	assert.Eventually(replica.t, "the old master is a replica", func() bool { return infoField(master, "replication", "role") == "slave" })
 }
 
-// Where a name is on another server it is asked who that is before its answers count.
+// A name's new server is asked who it is before its answers count.
 func TestATakeoverInAClusterBeginsALife(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -483,7 +474,7 @@ func TestATakeoverInAClusterBeginsALife(t *testing.T) {
 	assert.That(t, r.Life.ID == id && r.Life.Born >= since, "for a node that is new it has the life %+v", r.Life)
 }
 
-// newReplicated starts a server that sends what it has to a new replica at once.
+// newReplicated sends its data to a new replica at once.
 func newReplicated(t *testing.T) *process {
 	t.Helper()
 	return newServer(t, "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
@@ -500,7 +491,6 @@ func port(p *process) string {
 	return port
 }
 
-// connectedFor returns the age in seconds of the one connection in a CLIENT LIST.
 func connectedFor(list string) int {
 	_, rest, _ := strings.Cut(list, " age=")
 	age, _, _ := strings.Cut(rest, " ")

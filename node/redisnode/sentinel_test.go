@@ -23,8 +23,8 @@ import (
 	"github.com/redquorum/redquorum/node/redisnode"
 )
 
-// A refusal is permanent if all Sentinels that answer refuse. The error has what each has
-// said, in the order of the URL, and the same once.
+// A refusal is permanent if all Sentinels that answer refuse. The error has their words
+// in the order of the URL, equal ones once.
 func TestErrorsOfSentinels(t *testing.T) {
 	t.Parallel()
 	const (
@@ -101,7 +101,7 @@ func TestErrorsOfSentinels(t *testing.T) {
 	}
 }
 
-// answered asks a node until its answer is no matter of time, on a machine that is busy.
+// answered asks again while the machine is too busy for an answer in time.
 func answered(t *testing.T, n node.Node) (r node.Reply) {
 	t.Helper()
 	assert.Eventually(t, "an answer in time", func() bool {
@@ -111,7 +111,6 @@ func answered(t *testing.T, n node.Node) (r node.Reply) {
 	return r
 }
 
-// A password in a file is read for each question.
 func TestPasswordOfSentinelsInAFile(t *testing.T) {
 	t.Parallel()
 	s, file := newSentinel(t, "127.0.0.1:1"), filepath.Join(t.TempDir(), "password")
@@ -124,9 +123,9 @@ func TestPasswordOfSentinelsInAFile(t *testing.T) {
 	assert.Says(t, err, "it has both sentinel_password and sentinel_password_file")
 }
 
-// With rediss+sentinel:// Sentinels are asked by TLS, and never without: their answers
-// decide where passwords go. Their certificate, and the primary's, have to name the host
-// that was dialed, also if it is an address.
+// With rediss+sentinel:// Sentinels are asked by TLS alone: their answers decide where
+// passwords go. Their certificates, and the primary's, have to name the host that was
+// dialed, even an address.
 func TestSentinelsAreAskedByTLS(t *testing.T) {
 	t.Parallel()
 	pool, pair := certificate(t, t.TempDir())
@@ -183,7 +182,6 @@ func TestSentinelsAreAskedByTLS(t *testing.T) {
 	assert.That(t, len(plain) == 0, "asked without TLS: %q", plain)
 }
 
-// begun is a connection whose first bytes were read.
 type begun struct {
 	net.Conn
 	first []byte
@@ -198,8 +196,7 @@ func (b *begun) Read(to []byte) (int, error) {
 	return n, nil
 }
 
-// A Sentinel that answers what none does costs its own answer: no memory, and not the
-// process.
+// A Sentinel that answers nonsense costs its own answer: no memory, and not the process.
 func TestHostileSentinel(t *testing.T) {
 	good := newSentinel(t, "127.0.0.1:1")
 	var before, after runtime.MemStats
@@ -228,8 +225,7 @@ func TestHostileSentinel(t *testing.T) {
 	assert.That(t, good.asked.Load() > 0, "the good one was not asked")
 }
 
-// An error of the caller's own functions is theirs, whatever it contains: another server
-// may have sent it.
+// An error of the caller's functions is theirs: another server may have sent it.
 func TestErrorsOfTheCallersFunctionsAreNoRefusals(t *testing.T) {
 	t.Parallel()
 	p := newServer(t)
@@ -247,7 +243,7 @@ func TestErrorsOfTheCallersFunctionsAreNoRefusals(t *testing.T) {
 	assert.That(t, errors.Is(r.Err, node.ErrUnreachable) && !node.Permanent(r.Err), "a failover client: %+v", r)
 }
 
-// asServer is an error of somebody's server, as go-redis marks it.
+// asServer is an error of a server, as go-redis marks it.
 type asServer string
 
 func (e asServer) Error() string { return string(e) }

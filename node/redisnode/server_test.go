@@ -22,7 +22,6 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// A process is a redis-server that a test starts, stops and kills.
 type process struct {
 	*redisserver.Server
 	t    testing.TB
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// newServer starts a redis-server without persistence on a free port.
+// newServer has no persistence.
 func newServer(t testing.TB, args ...string) *process {
 	t.Helper()
 	s := tests.Server(t, args...)
@@ -53,8 +52,7 @@ func (p *process) freeze() {
 
 func (p *process) thaw() { p.Cont() }
 
-// allow changes the rules for the user locker: all but those for channels where the
-// server knows none of these, which is before Redis 6.2.
+// allow changes the rules for the user locker, except for channels before Redis 6.2.
 func (p *process) allow(rules ...any) {
 	p.t.Helper()
 	if !p.rulesChannels() {
@@ -65,7 +63,7 @@ func (p *process) allow(rules ...any) {
 	p.do(append([]any{"acl", "setuser", "locker"}, rules...)...)
 }
 
-// locker makes a user with these rules alone, and returns the URL with which it connects.
+// locker makes a user with these rules alone, and returns its URL.
 func (p *process) locker(rules ...any) (url string) {
 	p.t.Helper()
 	p.allow(append([]any{"reset", "on", ">s3cret"}, rules...)...)
@@ -83,7 +81,6 @@ func (p *process) needChannelRules() {
 	}
 }
 
-// freePort returns a port that nobody listens on, at least just now.
 func freePort(t testing.TB) string {
 	t.Helper()
 	l := assert.Got(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -92,7 +89,6 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// client returns a plain client to look and meddle with.
 func (p *process) client(t testing.TB) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: p.addr, MaxRetries: -1, DisableIdentity: true})
 	t.Cleanup(func() { c.Close() })
@@ -108,13 +104,11 @@ func (p *process) do(args ...any) any {
 	return val
 }
 
-// connect returns a node for a server.
 func connect(t testing.TB, p *process) node.Node {
 	t.Helper()
 	return dial(t, "redis://"+p.addr)
 }
 
-// serve starts a server with a node for it.
 func serve(t testing.TB, args ...string) (*process, node.Node) {
 	t.Helper()
 	p := newServer(t, args...)
@@ -128,8 +122,8 @@ func dial(t testing.TB, url string) node.Node {
 	return nodes[0]
 }
 
-// soon demands that f does not wait for what takes a minute or forever, but not that it
-// is quick: the machine may be busy.
+// soon is generous, as the machine may be busy: f only must not wait for what takes a
+// minute.
 func soon(t testing.TB, what string, f func()) {
 	t.Helper()
 	began := time.Now()
@@ -142,8 +136,7 @@ var system = clock.System()
 
 func after(d time.Duration) clock.Instant { return system.Now().Add(d) }
 
-// submit submits commands, those without a deadline with ten seconds, and returns what
-// waits for their replies.
+// submit gives commands without a deadline ten seconds. wait returns their replies.
 func submit(n node.Node, cmds ...node.Command) (wait func() []node.Reply) {
 	replies := make([]node.Reply, len(cmds))
 	var open sync.WaitGroup
@@ -160,7 +153,6 @@ func submit(n node.Node, cmds ...node.Command) (wait func() []node.Reply) {
 	return func() []node.Reply { open.Wait(); return replies }
 }
 
-// ask submits a command and waits for its reply, which it demands to be one.
 func ask(t testing.TB, n node.Node, cmd node.Command) node.Reply {
 	t.Helper()
 	r := submit(n, cmd)()[0]
@@ -213,13 +205,12 @@ func atoi(t testing.TB, s string) int {
 	return n
 }
 
-// within is a command with so much time.
 func within(d time.Duration, cmd node.Command) node.Command {
 	cmd.Deadline = after(d)
 	return cmd
 }
 
-// serveTCP accepts connections until the test ends, and serves each in a task of its own.
+// serveTCP serves each connection in a task of its own until the test ends.
 func serveTCP(t testing.TB, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

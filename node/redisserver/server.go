@@ -1,7 +1,6 @@
 // Package redisserver starts redis-server processes, for tests, benchmarks and
-// experiments. It is not for servers that you want to keep: when a [Server] is closed
-// its data is gone. On Linux its process dies with the program that started it, however
-// that ends.
+// experiments. When a [Server] is closed its data is gone. On Linux its process dies with
+// the program that started it, however that ends.
 package redisserver
 
 import (
@@ -20,8 +19,8 @@ import (
 	"github.com/redquorum/redquorum/internal/process"
 )
 
-// Available returns nil if a redis-server can be started here, and otherwise
-// one line that says why not.
+// Available returns nil if a redis-server can be started here, and otherwise says why not
+// in one line.
 func Available() error {
 	_, err := find("")
 	return err
@@ -38,27 +37,24 @@ func find(binary string) (path string, err error) {
 	return path, nil
 }
 
-// A Config says how to start a server. The zero Config is a server in memory on
-// a free port of the loopback interface.
+// A Config says how to start a server. The zero Config is a server in memory on a free
+// port of the loopback interface.
 type Config struct {
 	// Binary is the program: a path, or a name to look up on the PATH. By
 	// default redis-server.
 	Binary string
 	// Unix makes the server listen on a Unix socket instead of a TCP port.
 	Unix bool
-	// AppendOnly makes the server write every change to the disk before it
-	// answers, so that Restart can keep the data.
+	// AppendOnly makes the server write every change to the disk before it answers, so
+	// that Restart keeps the data.
 	AppendOnly bool
-	// Args are further arguments, such as "--maxmemory", "64mb". They come last,
-	// so they win.
+	// Args are further arguments, such as "--maxmemory", "64mb". They override others.
 	Args []string
-	// Env are variables for its environment, such as "LD_PRELOAD=clock.so", besides those
-	// of this process.
+	// Env are additional variables for its environment, such as "LD_PRELOAD=clock.so".
 	Env []string
 }
 
-// A Server is one redis-server process and its directory. Its methods may be
-// called by several goroutines at once.
+// A Server is one redis-server process and its directory. It is safe for concurrent use.
 type Server struct {
 	config Config
 	binary string
@@ -72,8 +68,7 @@ type Server struct {
 
 var errClosed = errors.New("redisserver: server is closed")
 
-// How long a server may take to answer after its start, and how often to find
-// another port when somebody else was quicker.
+// These bound how long a server may take to answer, and how often it tries another port.
 const (
 	startTimeout = 15 * time.Second
 	portTries    = 10
@@ -121,12 +116,10 @@ func StartN(n int, config Config) ([]*Server, error) {
 	return servers, nil
 }
 
-// Addr returns the host and port, or the path of the Unix socket. It stays the
-// same when the server restarts.
+// Addr returns the host and port, or the path of the Unix socket, also after a restart.
 func (s *Server) Addr() string { return s.addr }
 
-// URL returns the address in the form that clients parse: redis://host:port or
-// unix://path.
+// URL returns redis://host:port or unix://path.
 func (s *Server) URL() string {
 	if s.config.Unix {
 		return "unix://" + s.addr
@@ -145,7 +138,6 @@ func (s *Server) PID() int {
 }
 
 // Kill ends the process at once, as a crash does, and returns when it is gone.
-// If none runs it does nothing.
 func (s *Server) Kill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +154,7 @@ func (s *Server) kill() {
 // Stop makes the process stand still: connections stay, and nothing answers.
 func (s *Server) Stop() error { return s.signal(process.Stop) }
 
-// Cont lets a stopped process go on, with the commands that came in between.
+// Cont lets a stopped process go on, with the commands that came meanwhile.
 func (s *Server) Cont() error { return s.signal(process.Cont) }
 
 func (s *Server) signal(sig os.Signal) error {
@@ -177,10 +169,9 @@ func (s *Server) signal(sig os.Signal) error {
 	return s.process.Signal(sig)
 }
 
-// Restart kills the process if one runs, starts another at the same address,
-// and returns when it answers. With empty the data is gone; otherwise what was
-// on the disk is there, which is everything with AppendOnly, and nothing by
-// default.
+// Restart kills the process if one runs, starts another at the same address, and returns
+// when it answers. If empty, the data is gone; otherwise it has what was on the disk:
+// everything with AppendOnly, nothing by default.
 func (s *Server) Restart(empty bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,8 +184,7 @@ func (s *Server) Restart(empty bool) error {
 			return fmt.Errorf("redisserver: %w", err)
 		}
 	}
-	// A port that nobody listens on may for a moment belong to a client that
-	// was given it as its own end of a connection.
+	// A free port may for a moment be a client's own end of a connection.
 	var err error
 	for range portTries {
 		if err = s.start(); !errors.Is(err, errAddrInUse) {
@@ -205,8 +195,8 @@ func (s *Server) Restart(empty bool) error {
 	return err
 }
 
-// Upgrade gives the server another program, which its next Restart starts: a path, or a
-// name to look up on the PATH.
+// Upgrade gives the server another program for its next Restart: a path, or a name to
+// look up on the PATH.
 func (s *Server) Upgrade(binary string) error {
 	path, err := find(binary)
 	if err != nil {
@@ -218,8 +208,7 @@ func (s *Server) Upgrade(binary string) error {
 	return nil
 }
 
-// Close kills the process if one runs and removes its directory. Closing twice
-// is the same as once.
+// Close kills the process and removes its directory. It may be called twice.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +228,6 @@ func removeContents(dir string) error {
 	return err
 }
 
-// freeAddr returns an address that nobody listens on, at least just now.
 func (s *Server) freeAddr() (string, error) {
 	if s.config.Unix {
 		return filepath.Join(s.dir, "redis.sock"), nil
@@ -283,7 +271,6 @@ func (s *Server) launch(out string) (*process.Process, error) {
 	return process.Start(cmd)
 }
 
-// start starts a process and waits until it answers.
 func (s *Server) start() error {
 	out := filepath.Join(s.dir, "output")
 	p, err := s.launch(out)
@@ -305,7 +292,6 @@ func (s *Server) start() error {
 	return failed(fmt.Sprintf("no answer in %v", startTimeout), out)
 }
 
-// failed says why a start failed, in the server's own words if it had any.
 func failed(what, out string) error {
 	said, _ := os.ReadFile(out)
 	// a member of a cluster also needs port + 10,000
@@ -318,8 +304,7 @@ func failed(what, out string) error {
 	return fmt.Errorf("redisserver: cannot start: %s: %s", what, lines[len(lines)-1])
 }
 
-// answers reports whether the process with this number, and this output, serves at the
-// address.
+// answers reports whether the process with this number and output serves at the address.
 func (s *Server) answers(pid int, out string) bool {
 	network := "tcp"
 	if s.config.Unix {
@@ -340,7 +325,7 @@ func (s *Server) answers(pid int, out string) bool {
 	return ready(reply.String(), pid, said)
 }
 
-// auth returns the command that gives the password that Args set, "" if they set none.
+// auth returns the command with the password of Args, "" if there is none.
 func (s *Server) auth() (command string) {
 	for i, arg := range s.config.Args {
 		if arg == "--requirepass" && i+1 < len(s.config.Args) {
@@ -351,9 +336,9 @@ func (s *Server) auth() (command string) {
 	return command
 }
 
-// ready looks at the replies to AUTH, PING and INFO. They must name the process, for
-// another program may have been given the same port. A server that wants another password
-// does not: the process must have said then that it is ready.
+// ready requires that the replies to AUTH, PING and INFO name the process: another
+// program may have the same port. If the server wants another password, the process must
+// have said that it is ready.
 func ready(reply string, pid int, said []byte) bool {
 	reply = strings.TrimPrefix(reply, "+OK\r\n")
 	if strings.HasPrefix(reply, "-NOAUTH") {

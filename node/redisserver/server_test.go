@@ -22,8 +22,7 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// asParent makes this test program a mere parent of a server: see
-// TestServerDiesWithItsParent.
+// asParent makes this program a parent of a server: see TestServerDiesWithItsParent.
 const asParent = "REDISSERVER_TEST_PARENT"
 
 func init() {
@@ -133,8 +132,7 @@ func TestStartN(t *testing.T) {
 	assert.That(t, len(seen) == 3, "three servers at %d addresses", len(seen))
 }
 
-// TestServerDiesWithItsParent kills a program that has started a server, so
-// that it can do nothing about it.
+// A program that has started a server is killed, and can do nothing about it.
 func TestServerDiesWithItsParent(t *testing.T) {
 	need(t)
 	if runtime.GOOS != "linux" {
@@ -156,8 +154,8 @@ func TestServerDiesWithItsParent(t *testing.T) {
 	}
 }
 
-// parent starts a server on a thread that then dies, says its PID, and waits to
-// be killed.
+// parent starts a server on a thread that then ends, says its PID, and waits to be
+// killed.
 func parent() {
 	started := make(chan struct{})
 	go func() {
@@ -188,7 +186,6 @@ func start(t *testing.T, config redisserver.Config) *redisserver.Server {
 	return s
 }
 
-// ask sends one command and returns the first line of the reply.
 func ask(t *testing.T, s *redisserver.Server, command string) string {
 	t.Helper()
 	reply, err := try(s, command, 5*time.Second)
@@ -212,8 +209,7 @@ func try(s *redisserver.Server, command string, timeout time.Duration) (string, 
 	return strings.TrimRight(line, "\r\n"), err
 }
 
-// alive reports whether a process runs. One that has ended but that its parent
-// has not waited for is not alive, although it can still be sent signals.
+// alive is false for zombies, which can still be sent signals.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err == nil {
@@ -223,7 +219,6 @@ func alive(pid int) bool {
 	return syscall.Kill(pid, 0) == nil
 }
 
-// A server with a password is not ready either while it loads its data.
 func TestRestartWithAPasswordWaitsForTheData(t *testing.T) {
 	need(t)
 	const password = `it is "secret"`

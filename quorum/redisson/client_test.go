@@ -18,12 +18,11 @@ import (
 	"github.com/redquorum/redquorum/internal/tests"
 )
 
-// patience is longer than anything lasts that a test waits for, on a machine
-// that is busy with other things.
+// patience is longer than anything that a test waits for, on a busy machine.
 const patience = 45 * time.Second
 
-// build makes the Java client, once, and returns its class path, or one line that
-// says why there is none. Only with REDQUORUM_LONG=1 does Maven download.
+// build makes the Java client once, and returns its class path, or why there is none.
+// Maven downloads only with REDQUORUM_LONG=1.
 var build = sync.OnceValues(func() (classpath, missing string) {
 	for _, program := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -46,11 +45,10 @@ var build = sync.OnceValues(func() (classpath, missing string) {
 	return filepath.Join(buildDir, "classes") + string(os.PathListSeparator) + filepath.Join(buildDir, "lib", "*"), ""
 })
 
-// buildDir is where the Java client is built. TestMain makes and removes it.
 var buildDir string
 
-// needJava skips the test if there is no Java client. In CI one that cannot be
-// built where Java and Maven are is a failure.
+// needJava skips the test if there is no Java client. In CI a client that cannot be built
+// despite Java and Maven is a failure.
 func needJava(t *testing.T) (classpath string) {
 	t.Helper()
 	needTime(t)
@@ -66,8 +64,7 @@ func needJava(t *testing.T) (classpath string) {
 	return classpath
 }
 
-// needTime skips the test if the time that all have is nearly over, as it can be
-// on a machine that is busy with other things.
+// needTime skips the test if the time for all is nearly over, as on a busy machine.
 func needTime(t *testing.T) {
 	t.Helper()
 	if end, ok := t.Deadline(); ok && time.Until(end) < patience {
@@ -75,8 +72,8 @@ func needTime(t *testing.T) {
 	}
 }
 
-// A java is a process with Redisson in it, one instance for each server. Its
-// methods may be called by several goroutines at once.
+// A java is a process with Redisson, one instance for each server, safe for concurrent
+// use.
 type java struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -93,8 +90,7 @@ type answer struct {
 	value        string
 }
 
-// startJava starts a process on the servers at addrs, with properties such as
-// watchdog=30000.
+// startJava takes properties such as watchdog=30000.
 func startJava(t *testing.T, addrs []string, properties ...string) *java {
 	t.Helper()
 	classpath := needJava(t)
@@ -154,7 +150,6 @@ func wallClock(micros string) time.Time {
 	return time.UnixMicro(n)
 }
 
-// begin tells one of the process's threads to do something.
 func (j *java) begin(thread, verb, kind, name string, args ...any) <-chan answer {
 	call := make(chan answer, 1)
 	j.mu.Lock()
@@ -190,7 +185,7 @@ func (j *java) do(thread, verb, kind, name string, args ...any) answer {
 	return j.end(j.begin(thread, verb, kind, name, args...))
 }
 
-// want does something and says if its value is another one.
+// want requires a value of what is done.
 func (j *java) want(value, thread, verb, kind, name string, args ...any) answer {
 	j.t.Helper()
 	a := j.do(thread, verb, kind, name, args...)
@@ -198,7 +193,6 @@ func (j *java) want(value, thread, verb, kind, name string, args ...any) answer 
 	return a
 }
 
-// isNotOwner has thread a unlock what it does not hold.
 func (j *java) isNotOwner(kind, name string) {
 	j.t.Helper()
 	if a := j.do("a", "unlock", kind, name); !strings.Contains(a.value, "IllegalMonitorStateException") {

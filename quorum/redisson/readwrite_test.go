@@ -17,8 +17,7 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// TestReadWrite shares locks of readers and writers, on one server and, as a
-// MultiLock of RReadWriteLocks, on three.
+// Locks are on one server and, as a MultiLock of RReadWriteLocks, on three.
 func TestReadWrite(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -53,8 +52,7 @@ func TestReadWrite(t *testing.T) {
 	})
 }
 
-// Readers of both sides have a name together, and writers of both wait for all of
-// them.
+// Readers of both sides have a name together, and writers of both wait for all of them.
 func share(t *testing.T, j *java, l *quorum.Locker, nodes string) {
 	needTime(t)
 	read, write, name := "read"+nodes, "write"+nodes, "share"+strings.Trim(nodes, "/")
@@ -90,9 +88,9 @@ func share(t *testing.T, j *java, l *quorum.Locker, nodes string) {
 	}
 }
 
-// Writers of both sides add to a number in a file, by reading and writing it, while
-// readers of both look that it does not change. The leases are short: Redisson's
-// tasks sometimes sleep until one ends (see wake).
+// Writers of both sides add to a number in a file, and readers of both see that it does
+// not change. The leases are short: Redisson's tasks sometimes sleep until one ends (see
+// wake).
 func countAndLook(t *testing.T, j *java, l *quorum.Locker) {
 	const rounds, name = 40, "count"
 	counted(t, j, 2*rounds, func(file string, theirs func(thread, verb, kind, name string), ours *sync.WaitGroup, i int) {
@@ -115,8 +113,7 @@ func countAndLook(t *testing.T, j *java, l *quorum.Locker) {
 	})
 }
 
-// The end of a writer lets in all readers that wait for it on the other side, not
-// only the first.
+// A writer's end lets in all readers of the other side, not only the first.
 func wakeAll(t *testing.T, j *java, l *quorum.Locker, addr string) {
 	needTime(t)
 	const name, readers = "wakeAll", 3
@@ -149,8 +146,7 @@ func wakeAll(t *testing.T, j *java, l *quorum.Locker, addr string) {
 	}
 }
 
-// A writer of Go that goes on as a reader lets Java's readers in at once, and
-// keeps its writers out.
+// A writer of Go that goes on as a reader lets Java's readers in at once, but no writers.
 func downgrade(t *testing.T, j *java, l *quorum.Locker) {
 	needTime(t)
 	const rounds, within, notice, name = 3, 100 * time.Millisecond, 15 * time.Second, "downgrade"
@@ -177,8 +173,8 @@ func downgrade(t *testing.T, j *java, l *quorum.Locker) {
 	assert.That(t, fastest <= within, "that is more than %v", within)
 }
 
-// A writer of Java that goes on as a reader lets Go's readers in, too; but it tells
-// nobody, so they come when they next look. docs/redisson.md tells of this.
+// A writer of Java that goes on as a reader does not tell anybody, so Go's readers come
+// in when they next look: see docs/redisson.md.
 func downgradeOfJava(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	needTime(t)
 	const name = "downgradeOfJava"
@@ -208,8 +204,8 @@ func downgradeOfJava(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	unlock(t, reading)
 }
 
-// rest returns how long the keys of a name last: the lock, and the readers' holds.
-// Keys that do not expire count as a day.
+// rest returns how long the lock and the readers' holds last. Keys without an expiry
+// count as a day.
 func rest(t *testing.T, c *redis.Client, name string) (lock time.Duration, holds []time.Duration) {
 	t.Helper()
 	keys, err := c.Keys(background, "{"+name+"}:*:rwlock_timeout:*").Result()
@@ -230,8 +226,8 @@ func rest(t *testing.T, c *redis.Client, name string) (lock time.Duration, holds
 	return lock, holds
 }
 
-// Each reader has its own time on the server, and the lock that of the longest, in
-// whatever order they come and leave.
+// Each reader has its own time on the server, and the lock that of the longest, in any
+// order.
 func lives(t *testing.T, j *java, addrs []string, c *redis.Client) {
 	needTime(t)
 	const long, soon = 10 * time.Minute, 9 * time.Minute
@@ -278,8 +274,8 @@ func lives(t *testing.T, j *java, addrs []string, c *redis.Client) {
 	assert.That(t, left <= 0 && len(holds) == 0, "after all have gone: %v, %v", left, holds)
 }
 
-// A reader whose time is over stays in the hash while another renews it. Nobody
-// waits for it when that one leaves.
+// A reader whose time is over stays in the hash while another renews it. Nobody waits for
+// it when that one leaves.
 func deadReaders(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	needTime(t)
 	const short = 300 * time.Millisecond
@@ -309,7 +305,6 @@ func deadReaders(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	assert.Is(t, mine.Unlock(background), quorum.ErrNotHeld, "the dead reader's unlock")
 }
 
-// Either side breaks what readers and writers of the other have.
 func forceShared(t *testing.T, j *java, l *quorum.Locker) {
 	needTime(t)
 	leases := map[string]*quorum.Lease{}
@@ -328,8 +323,8 @@ func forceShared(t *testing.T, j *java, l *quorum.Locker) {
 	}
 }
 
-// Readers of Go wait for a writer of Go that waits; those of Java do not see that
-// it does. docs/redisson.md tells of this.
+// Readers of Go wait for a waiting writer of Go; those of Java do not see it: see
+// docs/redisson.md.
 func intent(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	needTime(t)
 	const name = "intent"
@@ -354,9 +349,9 @@ func intent(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	}
 }
 
-// A name is for readers and writers or for plain locks. Redisson's readers and
-// writers overlook a plain lock; a writer leaves it behind as a reader's, and the
-// last reader removes it. docs/redisson.md tells of this.
+// A name is for readers and writers or for plain locks. Redisson's readers and writers
+// overlook a plain lock; a writer leaves it as a reader's, and the last reader removes
+// it: see docs/redisson.md.
 func plainBesideShared(t *testing.T, j *java, l *quorum.Locker, c *redis.Client) {
 	needTime(t)
 	const name = "plain"
@@ -378,11 +373,10 @@ func plainBesideShared(t *testing.T, j *java, l *quorum.Locker, c *redis.Client)
 	lost(t, lease)
 }
 
-// Renewals of one side do not shorten what readers of the other have; but those of
-// Redisson do where the other's lease is longer than lockWatchdogTimeout. And
-// Redisson stops to renew a write lock when its holder has read meanwhile.
-// docs/redisson.md tells of both; a release of Redisson in which this test fails is
-// a better one.
+// Renewals do not shorten the other side's readers, except for Redisson's where the
+// other's lease is longer than lockWatchdogTimeout. Redisson stops renewing a write lock
+// when its holder has read meanwhile. See docs/redisson.md; a release of Redisson in
+// which this test fails is a better one.
 func TestReadersRenew(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -428,7 +422,7 @@ func TestReadersRenew(t *testing.T) {
 	left, holds := rest(t, c, "goLonger")
 	t.Logf("Java's renewal left %v of Go's lease of %v; the holds have %v", left, mine[2].Remaining(), holds)
 	assert.That(t, left <= soon, "Redisson no longer shortens the lock of other readers")
-	// It is set right when Java ends in order, but not when it dies.
+	// It is repaired when Java ends in order, but not when it dies.
 	j.want("true", "a", "unlock", "read", "goLonger")
 	left, _ = rest(t, c, "goLonger")
 	assert.That(t, left >= soon, "after Java has left the lock has %v", left)

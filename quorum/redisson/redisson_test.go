@@ -1,8 +1,7 @@
 // Package redisson_test shares locks with Redisson itself: a Java process with the
-// release that testdata/client/pom.xml names, which takes its locks on the same
-// servers. It needs redis-server, java and mvn, and is skipped without. Package quorum
-// describes what Redisson does on a server in redisson_test.go, and tests that
-// without Java.
+// release that testdata/client/pom.xml names, which takes its locks on the same servers.
+// It needs redis-server, java and mvn, and is skipped without. Package quorum's
+// redisson_test.go has the same without Java.
 package redisson_test
 
 import (
@@ -30,12 +29,11 @@ import (
 
 var background = context.Background()
 
-// holderNodes is the environment that makes the test binary a process which
-// holds a lock until it is killed.
+// holderNodes makes the test binary a process that holds a lock until it is killed.
 const holderNodes = "REDQUORUM_TEST_HOLDER"
 
-// shortLease is what both sides renew, and what the killed leave behind: far
-// longer than a busy machine keeps a process waiting.
+// shortLease is renewed by both sides, and left behind by the killed: far longer than a
+// busy machine keeps a process waiting.
 const shortLease = 6 * time.Second
 
 func TestMain(m *testing.M) {
@@ -53,7 +51,6 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// startServers starts n redis-servers for one test.
 func startServers(t *testing.T, n int) (all []*redisserver.Server, addrs []string) {
 	t.Helper()
 	needJava(t)
@@ -64,8 +61,7 @@ func startServers(t *testing.T, n int) (all []*redisserver.Server, addrs []strin
 	return all, addrs
 }
 
-// connect makes a Locker on servers that were just started, and so would all
-// abstain: without the guard.
+// connect has no restart guard: servers that were just started would all abstain.
 func connect(t *testing.T, addrs []string, o quorum.Options) *quorum.Locker {
 	t.Helper()
 	l := assert.Got(newLocker(addrs, o))(t)
@@ -100,7 +96,6 @@ func unlock(t *testing.T, lease *quorum.Lease) {
 	assert.NoError(t, lease.Unlock(background))
 }
 
-// waits has Go wait for a lock.
 func waits(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) <-chan *quorum.Lease {
 	got := make(chan *quorum.Lease, 1)
 	go func() {
@@ -111,7 +106,6 @@ func waits(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) <
 	return got
 }
 
-// lost waits until a lease has ended because it was lost, and unlocks it.
 func lost(t *testing.T, lease *quorum.Lease) {
 	t.Helper()
 	<-lease.Context().Done()
@@ -119,7 +113,6 @@ func lost(t *testing.T, lease *quorum.Lease) {
 	assert.Is(t, lease.Unlock(background), quorum.ErrNotHeld, "Go's unlock")
 }
 
-// broken has Go break what Java holds, and take it.
 func broken(t *testing.T, j *java, l *quorum.Locker, kind, name string, opts ...quorum.Option) {
 	t.Helper()
 	j.want("true", "a", "try", kind, name, patience, watchdog)
@@ -143,14 +136,12 @@ func held(t *testing.T, l *quorum.Locker, name string, opts ...quorum.Option) {
 	}
 }
 
-// dial returns an ordinary client of a server.
 func dial(t *testing.T, addr string) *redis.Client {
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
-// awaitWaiter returns when somebody listens to a channel on the server at addr.
 func awaitWaiter(t *testing.T, addr, channel string) {
 	t.Helper()
 	c := dial(t, addr)
@@ -160,8 +151,8 @@ func awaitWaiter(t *testing.T, addr, channel string) {
 	})
 }
 
-// A sharing is a kind of lock in Java that excludes ours on as many of the first
-// nodes; ours is to read or to write if a mode says so.
+// A sharing is a kind of lock in Java that excludes ours on as many of the first nodes;
+// ours is to read or to write if a mode says so.
 type sharing struct {
 	kind  string
 	nodes int
@@ -188,7 +179,6 @@ func modeOptions(mode string) []quorum.Option {
 	return nil
 }
 
-// channel is where releases of name are published.
 func (s sharing) channel(name string) string {
 	if s.mode != "" {
 		return node.ReadWriteChannel(name)
@@ -196,7 +186,7 @@ func (s sharing) channel(name string) string {
 	return node.Channel(name)
 }
 
-// TestRedisson shares locks of all kinds, on servers that do not fail.
+// Locks of all kinds are shared, on servers that do not fail.
 func TestRedisson(t *testing.T) {
 	tests.NeedLong(t)
 	_, addrs := startServers(t, 5)
@@ -230,8 +220,7 @@ func TestRedisson(t *testing.T) {
 	t.Run("oneNodeIsNoMajority", func(t *testing.T) { oneNodeIsNoMajority(t, j, lockers[3]) })
 }
 
-// Neither side gets a lock that the other holds, and gets it when the other has released
-// it.
+// A side gets a lock only when the other has released it.
 func exclusion(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 	needTime(t)
 	name := "exclusion-" + s.name()
@@ -250,7 +239,7 @@ func exclusion(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 	}
 }
 
-// A lease of either side that is not renewed ends for both.
+// A lease that is not renewed ends for both sides.
 func expiry(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 	needTime(t)
 	const lease = 300 * time.Millisecond
@@ -267,13 +256,12 @@ func expiry(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 	j.want("true", "a", "unlock", s.kind, name)
 }
 
-// A waiter is woken by the other side's release, long before the lease of 30 s ends.
-// Only the fastest round is held to 100 ms: the machine may be busy.
+// A release wakes the other side's waiter, long before the lease of 30 s ends. Only the
+// fastest round is held to 100 ms: the machine may be busy.
 //
-// Redisson's waiters can miss the message of a writer's release, Redisson's own as
-// well as ours: it wakes those that sleep already, while the other message is also
-// kept for one that is about to. So Java has to sleep before Go releases. On its
-// other servers a MultiLock cannot be made to, and sleeps too long now and then.
+// Redisson's waiters can miss the message of any writer's release, which only wakes those
+// that sleep already. So Java has to sleep before Go releases. A MultiLock cannot be made
+// to on its other servers, and sleeps too long now and then.
 func wake(t *testing.T, j *java, l *quorum.Locker, s sharing, addrs []string) {
 	needTime(t)
 	const rounds, within, notice = 5, 100 * time.Millisecond, 15 * time.Second
@@ -312,8 +300,7 @@ func wake(t *testing.T, j *java, l *quorum.Locker, s sharing, addrs []string) {
 	assert.That(t, goWaits <= within && javaWaits <= within, "that is more than %v", within)
 }
 
-// since returns how long after start the end was, and says if that was so long
-// that no notice came.
+// since fails the test if the time from start to end was so long that no notice came.
 func since(t *testing.T, most time.Duration, start, end time.Time) time.Duration {
 	t.Helper()
 	d := end.Sub(start)
@@ -321,8 +308,7 @@ func since(t *testing.T, most time.Duration, start, end time.Time) time.Duration
 	return d
 }
 
-// Tasks of both sides add to a number in a file, by reading and writing it, and
-// each looks whether it was alone.
+// Tasks of both sides add to a number in a file, and check that they are alone.
 func count(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 	const rounds = 50
 	name := "count-" + s.name()
@@ -339,8 +325,7 @@ func count(t *testing.T, j *java, l *quorum.Locker, s sharing) {
 	})
 }
 
-// counted has two tasks of each side add to a number in a file, each for half as often as
-// adds says.
+// counted has two tasks of each side add to a number in a file, each half of adds.
 func counted(t *testing.T, j *java, adds int, start func(file string, theirs func(thread, verb, kind, name string), ours *sync.WaitGroup, i int)) {
 	needTime(t)
 	file := filepath.Join(t.TempDir(), "number")
@@ -361,7 +346,6 @@ func counted(t *testing.T, j *java, adds int, start func(file string, theirs fun
 	assert.That(t, err == nil && string(text) == strconv.Itoa(2*adds), "the number is %s, want %d (%v)", text, 2*adds, err)
 }
 
-// during does something under the lock, as often as is asked for.
 func during(t *testing.T, l *quorum.Locker, name string, rounds int, do func(), opts ...quorum.Option) {
 	for range rounds {
 		lease, err := l.Lock(background, name, append(opts, quorum.WithWait(patience))...)
@@ -387,7 +371,7 @@ func add(file string) (before int, err error) {
 	return before, os.WriteFile(file, []byte(strconv.Itoa(before+1)), 0o600)
 }
 
-// Either side breaks the other's lock, and the other learns of it when it looks.
+// The other side learns of a broken lock when it looks.
 func force(t *testing.T, j *java, l *quorum.Locker) {
 	lease := lock(t, l, "force")
 	j.want("true", "a", "force", "plain", "force")
@@ -395,9 +379,9 @@ func force(t *testing.T, j *java, l *quorum.Locker) {
 	broken(t, j, l, "plain", "force")
 }
 
-// Go's release does not wake a Java thread that waits for a fair lock. The thread sleeps
-// until the lease that it met would have ended, while nobody has the lock. So
-// docs/redisson.md says that fair locks are not to be mixed.
+// Go's release does not wake a Java thread that waits for a fair lock: it sleeps until
+// the lease that it met would have ended. So docs/redisson.md says that fair locks are
+// not to be mixed.
 func fairSleeps(t *testing.T, j *java, l *quorum.Locker, server *redis.Client) {
 	const leaseTime, early = 4 * time.Second, 3 * time.Second
 	for {
@@ -420,8 +404,8 @@ func fairSleeps(t *testing.T, j *java, l *quorum.Locker, server *redis.Client) {
 	}
 }
 
-// Tokens of either side rise, but are no one row: Redisson counts from 1 on one
-// node, we take the time of day.
+// Each side's tokens rise, but are not comparable: Redisson counts from 1 on one node, we
+// take the time of day.
 func tokens(t *testing.T, j *java, l *quorum.Locker) {
 	j.want("1", "a", "token", "fenced", "tokens")
 	j.want("2", "a", "token", "fenced", "tokens") // re-entry
@@ -437,7 +421,6 @@ func tokens(t *testing.T, j *java, l *quorum.Locker) {
 	assert.That(t, first.Token() > 3 && second.Token() > first.Token(), "Go's tokens are %d and %d", first.Token(), second.Token())
 }
 
-// A lock on one node does not exclude a majority of others, as documented.
 func oneNodeIsNoMajority(t *testing.T, j *java, l *quorum.Locker) {
 	j.want("true", "a", "try", "plain", "lonely", 0, watchdog)
 	lease := lock(t, l, "lonely")
@@ -447,8 +430,8 @@ func oneNodeIsNoMajority(t *testing.T, j *java, l *quorum.Locker) {
 	j.want("true", "a", "unlock", "plain", "lonely")
 }
 
-// Both sides keep what they hold for several times their leases, and get what
-// one that was killed held when its lease ends.
+// Both sides keep what they hold for several times their leases, and get a killed
+// holder's lock when its lease ends.
 func TestRedissonWatchdogs(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -500,7 +483,7 @@ func TestRedissonWatchdogs(t *testing.T) {
 	}
 }
 
-// startHolder starts a process that holds name, and returns when it does.
+// startHolder returns when its process holds name.
 func startHolder(t *testing.T, addrs []string, name, mode string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -516,7 +499,6 @@ func startHolder(t *testing.T, addrs []string, name, mode string) *exec.Cmd {
 	return cmd
 }
 
-// hold is the process that startHolder starts.
 func hold(args []string) {
 	l, err := newLocker(args[2:], quorum.Options{Lease: shortLease})
 	if err == nil {

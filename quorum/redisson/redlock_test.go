@@ -16,13 +16,12 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A belief is a time in which somebody thought that he alone had the lock.
+// A belief is a time in which somebody took the lock for its own.
 type belief struct {
 	who      string
 	from, to time.Time
 }
 
-// A ledger collects beliefs of many tasks.
 type ledger struct {
 	mu      sync.Mutex
 	beliefs []belief
@@ -36,8 +35,8 @@ func (l *ledger) add(b belief) {
 	}
 }
 
-// complete reports whether all three have had the lock: Go, Java with a lease and
-// Java with a watchdog.
+// complete reports whether Go, Java with a lease and Java with a watchdog all had the
+// lock.
 func (l *ledger) complete() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,9 +47,9 @@ func (l *ledger) complete() bool {
 	return len(had) == 3
 }
 
-// Redisson's RedLock and redquorum have one lock on five servers; up to two of them
-// stand still at a time, over links that delay everything at random. On a busy machine
-// two of Redisson's own holders can overlap; that is not a fault of redquorum.
+// Redisson's RedLock and redquorum share a lock on five servers. Up to two of them stand
+// still, and links have random delays. On a busy machine two of Redisson's own holders
+// can overlap; that is not a fault of redquorum.
 func TestRedLockMixed(t *testing.T) {
 	tests.NeedLong(t)
 	const (
@@ -58,9 +57,8 @@ func TestRedLockMixed(t *testing.T) {
 		lease   = time.Second
 		late    = 10 * time.Millisecond // one way, at most
 		threads = 3
-		// What Redisson does not deduct: its lease begins when each server is asked,
-		// one after another, and is counted here from when the last has answered. With
-		// it goes the stillness of servers meanwhile.
+		// Redisson does not deduct this: its lease begins as each server is asked, one
+		// after another, and counts here from the last answer.
 		slack = 400 * time.Millisecond
 	)
 	servers, addrs := startServers(t, 5)
@@ -100,7 +98,6 @@ func TestRedLockMixed(t *testing.T) {
 	assert.That(t, book.complete(), "somebody never had it")
 }
 
-// delayed puts a link on the way to each server.
 func delayed(t *testing.T, addrs []string, most time.Duration) (behind []string) {
 	t.Helper()
 	for _, a := range addrs {
@@ -158,7 +155,6 @@ func goCompetes(ctx context.Context, t *testing.T, book *ledger, l *quorum.Locke
 	}
 }
 
-// standStill makes one server or two stand still, in turn.
 func standStill(ctx context.Context, t *testing.T, servers []*redisserver.Server) {
 	for ctx.Err() == nil {
 		order := rand.Perm(len(servers))[:1+rand.IntN(2)]
@@ -173,13 +169,12 @@ func standStill(ctx context.Context, t *testing.T, servers []*redisserver.Server
 	}
 }
 
-// The error of Redisson's RedLock when it is given a lease and one server stands still.
-// It makes keys that last for twice the wait, loses more than that at the server that
-// stands still, has a majority nevertheless, never looks how long it took, and then
-// sets the lease on keys that are no longer its own. So it believes in a lock that it
-// does not have, and cuts short the keys of the one who has it, whose lease then is not
-// safe either. docs/redisson.md tells of this; a release of Redisson in which this test
-// fails is a better one.
+// RedLock with a lease goes wrong if one server stands still. It makes keys that last for
+// twice the wait, loses more time than that at the server, ignores how long it took, and
+// then sets the lease on keys that are no longer its own. So it takes a lock for its own
+// that it does not have, and shortens the keys of the true holder, whose lease then is
+// not safe either. docs/redisson.md tells of this; a release of Redisson in which this
+// test fails is a better one.
 func TestRedLockFaults(t *testing.T) {
 	tests.NeedLong(t)
 	const wait, lease = time.Second, 2500 * time.Millisecond
@@ -214,7 +209,7 @@ func TestRedLockFaults(t *testing.T) {
 	}
 	unlock(t, next)
 
-	// Without a lease it sets none, and what it has by its watchdogs is a majority.
+	// Without a lease it sets none, and its watchdogs keep a majority.
 	call = j.begin("a", "try", "red/5", "renewed", wait, watchdog)
 	third("renewed")
 	a = j.end(call)

@@ -13,11 +13,10 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// Java is in no queue on the nodes. Still it has its turns when Lockers, with four tasks
-// each, always want the lock; and they have theirs. A fair share is that of one of all
-// Lockers and threads. Each side has half of it: Java next to two Lockers only just, as
-// the three take turns, so the measure is two fifths. Java waits for no more than ten
-// fair turns.
+// Java is in no queue on the nodes, and yet has its turns next to Lockers that always
+// want the lock, with four tasks each. A fair share is that of one of all Lockers and
+// threads. Each side has half of it, Java next to two Lockers only just, so the test asks
+// for two fifths, and for no wait of more than ten fair turns.
 func TestBothSidesHaveTheirTurns(t *testing.T) {
 	tests.NeedLong(t)
 	_, addrs := startServers(t, 3)
@@ -65,7 +64,7 @@ func TestBothSidesHaveTheirTurns(t *testing.T) {
 	}
 }
 
-// result lets the threads of Java take turns, too, and says whether all had their share.
+// result also lets the threads of Java take turns, and says whether all had their share.
 func (c *contest) result(j *java, kind string, threads int) (said string, fair bool) {
 	c.t.Helper()
 	window := time.Until(c.until)
@@ -88,8 +87,7 @@ func (c *contest) result(j *java, kind string, threads int) (said string, fair b
 	return said, fair
 }
 
-// reaction returns how long Java takes from a release to its own lock, as the median of
-// some.
+// reaction returns Java's median time from a release to its own lock.
 func reaction(t *testing.T, j *java, l *quorum.Locker) time.Duration {
 	t.Helper()
 	var all []time.Duration
@@ -106,7 +104,6 @@ func reaction(t *testing.T, j *java, l *quorum.Locker) time.Duration {
 	return all[len(all)/2]
 }
 
-// A contest is about one name, for a time.
 type contest struct {
 	t       *testing.T
 	name    string
@@ -117,7 +114,6 @@ type contest struct {
 	tasks   sync.WaitGroup
 }
 
-// enter lets tasks take turns that share a Locker.
 func (c *contest) enter(l *quorum.Locker, tasks int) {
 	n := new(int)
 	c.turns = append(c.turns, n)
@@ -138,8 +134,7 @@ func (c *contest) enter(l *quorum.Locker, tasks int) {
 	}
 }
 
-// java lets threads take turns, and returns how many they had and the longest wait for
-// one.
+// java returns the turns that its threads had, and the longest wait for one.
 func (c *contest) java(j *java, kind string, threads int) (turns int, longest time.Duration) {
 	c.t.Helper()
 	var calls []<-chan answer

@@ -9,7 +9,7 @@ import (
 	"github.com/redquorum/redquorum/faults"
 )
 
-// A PlannedClock is a client's: the true one, off as the plan has it.
+// A PlannedClock is the clock of a client, off as the plan has it.
 type PlannedClock struct {
 	clock.Clock               // the true one
 	begun       clock.Instant // of the plan, in true time
@@ -26,7 +26,6 @@ func (c *PlannedClock) mine(procs faults.Procs) bool { return procs.Clients.Has(
 
 func (c *PlannedClock) day(at time.Duration) faults.Day { return c.p.DayOf(c.mine, at) }
 
-// at is how long ago the plan has begun, in true time.
 func (c *PlannedClock) at() time.Duration { return c.Clock.Now().Sub(c.begun) }
 
 func (c *PlannedClock) Now() clock.Instant {
@@ -41,7 +40,6 @@ func (c *PlannedClock) Wall() time.Time {
 	return c.Clock.Wall().Add(d.Ahead + d.Gain(at))
 }
 
-// trueTime returns when the clock will show an instant.
 func (c *PlannedClock) trueTime(i clock.Instant) clock.Instant {
 	if i == clock.Never {
 		return i

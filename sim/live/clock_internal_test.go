@@ -9,7 +9,6 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 )
 
-// A system is a clock whose time is set.
 type system struct {
 	clock.Clock
 	now *clock.Instant

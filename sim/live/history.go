@@ -15,8 +15,7 @@ import (
 )
 
 // An Operation is one thing that a client did, for judges that know nothing of this
-// project. It has one name: several locks that are acquired together are an Operation
-// each.
+// project. Several locks that are acquired together are an Operation each.
 type Operation struct {
 	Client int           `json:"client"` // from 1
 	Op     string        `json:"op"`     // acquire, release, read, write
@@ -32,9 +31,8 @@ type Operation struct {
 
 // History returns what the clients did, in the order in which it began. An acquire
 // returns when the client begins to rely on the lock. A release is the instant at which
-// it stops: it unlocks, hears that the lease is lost, its validity ends, or the client
-// dies. The entries are those of a [sim.Result]. A lock that is held at the end of the
-// run has no release.
+// it stops, because it unlocks, hears of the loss or dies, or the validity ends. The
+// entries are those of a [sim.Result]. A lock that is held at the end has no release.
 func History(p *faults.Plan, entries []sim.Entry) (all []Operation) {
 	type owner struct {
 		client int
@@ -74,7 +72,6 @@ func History(p *faults.Plan, entries []sim.Entry) (all []Operation) {
 	return all
 }
 
-// operations appends an operation for each name of a belief.
 func (b *belief) operations(all []Operation, op string, call, back time.Duration) []Operation {
 	for _, name := range b.names {
 		all = append(all, Operation{Client: b.client + 1, Op: op, Name: name, Mode: b.mode, Owner: b.owner,

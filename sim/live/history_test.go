@@ -14,7 +14,6 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// told is a history in short lines.
 func told(all []live.Operation) string {
 	var b strings.Builder
 	for _, o := range all {

@@ -28,21 +28,21 @@ import (
 //	I14  part of several locks goes on without the rest
 //	I16  the specification does not allow what is in the Record
 //
-// The judge is the resource, too: an access is refused if its token is below the highest,
-// and the plan has lock fence=on.
+// The judge acts as the resource, too: it refuses an access if its token is below the
+// highest, and the plan has lock fence=on.
 type Judge struct {
 	Lock     string        // its name and version
 	Slack    time.Duration // for what is observed late
-	Wake     time.Duration // for a process that notices late that a lock is over; 0: Slack
+	Wake     time.Duration // how late a process may notice that a lock is over; 0: Slack
 	Promised []string      // the invariants that the lock promises; none: all
-	Erased   int           // writes under a token that another write under a token has undone
+	Erased   int           // writes under a token that other such writes have undone
 	Record   *Record       // of the commands, for I16; nil: it is not judged
-	Busy     string        // why processes were late, so that I7 and I8 cannot be expected; "" if they were not
+	Busy     string        // why processes were late, which excuses I7 and I8; or ""
 }
 
 // Result judges a run. The entries may be in any order. Those after the faults begin with
-// one of [sim.KindCalm], and one of [sim.KindHealed] for each healed node. The last
-// entries about each key tell what is left.
+// [sim.KindCalm], and [sim.KindHealed] for each healed node. The last entry about each
+// key tells what is left.
 func (j Judge) Result(p *faults.Plan, entries []sim.Entry) *sim.Result {
 	c := j.hear(p, entries)
 	c.exclusion()
@@ -56,7 +56,6 @@ func (j Judge) Result(p *faults.Plan, entries []sim.Entry) *sim.Result {
 	return sim.Observed(p, j.Lock, c.entries, c.found)
 }
 
-// hear takes all entries into account.
 func (j Judge) hear(p *faults.Plan, entries []sim.Entry) *court {
 	c := &court{Judge: j, p: p, entries: slices.Clone(entries), calm: p.Length, keys: make(map[place]*sim.Entry),
 		met: make(map[[2]int]bool), saw: make(map[[2]int]bool), changed: make(map[int]change),
@@ -72,7 +71,6 @@ func (j Judge) hear(p *faults.Plan, entries []sim.Entry) *court {
 	return c
 }
 
-// A court is a run that is being judged.
 type court struct {
 	Judge
 	p       *faults.Plan
@@ -81,7 +79,7 @@ type court struct {
 
 	procs     []faults.Process // of the clients
 	calm, end time.Duration
-	slow      string // why nobody need be served; "" if there is no reason
+	slow      string // why nobody need be served, or ""
 	healed    faults.Set
 	broken    []breach // in the order of their times
 	beliefs   []*belief
@@ -91,7 +89,7 @@ type court struct {
 
 	met     map[[2]int]bool // clients that have sent a command to a node
 	changed map[int]change  // by node
-	saw     map[[2]int]bool // clients that have met a node while it was a replica
+	saw     map[[2]int]bool // clients that have met a node as a replica
 }
 
 // A change is when a node got other data and kept its age.
@@ -100,19 +98,17 @@ type change struct {
 	replica  bool          // that another server is in the node's place
 }
 
-// A place is where a node has a key.
 type place struct {
 	node int
 	name string
 }
 
-// A breach is when the plan breaks an assumption of every lock with a lease.
+// A breach breaks an assumption of every lock with a lease.
 type breach struct {
 	at  time.Duration
 	why string
 }
 
-// A stop is when a client does not run.
 type stop struct {
 	client   int
 	from, to time.Duration
@@ -135,7 +131,7 @@ type belief struct {
 	ended    time.Duration // when the client heard that, or unlocked; 0: never
 }
 
-// fail notes a violation, unless the lock does not promise that.
+// fail ignores what the lock does not promise.
 func (c *court) fail(invariant string, at time.Duration, format string, args ...any) {
 	if len(c.Promised) > 0 && !slices.Contains(c.Promised, invariant) {
 		return
@@ -156,13 +152,11 @@ func (c *court) fail(invariant string, at time.Duration, format string, args ...
 	c.found = append(c.found, v)
 }
 
-// breaks notes that an assumption is broken from an instant on.
 func (c *court) breaks(at time.Duration, why string) {
 	c.broken = append(c.broken, breach{at, why})
 	slices.SortStableFunc(c.broken, func(a, b breach) int { return cmp.Compare(a.at, b.at) })
 }
 
-// breakPlan notes what the plan alone breaks.
 func (c *court) breakPlan() {
 	rates := make(map[int]faults.Ratio) // of clients; of node n it is -n-1
 	for i := range c.p.Events {
@@ -183,7 +177,6 @@ func (c *court) breakPlan() {
 	}
 }
 
-// setRates follows the rates of all clocks.
 func (c *court) setRates(rates map[int]faults.Ratio, e *faults.Event) {
 	for i := range c.p.Clients {
 		if e.Procs.Clients.Has(i) {
@@ -203,7 +196,6 @@ func (c *court) setRates(rates map[int]faults.Ratio, e *faults.Event) {
 	}
 }
 
-// see takes an entry into account.
 func (c *court) see(e *sim.Entry) {
 	switch e.Kind {
 	case sim.KindCalm:
@@ -228,7 +220,6 @@ func (c *court) see(e *sim.Entry) {
 	}
 }
 
-// event returns the event of the plan that an entry is about, or nil.
 func (c *court) event(e *sim.Entry) *faults.Event {
 	i := slices.IndexFunc(c.p.Events, func(o faults.Event) bool { return o.Words() == e.Text && !o.Verb.IsStep() })
 	if i < 0 {
@@ -237,7 +228,6 @@ func (c *court) event(e *sim.Entry) *faults.Event {
 	return &c.p.Events[i]
 }
 
-// stops notes which clients stop, and ends what dead ones hold.
 func (c *court) stops(e *sim.Entry) {
 	event := c.event(e)
 	if event == nil {
@@ -265,7 +255,6 @@ func (c *court) stops(e *sim.Entry) {
 	}
 }
 
-// kills ends what a client holds.
 func (c *court) kills(client int, at time.Duration) {
 	for _, b := range c.beliefs {
 		if b.client == client && b.ended == 0 && !b.again {
@@ -275,7 +264,7 @@ func (c *court) kills(client int, at time.Duration) {
 	c.stopped = append(c.stopped, stop{client, at, never, false})
 }
 
-// replaces notes which nodes get other data, and look as if they had run for long.
+// replaces notes which nodes get other data, but look as if they had run for long.
 func (c *court) replaces(e *sim.Entry) {
 	event := c.event(e)
 	if event == nil {
@@ -301,7 +290,7 @@ func (c *court) replaces(e *sim.Entry) {
 	}
 }
 
-// relies notes that a client relies on a node that has other data, and cannot know that.
+// relies notes that a client relies on other data of a node, and cannot know that.
 func (c *court) relies(e *sim.Entry) {
 	link := [2]int{e.Client, e.Node}
 	now, is := c.changed[e.Node]
@@ -320,7 +309,6 @@ func (c *court) relies(e *sim.Entry) {
 	c.met[link] = true
 }
 
-// believes notes what a client holds now.
 func (c *court) believes(e *sim.Entry) {
 	before := c.belief(e.Client, e.Owner)
 	b := &belief{client: e.Client, names: strings.Split(e.Name, ","), name: e.Name, owner: e.Owner, token: e.Token,
@@ -338,7 +326,6 @@ func (c *court) believes(e *sim.Entry) {
 	c.beliefs = append(c.beliefs, b)
 }
 
-// belief returns the latest of an owner, or nil.
 func (c *court) belief(client int, owner string) *belief {
 	for i := len(c.beliefs) - 1; i >= 0; i-- {
 		if b := c.beliefs[i]; b.client == client && b.owner == owner {
@@ -348,7 +335,6 @@ func (c *court) belief(client int, owner string) *belief {
 	return nil
 }
 
-// sees notes what a node has.
 func (c *court) sees(e *sim.Entry) {
 	at := place{e.Node, e.Name}
 	before := c.keys[at]
@@ -373,7 +359,6 @@ func (c *court) sees(e *sim.Entry) {
 	}
 }
 
-// meets reports whether two beliefs have a name in common.
 func (b *belief) meets(o *belief) bool {
 	return slices.ContainsFunc(b.names, func(name string) bool { return slices.Contains(o.names, name) })
 }
@@ -439,8 +424,8 @@ func (c *court) tokens() {
 	}
 }
 
-// agesDiffer reports whether nodes have forgotten tokens, and clients' clocks cannot make
-// up for that.
+// agesDiffer reports whether nodes have forgotten tokens that clients' clocks do not
+// exceed.
 func (c *court) agesDiffer(at time.Duration) bool {
 	forgot, spread := false, time.Duration(0)
 	for i := range c.p.Events {
@@ -532,9 +517,8 @@ func (c *court) liveness() {
 	c.steps()
 }
 
-// tooSlow returns why nobody need get a lock: the faults are over, and the servers'
-// replies take so long that the plan's timeout leaves no room for them. A real machine
-// may be that busy.
+// tooSlow returns why nobody need get a lock: on a busy machine replies may take so long
+// that the plan's timeout leaves no room for them.
 func (c *court) tooSlow() string {
 	executed, late, all := make(map[int]time.Duration), 0, 0
 	for _, e := range c.entries {
@@ -554,8 +538,7 @@ func (c *court) tooSlow() string {
 	return ""
 }
 
-// steps checks that no step still waited for a lock that nobody held, long after the
-// faults.
+// steps checks that no step still waits for a free lock, long after the faults.
 func (c *court) steps() {
 	late := c.calm + Patience(c.p, 1)
 	var first *sim.Entry
@@ -611,13 +594,12 @@ func (c *court) notices() {
 	}
 }
 
-// ranLate reports whether a client was stopped between two instants, or is dead.
 func (c *court) ranLate(client int, from, to time.Duration) bool {
 	return slices.ContainsFunc(c.stopped, func(s stop) bool { return s.client == client && s.from < to && s.to >= from-c.Slack })
 }
 
-// order checks I13: of two that wait fairly for one name the first to ask is served
-// first, if nothing went wrong meanwhile.
+// order checks I13: of two fair waiters for one name the first to ask is served first, if
+// nothing went wrong meanwhile.
 func (c *court) order() {
 	type call struct {
 		client int
@@ -652,7 +634,6 @@ func (c *court) order() {
 	}
 }
 
-// stays reports whether a fault that began by then has no end.
 func (c *court) stays(by time.Duration) bool {
 	return slices.ContainsFunc(c.p.Events, func(e faults.Event) bool {
 		return e.At <= by && e.Verb.Stays() && (e.For == 0 || e.At+e.For > by)

@@ -17,7 +17,6 @@ import (
 
 const ms = time.Millisecond
 
-// has and ends are a client's entries about a lock.
 func has(at time.Duration, client int, name, mode string, token node.Token, until time.Duration) sim.Entry {
 	return sim.Entry{At: at, Kind: sim.KindBelief, Client: client, Node: -1, Name: name, Owner: string(rune('a' + client)), Mode: mode, Token: token, Until: until}
 }
@@ -50,7 +49,6 @@ func gets(at time.Duration, client int) sim.Entry {
 	return sim.Entry{At: at, Kind: sim.KindResult, Client: client, Node: -1, Name: "x", Text: "lock x: granted"}
 }
 
-// served is what every run of two clients ends with.
 func served() []sim.Entry {
 	return []sim.Entry{
 		{At: 3000 * ms, Kind: sim.KindCalm, Client: -1, Node: -1}, {At: 3000 * ms, Kind: sim.KindHealed, Client: -1, Node: 0},
@@ -160,7 +158,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// A lock is held to nothing that it does not promise.
 func TestJudgeOfPromises(t *testing.T) {
 	p := faults.New(3, 2)
 	p.Length = 3 * time.Second
@@ -175,7 +172,6 @@ func TestJudgeOfPromises(t *testing.T) {
 	}
 }
 
-// Writes that a resource has lost are a violation, as if they had been seen.
 func TestJudgeOfErasedWrites(t *testing.T) {
 	p := faults.New(3, 2)
 	p.Length = 3 * time.Second
@@ -186,7 +182,6 @@ func TestJudgeOfErasedWrites(t *testing.T) {
 	}
 }
 
-// Liveness is judged by who was served after the faults.
 func TestJudgeOfLiveness(t *testing.T) {
 	for _, tt := range []struct {
 		name, plan string

@@ -1,5 +1,5 @@
-// Package live has what is the same wherever a plan of package faults is played with real
-// goroutines and clocks. It does not know what the lock is, nor what the servers are.
+// Package live plays plans of package faults with real goroutines and clocks, for any
+// lock and any servers.
 //
 // A plan is played in three places: in virtual time (package sim), over pipes in one
 // process (package pipes), and by processes (package chaos). In each of them
@@ -12,10 +12,10 @@
 //   - A [Judge] turns what was reported into a [sim.Result], whose story and page show the run. The
 //     simulator sees more, and has its own checker.
 //
-// All of them report what happens as entries of a trace. The entries of several processes
-// are put together by their times, so the processes need one clock.
+// All report entries of a trace, which are merged by their times: several processes need
+// one clock.
 //
-// The package works on the clock of the system, and in a bubble of testing/synctest.
+// The package also works in a bubble of testing/synctest.
 //
 // # What may change
 //
@@ -35,23 +35,20 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
-// A Library is a lock as one client has it. Its methods may be called by several
-// goroutines at once.
+// A Library is a lock as one client has it. Its methods are safe for concurrent use.
 type Library interface {
-	// Acquire acquires what is wanted. The error matches errors.ErrUnsupported if the
-	// library has no such lock.
+	// Acquire returns an error that matches errors.ErrUnsupported if the library has no
+	// such lock.
 	Acquire(ctx context.Context, w Wanted) (*Held, error)
 
-	// Close ends all goroutines of the library, and releases what it still holds if it
-	// can.
+	// Close ends all goroutines, and releases what is still held if it can.
 	Close() error
 }
 
 // Wanted is what a client asks for.
 type Wanted = program.Want
 
-// A Held lock is one that a client has acquired. Until and Unlock are always there. The
-// library lacks all else that is nil.
+// A Held lock always has Until and Unlock. The library lacks all else that is nil.
 type Held struct {
 	Owner string          // what the servers know the holder by; "" if the library does not show it
 	Token node.Token      // the fencing token, or 0
@@ -60,7 +57,7 @@ type Held struct {
 	Parts []Part          // of a lock that is made of locks of several deployments
 
 	// Until is the end of what the library promises now, by the client's clock: Never if
-	// it promises no bound, and in the past if the lock has ended.
+	// it promises no bound, the past if the lock has ended.
 	Until func() clock.Instant
 
 	Unlock    func(context.Context) error
@@ -74,10 +71,9 @@ type Part struct {
 	Token       node.Token
 }
 
-// Strike lets the faults of a plan happen, in the order of their times, and reports each.
-// It calls ready after those of 0s: what is so from the beginning is so for every
-// command. It returns when the part with faults is over, or ctx ends. Steps of clients
-// are left to their Players.
+// Strike lets the faults of a plan happen in order, and reports each. It calls ready
+// after those of 0s. It returns when the part with faults is over, or ctx ends. Players
+// do the steps of clients.
 func Strike(ctx context.Context, c clock.Clock, begun clock.Instant, p *faults.Plan, report func(sim.Entry), strike func(e *faults.Event, end bool), ready func()) {
 	type moment struct {
 		at    time.Duration
@@ -115,8 +111,8 @@ func Strike(ctx context.Context, c clock.Clock, begun clock.Instant, p *faults.P
 	}
 }
 
-// Calm ends the part with faults: as many nodes as it takes are healed, and the links to
-// them. Other nodes keep their faults. Then every client must get every lock.
+// Calm ends the part with faults: it heals as many nodes as it takes, and their links.
+// Other nodes keep their faults. Then every client must get every lock.
 func Calm(p *faults.Plan, report func(sim.Entry), now func() time.Duration, heal func(node int)) {
 	report(sim.Entry{At: now(), Kind: sim.KindCalm, Client: -1, Node: -1,
 		Text: "the faults are over for a majority, and forever elsewhere"})
@@ -130,7 +126,7 @@ func Calm(p *faults.Plan, report func(sim.Entry), now func() time.Duration, heal
 	}
 }
 
-// Patience is how long it may take after the faults to serve so many acquisitions.
+// Patience is the time to serve so many acquisitions after the faults.
 func Patience(p *faults.Plan, acquisitions int) time.Duration {
 	l := &p.Lock
 	longest := p.Work.Hold.Max + 2*(l.MaxLease+l.Grace) + 2*l.Timeout

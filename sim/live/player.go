@@ -27,8 +27,8 @@ type Player struct {
 	Begun   clock.Instant   // of the plan, by the true clock or this one
 	Report  func(sim.Entry) // may be called by several goroutines at once
 
-	// Open opens another library for a process that closes its own and starts again, as
-	// drawn work may say; nil: it does not.
+	// Open opens another library for a process that starts again, as drawn work may say;
+	// nil: it does not.
 	Open func() (Library, error)
 
 	true  clock.Clock     // that the plan's time is counted on
@@ -46,7 +46,7 @@ type Player struct {
 }
 
 // Play plays until the client has been served after the faults, and closes the library.
-// If life ends the client is dead: nothing more is reported. Play returns when the
+// When life ends the client is dead: it reports nothing more. Play returns when the
 // library's calls have.
 func (p *Player) Play(life context.Context) {
 	for q := p; q != nil; {
@@ -60,7 +60,6 @@ func (p *Player) Play(life context.Context) {
 	}
 }
 
-// next returns the client's next process, or nil if there is none.
 func (p *Player) next() *Player {
 	library, err := p.Open()
 	if err != nil { // it was opened with the same before
@@ -70,7 +69,6 @@ func (p *Player) next() *Player {
 		Report: p.Report, Open: p.Open}
 }
 
-// process plays one process of the client, and returns the next one, or nil.
 func (p *Player) process(life context.Context) *Player {
 	p.true = p.Clock
 	if c, off := p.Clock.(*PlannedClock); off {
@@ -129,7 +127,6 @@ func (p *Player) Lacks() []string {
 
 func (p *Player) now() time.Duration { return p.true.Now().Sub(p.Begun) }
 
-// wait returns at an instant of the plan, or when ctx ends.
 func (p *Player) wait(ctx context.Context, at time.Duration) clock.Wake {
 	return p.true.NewSignal().Wait(ctx, p.Begun.Add(at))
 }
@@ -145,7 +142,7 @@ func (p *Player) report(e sim.Entry) {
 	p.Report(e)
 }
 
-// outcome reports what came of a call, and notes what the library lacks.
+// outcome also notes what the library lacks.
 func (p *Player) outcome(what, name string, err error) {
 	result := "done"
 	if err != nil {
@@ -161,7 +158,7 @@ func (p *Player) outcome(what, name string, err error) {
 	p.report(sim.Entry{Kind: sim.KindResult, Name: name, Text: what + " " + name + ": " + result})
 }
 
-// play does the client's steps from an instant on, each when the one before has ended.
+// play does the client's steps from an instant on, each after the one before.
 func (p *Player) play(work context.Context, from time.Duration) {
 	steps := make(chan *faults.Event, len(p.Plan.Events))
 	p.tasks.Go(func() {
@@ -207,7 +204,6 @@ func (p *Player) close(e *faults.Event) {
 	p.outcome("close", "", p.Library.Close())
 }
 
-// step does one step.
 func (p *Player) step(e *faults.Event) {
 	p.report(sim.Entry{Kind: sim.KindStep, Name: e.Name, Text: e.Words(), Mode: string(e.As)})
 	switch e.Verb {
@@ -222,7 +218,6 @@ func (p *Player) step(e *faults.Event) {
 	}
 }
 
-// inspect asks the nodes for the holder of a lock.
 func (p *Player) inspect(ctx context.Context, name string) {
 	err := errors.ErrUnsupported
 	if l, ok := p.Library.(interface {
@@ -233,7 +228,7 @@ func (p *Player) inspect(ctx context.Context, name string) {
 	p.outcome("inspect", name, err)
 }
 
-// lockStep acquires a lock. If nobody holds it when the faults are over, it must come.
+// lockStep acquires a lock. If it is free when the faults are over, the lock must come.
 func (p *Player) lockStep(e *faults.Event) {
 	ctx, abort := context.WithCancel(p.life)
 	defer abort()
@@ -294,7 +289,6 @@ func (p *Player) acquire(ctx context.Context, what string, w Wanted) (*hold, err
 	return h, nil
 }
 
-// describe says which feature of a lock a call needs.
 func describe(what string, w *Wanted) string {
 	switch {
 	case w.Joint:
@@ -309,7 +303,6 @@ func describe(what string, w *Wanted) string {
 	return what
 }
 
-// lastly is how long after the faults the last client must be served.
 func lastly(p *faults.Plan) time.Duration {
 	each := len(p.Names())
 	if p.Work.Chain > 0 {
@@ -318,7 +311,6 @@ func lastly(p *faults.Plan) time.Duration {
 	return Patience(p, 1) + Patience(p, p.Clients*p.Work.Tasks*each)
 }
 
-// A hold is a lock that the client has acquired.
 type hold struct {
 	held  *Held
 	p     *Player
@@ -336,7 +328,7 @@ type hold struct {
 
 func (h *hold) Wants() *Wanted { return &h.wants }
 
-// Context ends when the lock is lost, if the library notices that.
+// Context ends when the library notices that the lock is lost.
 func (h *hold) Context() context.Context {
 	if h.held.Lost != nil {
 		return h.held.Lost
@@ -346,10 +338,8 @@ func (h *hold) Context() context.Context {
 
 func (h *hold) Nests() bool { return h.held.Nests }
 
-// Valid asks the lock, as a careful program does before each use.
 func (h *hold) Valid() bool { return h.Context().Err() == nil && h.p.Clock.Now() < h.held.Until() }
 
-// believe reports until when the client relies on the lock, and follows that.
 func (h *hold) believe() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -358,7 +348,7 @@ func (h *hold) believe() {
 	h.p.Clock.Go(h.follow)
 }
 
-// tell reports the belief. h.mu is held.
+// tell is called with h.mu held.
 func (h *hold) tell() {
 	verb := map[node.Mode]string{node.Exclusive: "holds ", node.Read: "reads ", node.Write: "writes "}[h.wants.Mode]
 	e := sim.Entry{Kind: sim.KindBelief, Text: verb + h.name, Since: h.asked}
@@ -375,7 +365,6 @@ func (h *hold) tell() {
 	}
 }
 
-// report reports an entry about each part.
 func (h *hold) report(e sim.Entry) {
 	e.Mode = program.ModeName(h.wants.Mode)
 	for _, part := range h.parts {
@@ -384,7 +373,6 @@ func (h *hold) report(e sim.Entry) {
 	}
 }
 
-// follow reports renewals, and the end.
 func (h *hold) follow() {
 	ctx, stop := context.WithCancel(h.Context())
 	defer stop()
@@ -408,8 +396,8 @@ func (h *hold) follow() {
 	h.end()
 }
 
-// next is when to look whether the lock was renewed: some time before it would end, so
-// that a process that is late does not take that for the end.
+// next is when to look for a renewal: some time before the lock would end, so that a late
+// process does not take that for the end.
 func (h *hold) next() clock.Instant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -434,7 +422,6 @@ func (h *hold) isOver() bool {
 	return h.p.Clock.Now() >= h.until
 }
 
-// end reports that the client no longer relies on the lock.
 func (h *hold) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -462,7 +449,6 @@ func (h *hold) finish() {
 	}
 }
 
-// Drop leaves a lock that was lost as it is.
 func (h *hold) Drop() { h.finish() }
 
 func (h *hold) Unlock() error {
@@ -509,7 +495,6 @@ func (h *hold) Downgrade() program.Lock {
 	return n
 }
 
-// Upgrade asks to write what the lock reads.
 func (h *hold) Upgrade(w Wanted) {
 	w.Mode = node.Write
 	if inner, err := h.p.acquire(h.Context(), "upgrade", w); err == nil { // what it read was lost
@@ -517,10 +502,9 @@ func (h *hold) Upgrade(w Wanted) {
 	}
 }
 
-// Unnest unlocks a lock that was acquired under this one.
 func (h *hold) Unnest(inner program.Lock) { _ = inner.Unlock() }
 
-// Read reads what the lock protects. The judge says what came of it.
+// Read leaves the verdict to the judge.
 func (h *hold) Read() (value int, ok bool) {
 	h.access("reads")
 	return 0, true
@@ -532,7 +516,6 @@ func (h *hold) Write(_ int, late time.Duration) {
 	h.access("writes")
 }
 
-// access reads or writes what each name protects.
 func (h *hold) access(what string) {
 	e := sim.Entry{Kind: sim.KindAccess, Mode: program.ModeName(h.wants.Mode), Text: what}
 	if len(h.parts) > 1 {
@@ -545,5 +528,4 @@ func (h *hold) access(what string) {
 	}
 }
 
-// never is an instant of a run that does not come.
 const never = time.Duration(math.MaxInt64)

@@ -20,8 +20,8 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// play carries out a plan with a Library for each client, whose network and servers have
-// no faults.
+// play carries out a plan with a Library for each client, without faults of network and
+// servers.
 func play(t *testing.T, plan string, library func(p *faults.Plan, c clock.Clock) live.Library) (r *sim.Result, lacks []string) {
 	t.Helper()
 	p, err := faults.Parse("redquorum plan 1\nnodes 3\nclients 2\nlength 3s\nnetwork delay=1ms\n" + plan)
@@ -71,7 +71,6 @@ func play(t *testing.T, plan string, library func(p *faults.Plan, c clock.Clock)
 	return r, lacks
 }
 
-// engine is the Library of redquorum on model nodes.
 func engine() func(p *faults.Plan, c clock.Clock) live.Library {
 	var servers []*model.Node
 	return func(p *faults.Plan, c clock.Clock) live.Library {
@@ -92,7 +91,6 @@ func engine() func(p *faults.Plan, c clock.Clock) live.Library {
 	}
 }
 
-// A Player's entries tell what the plan's steps have come to.
 func TestSteps(t *testing.T) {
 	for _, tt := range []struct {
 		name, plan string
@@ -138,7 +136,6 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// The drawn work does all that its shares ask for.
 func TestWork(t *testing.T) {
 	var all []sim.Entry
 	for _, seed := range []string{"1", "2", "3", "4", "5"} {
@@ -165,7 +162,6 @@ func (c careless) Acquire(_ context.Context, w live.Wanted) (*live.Held, error) 
 }
 func (careless) Close() error { return nil }
 
-// A lock that excludes nobody is found out, and so is what it lacks.
 func TestCarelessLock(t *testing.T) {
 	r, lacks := play(t, "at 0s lock c1 x\nat 10ms lock c2 x\nat 20ms extend c1 1s\nat 30ms lock c1 y read\n", func(_ *faults.Plan, c clock.Clock) live.Library { return careless{c} })
 	if v := r.Worst(); r.Verdict != sim.Unsafe || v.Invariant != "I1" || v.At != 10*time.Millisecond+2 {
@@ -175,7 +171,6 @@ func TestCarelessLock(t *testing.T) {
 	assert.That(t, slices.Equal(lacks, want), "it lacks %v, want %v", lacks, want)
 }
 
-// grants are what each client has acquired, in its order.
 func grants(r *sim.Result) map[int][]string {
 	all, known := make(map[int][]string), make(map[string]bool)
 	for _, e := range r.Trace.Entries {
@@ -189,8 +184,8 @@ func grants(r *sim.Result) map[int][]string {
 	return all
 }
 
-// A plan's drawn work is the same program as in the simulator. Where nothing depends on
-// how long a call takes, the clients acquire the same locks in the same order.
+// Where nothing depends on how long a call takes, the clients acquire the same locks in
+// the same order as in the simulator.
 func TestDrawnWorkIsThatOfTheSimulator(t *testing.T) {
 	const plan = "seed 5\nlock poll=10ms\nwork names=4 hold=1ms..5ms think=1ms..20ms expiring=0% read=30% write=20% several=30% long=20% late=0%\n"
 	here, _ := play(t, plan, engine())

@@ -22,8 +22,8 @@ func Options(p *faults.Plan, c clock.Clock) quorum.Options {
 		Drift: float64(l.Drift) / 1e6, NoRestartGuard: !l.Guard, Quorum: nodes, Clock: c}
 }
 
-// Redquorum is the Library of a Locker with that clock, and of a second one for joint
-// locks, on the plan's far nodes, which may be nil.
+// Redquorum is the Library of a Locker with that clock. far is for joint locks, on the
+// plan's far nodes, and may be nil.
 func Redquorum(l, far *quorum.Locker, c clock.Clock) Library { return redquorum{l, far, c} }
 
 type redquorum struct {
@@ -71,7 +71,6 @@ func (r redquorum) held(l *quorum.Lease, length quorum.Option) *Held {
 		Unlock: l.Unlock, Extend: l.Extend, Downgrade: goesOn}
 }
 
-// jointly acquires locks of both Lockers as one.
 func (r redquorum) jointly(ctx context.Context, w Wanted) (*Held, error) {
 	if r.far == nil {
 		return nil, errors.ErrUnsupported
@@ -95,7 +94,7 @@ func (r redquorum) jointly(ctx context.Context, w Wanted) (*Held, error) {
 	return held, nil
 }
 
-// until returns when a lease ends, or earlier: the clock may go on before it is asked.
+// until errs on the early side: the clock may go on before it is asked.
 func (r redquorum) until(of interface{ Remaining() time.Duration }) func() clock.Instant {
 	return func() clock.Instant {
 		now := r.clock.Now()

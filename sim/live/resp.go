@@ -18,9 +18,8 @@ import (
 // maxMessage bounds one message. The longest are scripts as text, and INFO.
 const maxMessage = 16 << 20
 
-// ReadMessage reads one message of the Redis protocol, a command or a reply, as its
-// bytes. words are the strings and numbers of an array, or the only one; nil for anything
-// else.
+// ReadMessage reads one message of the Redis protocol as its bytes. words are the strings
+// and numbers of an array, or the only one; nil for anything else.
 func ReadMessage(from *bufio.Reader) (message []byte, words []string, err error) {
 	line, err := from.ReadBytes('\n')
 	if err != nil || len(line) < 3 {
@@ -63,8 +62,8 @@ func ReadMessage(from *bufio.Reader) (message []byte, words []string, err error)
 	return message, words, nil
 }
 
-// A Command is what a command asks of locks: of each name for the owner with its index.
-// Only scripts of redquorum have more than a kind.
+// A Command is what a command asks for each name, for the owner with its index. Only
+// scripts of redquorum have more than a kind.
 type Command struct {
 	Kind   string // "acquire", "release", "extend", "break" or "downgrade"; "": it is about no lock
 	Names  []string
@@ -82,9 +81,8 @@ type Command struct {
 	sent         time.Duration
 }
 
-// Commands knows what commands do to a lock. A server knows no script before it has seen
-// the text, and neither does it. The zero value is ready. Any task may use it at any
-// time.
+// Commands knows what commands do to a lock. Like a server it knows a script once it has
+// seen the text. The zero value is ready. It is safe for concurrent use.
 type Commands struct{ known sync.Map } // what a script does, by its SHA1
 
 // Read says what a command is.
@@ -119,7 +117,7 @@ func (c *Commands) Read(words []string) (cmd Command) {
 }
 
 // scripts says for each script how many keys it has for each name, whether the names come
-// first, and which arguments the owners are: the first, and how many after it the next.
+// first, the first argument that is an owner, and how many later the next is.
 var scripts = map[string]struct {
 	keys         int
 	first        bool
@@ -130,7 +128,6 @@ var scripts = map[string]struct {
 	"extend": {keys: 1, owner: 1, after: 1}, "extend_read": {keys: 2, owner: 1, after: 1}, "downgrade": {keys: 3},
 }
 
-// read reads the keys and arguments of a script, as the head of its file has them.
 func (c *Command) read(script string, keys, args []string) {
 	at, known := scripts[script]
 	arg := func(i int) string {
@@ -171,7 +168,6 @@ func (c *Command) read(script string, keys, args []string) {
 	}
 }
 
-// done reports whether an answer says that the command has done for a name what it asks.
 func (c *Command) done(answer []string, i int) bool {
 	switch {
 	case c.Kind == "extend":
@@ -187,7 +183,7 @@ var (
 	scriptCall = regexp.MustCompile(`(?i)redis\.call\("(set|del|pexpire|pexpireat)"`)
 )
 
-// scriptOf is what a script calls itself, or else what the calls in it do. Of other locks
+// scriptOf is what a script calls itself, or else what the calls in it do. In other locks
 // the owner is the first argument.
 func scriptOf(text string) string {
 	if m := scriptHead.FindStringSubmatch(text); m != nil {

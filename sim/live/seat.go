@@ -18,7 +18,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A Lock is what the clients of a plan have.
 type Lock struct {
 	Title    string // its name and version
 	Open     func(*Seat) (Library, error)
@@ -49,19 +48,18 @@ type Place struct {
 	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) `json:"-"` // nil: over TCP
 }
 
-// Options are those of a client of go-redis, as they are by default but for where it
-// dials.
+// Options are go-redis's defaults, but for where it dials.
 func (at *Place) Options() *redis.Options {
 	o := &redis.Options{Addr: at.Addr, DB: at.Database, Dialer: at.Dial}
 	if at.Dial != nil {
-		// Those hold a mutex while they wait for the network, for which virtual time
-		// waits.
+		// They hold a mutex while they wait for the network, which virtual time waits
+		// for.
 		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	}
 	return o
 }
 
-// Draw returns random numbers for one process of a client. Any task may draw.
+// Draw returns random numbers for one process of a client, safe for concurrent use.
 func Draw(p *faults.Plan, client, start int) func() uint64 {
 	var mu sync.Mutex
 	random := p.Stream(faults.OfEngine, client+start*faults.MaxClients)

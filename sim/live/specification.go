@@ -15,22 +15,20 @@ import (
 )
 
 // A Record is what the links of a run see of its commands. The specification judges a run
-// by that and by what clients say that they rely on: spec/README.md says how. Any task
-// may call its methods at any time.
+// by it and by what clients say that they rely on, see spec/README.md. It is safe for
+// concurrent use.
 type Record struct {
-	// Exact says that the answers of a node are there in the order in which it executed
-	// the commands, and with the time at which it did.
+	// Exact says that a node's answers are in the order in which it executed the
+	// commands, with their times.
 	Exact bool
 
-	// Prefix is before all names on the nodes.
 	Prefix string
 
 	mu   sync.Mutex
 	seen []sight
 }
 
-// A sight is something that was seen: a command that leaves a client, an answer, or a
-// notice.
+// A sight is a command that leaves a client, an answer, or a notice.
 type sight struct {
 	at     time.Duration
 	node   int
@@ -46,7 +44,6 @@ func (r *Record) add(s sight) {
 	r.seen = append(r.seen, s)
 }
 
-// Sends notes a command of a client to a node.
 func (r *Record) Sends(at time.Duration, client, node int, cmd *Command) {
 	cmd.Names = slices.Clone(cmd.Names)
 	for i, name := range cmd.Names {
@@ -57,15 +54,14 @@ func (r *Record) Sends(at time.Duration, client, node int, cmd *Command) {
 	}
 }
 
-// Answers notes the answer to a command that was sent. The node's life began at born, or
-// earlier.
+// Answers notes an answer. The node's life began at born, or earlier.
 func (r *Record) Answers(at, born time.Duration, cmd *Command, words []string) {
 	if cmd.Kind != "" && words != nil {
 		r.add(sight{at: at, node: cmd.node, cmd: cmd, words: words, born: born})
 	}
 }
 
-// Notifies notes a notice of a node: it may have handed a lock over.
+// Notifies notes a notice, which may be that of a hand-over.
 func (r *Record) Notifies(at, born time.Duration, node int, words []string) {
 	if len(words) == 3 && strings.HasPrefix(words[2], "grant ") {
 		words = strings.SplitN(words[2], " ", 6)
@@ -74,7 +70,6 @@ func (r *Record) Notifies(at, born time.Duration, node int, words []string) {
 	}
 }
 
-// A replay tells the specification of each name what was seen.
 type replay struct {
 	c     *court
 	at    time.Duration
@@ -88,7 +83,7 @@ type account struct {
 	over   bool                 // nothing more is judged
 	born   []time.Duration      // by node
 	rounds map[string][]round   // by owner
-	most   map[string]spec.Time // by owner: until when it may rely on its lease, by its client's clock
+	most   map[string]spec.Time // by owner: end of its lease by the client's clock
 }
 
 // A round of extends may have begun when a command was seen.
@@ -97,8 +92,8 @@ type round struct {
 	length spec.Time
 }
 
-// specification checks I16, until an assumption is broken, or a node becomes a replica or
-// forgets locks unnoticed, and where all clients have one list of nodes.
+// specification checks I16 where all clients have one list of nodes, until an assumption
+// is broken, or a node becomes a replica or forgets locks unnoticed.
 func (c *court) specification() {
 	if c.Record == nil || c.p.Lock.Client == faults.Plain {
 		return
@@ -122,10 +117,9 @@ func (c *court) specification() {
 	r.sees(seen, until)
 }
 
-// unseen are the verbs whose effects on the nodes' keys a Record does not have.
+// unseen are the faults whose effects on keys a Record does not have.
 var unseen = []faults.Verb{faults.View, faults.Demote, faults.Evict, faults.Flush}
 
-// bound is until when a run is judged.
 func (r *replay) bound() time.Duration {
 	until := never
 	for _, b := range r.c.broken {
@@ -140,7 +134,7 @@ func (r *replay) bound() time.Duration {
 	return until
 }
 
-// sees replays what was seen before an instant, and returns the rest.
+// sees replays what came before an instant, and returns the rest.
 func (r *replay) sees(seen []sight, until time.Duration) []sight {
 	for len(seen) > 0 && seen[0].at < until {
 		s := &seen[0]
@@ -157,8 +151,8 @@ func (r *replay) sees(seen []sight, until time.Duration) []sight {
 	return seen
 }
 
-// of returns what the specification knows of a name, or nil if it has refused something,
-// or if the name is not of the plan, as those of labels.
+// of returns nil if the specification has refused something about the name, or if it is
+// not of the plan, like names of labels.
 func (r *replay) of(name string) *account {
 	a := r.names[name]
 	if a == nil {
@@ -179,7 +173,6 @@ func (r *replay) of(name string) *account {
 	return a
 }
 
-// A planTime is the clock of a client or a node.
 type planTime struct {
 	r  *replay
 	of faults.Procs
@@ -187,7 +180,6 @@ type planTime struct {
 
 func (t planTime) Time() spec.Time { return t.when(t.r.at) }
 
-// when is what the clock shows at an instant.
 func (t planTime) when(at time.Duration) spec.Time {
 	d := t.r.c.p.DayOf(func(p faults.Procs) bool { return p.Clients&t.of.Clients != 0 || p.Nodes&t.of.Nodes != 0 }, at)
 	return int64(at + d.Gain(at))
@@ -195,7 +187,6 @@ func (t planTime) when(at time.Duration) spec.Time {
 
 func (r *replay) client(i int) planTime { return planTime{r, faults.Procs{Clients: faults.Of(i)}} }
 
-// refuses reports what the specification does not allow.
 func (r *replay) refuses(a *account, name string, err error) {
 	if err != nil {
 		a.over = true
@@ -203,7 +194,6 @@ func (r *replay) refuses(a *account, name string, err error) {
 	}
 }
 
-// sends is called when a command has left its client.
 func (r *replay) sends(cmd *Command) {
 	for i, owner := range cmd.Owners {
 		a := r.of(cmd.Names[i])
@@ -230,7 +220,6 @@ func (r *replay) sends(cmd *Command) {
 	}
 }
 
-// asks notes an attempt, and that which stands by.
 func (r *replay) asks(a *account, cmd *Command, owner string) {
 	grace := r.c.p.Lock.Grace
 	ask := func(owner string, claim spec.Claim) {
@@ -250,7 +239,6 @@ func (r *replay) asks(a *account, cmd *Command, owner string) {
 	}
 }
 
-// answers is called when a node has answered a command.
 func (r *replay) answers(s *sight) {
 	for i, owner := range s.cmd.Owners {
 		name := s.cmd.Names[i]
@@ -272,14 +260,13 @@ func (r *replay) answers(s *sight) {
 	}
 }
 
-// lives notes when the node's life began.
 func (a *account) lives(s *sight) {
 	a.born[s.node] = s.born
 	a.Born(s.node, int64(s.born), false)
 }
 
-// handsOver is called when a node has told a waiter that it has a lock now: at some time
-// before that.
+// handsOver is called when a node has told a waiter about a hand-over, at some time
+// before.
 func (r *replay) handsOver(s *sight) {
 	owner, name := s.words[1], s.words[5]
 	a := r.of(name)
@@ -292,7 +279,6 @@ func (r *replay) handsOver(s *sight) {
 	a.Forgets(s.node, owner)
 }
 
-// grants is called when a node has an owner's key.
 func (r *replay) grants(a *account, name string, n int, owner string, ttl time.Duration) {
 	if a.Has(n, owner) {
 		return
@@ -308,22 +294,21 @@ func (r *replay) grants(a *account, name string, n int, owner string, ttl time.D
 	a.mayLack(n, owner)
 }
 
-// mayLack forgets a key that may be gone by now: its release has been sent.
+// mayLack forgets a key whose release has been sent.
 func (a *account) mayLack(n int, owner string) {
 	if phase, _ := a.Knows(owner); phase == spec.Over {
 		a.Forgets(n, owner)
 	}
 }
 
-// allows notes until when an owner may rely on its lease.
 func (a *account) allows(owner string) {
 	if left := a.Lease(owner); left > 0 {
 		a.most[owner] = max(a.most[owner], a.By(owner).Time()+left)
 	}
 }
 
-// extends is called when a node has kept an owner's key. The round may be any that began
-// before the command.
+// extends is for a node that kept a key. The round may be any that began before the
+// command.
 func (r *replay) extends(a *account, name string, s *sight, owner string) {
 	by, length, n := r.client(s.cmd.client), int64(s.cmd.ttl-r.c.p.Lock.Grace), s.node
 	if a.Has(n, owner) {
@@ -346,7 +331,6 @@ func (r *replay) extends(a *account, name string, s *sight, owner string) {
 	a.mayLack(n, owner)
 }
 
-// relies is called when a client says until when it relies on a lease.
 func (r *replay) relies(e *sim.Entry) {
 	by := r.client(e.Client)
 	until := by.when(e.Until)

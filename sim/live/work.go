@@ -13,13 +13,12 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/program"
 )
 
-// undrawn are the shares of the work that a Player leaves out.
 func undrawn(w *faults.Work) map[string]*faults.Ratio {
 	return map[string]*faults.Ratio{"hand": &w.Hand, "handle": &w.Handle, "break": &w.Break}
 }
 
-// Undrawn returns the settings of the work that a Player leaves out, by the names that
-// the plan language has for them.
+// Undrawn returns the settings of the work that a Player leaves out, by their names in
+// plans.
 func Undrawn(w *faults.Work) (left []string) {
 	for name, share := range undrawn(w) {
 		if *share != 0 {
@@ -32,7 +31,7 @@ func Undrawn(w *faults.Work) (left []string) {
 	return slices.Sorted(slices.Values(left))
 }
 
-// Reduce takes out of the work what a Player leaves out.
+// Reduce takes Undrawn out of the work.
 func Reduce(w *faults.Work) {
 	for _, share := range undrawn(w) {
 		*share = 0
@@ -40,7 +39,6 @@ func Reduce(w *faults.Work) {
 	w.Step = 0
 }
 
-// An actor is a Player as its drawn work sees it.
 type actor struct {
 	*Player
 	work context.Context
@@ -87,7 +85,6 @@ func (a actor) Handle(_ *faults.Random, l program.Lock) {
 	a.outcome("handle", l.Wants().Names[0], errors.ErrUnsupported)
 }
 
-// Leave closes the library. Play goes on with another.
 func (a actor) Leave() bool {
 	a.mu.Lock()
 	if a.leaving || a.Open == nil || a.work.Err() != nil {
@@ -107,7 +104,7 @@ func (a actor) Leave() bool {
 	return true
 }
 
-// last acquires each lock once more, when the faults are over.
+// last acquires each lock once more after the faults.
 func (p *Player) last(k *program.Worker) {
 	ctx, cancel := context.WithCancel(p.life)
 	defer cancel()

@@ -17,7 +17,6 @@ import (
 	"time"
 )
 
-// moduleRoot returns the directory of go.mod.
 func moduleRoot() (string, error) {
 	out, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
@@ -30,8 +29,8 @@ func moduleRoot() (string, error) {
 	return filepath.Dir(mod), nil
 }
 
-// apply returns the changed text of each file that m changes. An edit that does
-// not fit exactly once is an error: the source has moved on, and the list must.
+// apply returns the changed text of each file. It is an error if an edit does not fit
+// exactly once: the list must follow the source.
 func (m *Mutant) apply(s *source) (map[string]string, error) {
 	var changes []change
 	for _, e := range m.Edits {
@@ -41,7 +40,7 @@ func (m *Mutant) apply(s *source) (map[string]string, error) {
 		}
 		changes = append(changes, c)
 	}
-	// From the end of each file, so that the places of those to come stay right.
+	// From the end of each file, so that earlier places stay right.
 	slices.SortFunc(changes, func(a, b change) int { return b.from - a.from })
 	files := make(map[string]string)
 	for _, c := range changes {
@@ -54,8 +53,8 @@ func (m *Mutant) apply(s *source) (map[string]string, error) {
 	return files, nil
 }
 
-// overlay writes the changed files into dir, and what the go command needs to
-// take them for the real ones. It returns the arguments for that.
+// overlay writes the changed files into dir, and returns the arguments that make the go
+// command use them.
 func (m *Mutant) overlay(root, dir string) ([]string, error) {
 	files, err := m.apply(newSource(root))
 	if err != nil {
@@ -77,7 +76,6 @@ func (m *Mutant) overlay(root, dir string) ([]string, error) {
 	return []string{"-overlay", list}, os.WriteFile(list, b, 0o600)
 }
 
-// An Outcome is what came of one mutant.
 type Outcome struct {
 	*Mutant
 	Killed    bool
@@ -88,10 +86,9 @@ type Outcome struct {
 	Refused   *uint64 // the first seed whose run the specification does not allow; nil: none
 }
 
-// fine reports whether the mutant met with what is expected of it.
+// fine reports whether the mutant was killed as expected.
 func (o *Outcome) fine() bool { return o.Killed == (o.ID != engine.ID) }
 
-// try builds m and lets it run.
 func (m *Mutant) try(ctx context.Context, root string, seeds uint64) (*Outcome, error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
@@ -124,7 +121,6 @@ func (m *Mutant) try(ctx context.Context, root string, seeds uint64) (*Outcome, 
 	return o, nil
 }
 
-// build makes a probe with m in it. The changed files are in dir.
 func (m *Mutant) build(ctx context.Context, root, dir, probe string) error {
 	args, err := m.overlay(root, dir)
 	if err != nil {
@@ -139,11 +135,9 @@ func (m *Mutant) build(ctx context.Context, root, dir, probe string) error {
 	return nil
 }
 
-// specification is the invariant that holds a run against the specification in folder
-// spec.
+// specification is the invariant that stands for folder spec.
 const specification = "I16"
 
-// probe runs the program until the first seed that kills.
 func (o *Outcome) probe(ctx context.Context, program string, seeds uint64, args ...string) error {
 	began := time.Now()
 	var stderr bytes.Buffer
@@ -188,7 +182,6 @@ var (
 	refusal = regexp.MustCompile(specification + `: (".*?)(?: [0-9.]+[µm]?s I[0-9]|\])`)
 )
 
-// test runs the tests that are to see the bug.
 func (o *Outcome) test(ctx context.Context, dir string, args []string) error {
 	began := time.Now()
 	args = append(append([]string{"test", "-count=1", "-failfast", "-timeout=2m"}, args...), strings.Fields(o.Tests)...)

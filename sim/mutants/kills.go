@@ -10,19 +10,17 @@ import (
 	"strings"
 )
 
-// kills is the file that --record writes: for each mutant that was killed, the first seed
-// that did (or -, for a test), what killed it, and the first seed whose run the
-// specification alone refuses (or -).
+// kills is what --record writes: for each killed mutant, the first seed that did (or -,
+// for a test), what killed it, and the first seed that the specification alone refuses
+// (or -).
 const kills = "sim/mutants/kills.txt"
 
-// A kill is a line of it.
 type kill struct {
 	seed  uint64
 	seeds bool // seeds did, and not a test
 }
 
-// lastKills returns the kills of the last commit: the file on disk may be the output of
-// this run.
+// lastKills reads the last commit: the file on disk may be the output of this run.
 func lastKills(root string) (map[string]kill, error) {
 	cmd := exec.Command("git", "show", "HEAD:./"+kills)
 	cmd.Dir = root
@@ -44,7 +42,6 @@ func readKills(text string) map[string]kill {
 	return all
 }
 
-// line is what the file has of an outcome.
 func (o *Outcome) line() string {
 	seed, refused := "-", "-"
 	if o.Expect != Tests {
@@ -56,9 +53,8 @@ func (o *Outcome) line() string {
 	return fmt.Sprintf("%-5s %6s %-4s %6s\n", o.ID, seed, o.Invariant, refused)
 }
 
-// worseThan says what has become of earlier kills: those that are lost, and those that
-// take more than ten times as many seeds, and some hundreds more. Where the run has too
-// few seeds to tell, it says nothing.
+// worseThan says which earlier kills are lost, or take more than ten times as many seeds
+// and some hundreds more, if the run has enough seeds to tell.
 func (s *summary) worseThan(before map[string]kill, seeds uint64) (worse []string) {
 	for _, o := range s.outcomes {
 		switch was, killed := before[o.ID]; {
@@ -74,7 +70,7 @@ func (s *summary) worseThan(before map[string]kill, seeds uint64) (worse []strin
 	return worse
 }
 
-// write writes the kills of a run. Those of mutants that it has not tried stay.
+// write keeps the kills of mutants that were not tried.
 func (s *summary) write(path string) error {
 	old, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

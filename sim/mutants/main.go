@@ -1,5 +1,5 @@
-// Mutants shows that the simulator finds bugs: it puts one after another into
-// the engine, and counts how many seeds go by until an invariant is broken.
+// Mutants puts bugs into the engine, one at a time, and counts the seeds until an
+// invariant is broken.
 //
 //	go run ./sim/mutants                 # all, at most 1000 seeds each
 //	go run ./sim/mutants --only M07      # one
@@ -8,9 +8,9 @@
 //	go run ./sim/mutants --stack --only M07  # on the production stack, by the tests of sim/pipes
 //	go run ./sim/mutants --spec          # the protections of spec, by the plans of spec/plans
 //
-// A bug is a change of the source that the compiler sees, not the working tree
-// (go build -overlay). It exits with 1 if a bug stays unseen that should not, or
-// is seen no more, or much later, than kills.txt of the last commit says.
+// The compiler sees the change, not the working tree (go build -overlay). It exits with 1
+// if a bug stays unseen that should not, or is seen much later than kills.txt of the last
+// commit says.
 package main
 
 import (
@@ -44,7 +44,6 @@ func main() {
 	}
 }
 
-// A config is what the command line asks for.
 type config struct {
 	seeds         uint64
 	jobs          int
@@ -121,7 +120,6 @@ const canarySeeds = 50
 // engine is no mutant.
 var engine = new(Mutant)
 
-// mutantOf returns a mutant, or nil if there is none with that ID.
 func mutantOf(id string) *Mutant {
 	for _, m := range mutants {
 		if m.ID == id {
@@ -131,7 +129,6 @@ func mutantOf(id string) *Mutant {
 	return nil
 }
 
-// choose returns the mutants to run.
 func (c *config) choose() (list []*Mutant, err error) {
 	if c.canary {
 		c.seeds = min(c.seeds, canarySeeds)
@@ -154,8 +151,7 @@ func (c *config) choose() (list []*Mutant, err error) {
 	return list, nil
 }
 
-// all runs the list, and tells of each outcome as it comes. It returns them in
-// the order of the list.
+// all tells of each outcome as it comes, and returns them in the order of the list.
 func (c *config) all(ctx context.Context, root string, list []*Mutant, tell func(*Outcome)) ([]*Outcome, error) {
 	var mu sync.Mutex
 	var tasks errgroup.Group
@@ -177,7 +173,6 @@ func (c *config) all(ctx context.Context, root string, list []*Mutant, tell func
 	return outcomes, errors.Join(tasks.Wait(), ctx.Err())
 }
 
-// try lets one mutant run.
 func (c *config) try(ctx context.Context, m *Mutant, root string) (*Outcome, error) {
 	if c.stack {
 		here := *m
@@ -207,8 +202,6 @@ func tableRow(w io.Writer, o *Outcome) {
 	fmt.Fprintf(w, tableFormat, o.ID, o.Bug, seed, by, o.refused("-"), fmt.Sprintf("%.1f", o.Seconds))
 }
 
-// refused is the first seed whose run the specification does not allow, or what stands
-// for none.
 func (o *Outcome) refused(none string) string {
 	if o.Refused == nil {
 		return none

@@ -21,7 +21,6 @@ func rootOf(t *testing.T) string {
 	return root
 }
 
-// The list fits the source as it is now.
 func TestEditsFit(t *testing.T) {
 	root := rootOf(t)
 	seen, s := make(map[string]bool), newSource(root)
@@ -37,7 +36,6 @@ func TestEditsFit(t *testing.T) {
 	}
 }
 
-// Each test that the list or a page of evidence names is there.
 func TestNamedTestsAreThere(t *testing.T) {
 	root := rootOf(t)
 	tests := make(map[string][]string) // by folder
@@ -67,7 +65,6 @@ func TestNamedTestsAreThere(t *testing.T) {
 	}
 }
 
-// A text that is not there, or there twice, is not changed at all.
 func TestEditMustFitOnce(t *testing.T) {
 	root := rootOf(t)
 	for _, old := range []string{"func nowhere()", "spread"} {
@@ -76,7 +73,6 @@ func TestEditMustFitOnce(t *testing.T) {
 	}
 }
 
-// The simulator kills a canary, and the specification alone refuses it.
 func TestCanary(t *testing.T) {
 	tests.NeedLong(t)
 	root := rootOf(t)
@@ -85,7 +81,6 @@ func TestCanary(t *testing.T) {
 		canarySeeds, o)
 }
 
-// A run says which kills of the last one are lost, or come much later.
 func TestComparesWithTheLast(t *testing.T) {
 	before := readKills("M01 3 I11 -\nM02 100 I2 0\nM03 7 I3 -\nM04 2000 I3 -\nM06 - TestX -\n")
 	s := &summary{outcomes: []*Outcome{
@@ -102,7 +97,7 @@ func TestComparesWithTheLast(t *testing.T) {
 	assert.That(t, slices.Equal(got, want), "got %q, want %q", got, want)
 }
 
-// The last commit has the kills of most mutants, and of none that is no more.
+// The last commit has the kills of most mutants, and of none that no longer exists.
 func TestLastKills(t *testing.T) {
 	before, err := lastKills(rootOf(t))
 	if err != nil {
@@ -115,7 +110,7 @@ func TestLastKills(t *testing.T) {
 		len(mutants))
 }
 
-// The table has each protection of the specification once, its edits fit, and its plans
+// Each protection of the specification is in the table once, its edits fit, and its plans
 // are sound for the engine as it is.
 func TestSpecTable(t *testing.T) {
 	root := rootOf(t)
@@ -143,7 +138,6 @@ func TestSpecTable(t *testing.T) {
 	}
 }
 
-// The specification refuses a mutant on the production stack, too.
 func TestStack(t *testing.T) {
 	tests.NeedLong(t)
 	root := rootOf(t)
@@ -151,8 +145,7 @@ func TestStack(t *testing.T) {
 	assert.That(t, o.Refused != nil && strings.Contains(o.What, "too soon after a restart"), "%+v", o)
 }
 
-// The plans that are kept show their bugs, also when the engine asks at other times than
-// when they were found.
+// Kept plans show their bugs, also if the engine asks at other times than it used to.
 func TestKeptPlansShowTheirBugs(t *testing.T) {
 	tests.NeedLong(t)
 	var list []*Mutant
@@ -167,7 +160,6 @@ func TestKeptPlansShowTheirBugs(t *testing.T) {
 	assert.Succeed(t, err)
 }
 
-// Without a protection, a plan breaks what the model says.
 func TestSpecPlans(t *testing.T) {
 	tests.NeedLong(t)
 	root := rootOf(t)

@@ -6,7 +6,6 @@ import (
 	"strings"
 )
 
-// A summary is what all outcomes make together.
 type summary struct {
 	outcomes   []*Outcome
 	killed, of int      // of those that seeds are to kill

@@ -8,20 +8,18 @@ import (
 	"strings"
 )
 
-// A source is the module as it is on disk. It reads each package once.
+// A source is the module on disk, each package read once.
 type source struct {
 	root     string
 	files    map[string]string             // text by path from the root
 	packages map[string]map[string][]place // declarations by folder and name
 }
 
-// A place is a part of a file.
 type place struct {
 	file     string
 	from, to int
 }
 
-// A change is an edit that was found.
 type change struct {
 	place
 	new string
@@ -31,7 +29,7 @@ func newSource(root string) *source {
 	return &source{root: root, files: make(map[string]string), packages: make(map[string]map[string][]place)}
 }
 
-// find returns the place of an edit's text, which must be there exactly once.
+// find requires that the edit's text is there exactly once.
 func (s *source) find(e Edit) (change, error) {
 	places, err := s.places(e.In)
 	if err != nil {
@@ -55,8 +53,8 @@ func (s *source) find(e Edit) (change, error) {
 	return found, nil
 }
 
-// places returns where a declaration stands; it may do so once for each operating system.
-// A script is a file, as a whole.
+// places returns where a declaration stands: perhaps once for each operating system. A
+// script is a whole file.
 func (s *source) places(in string) ([]place, error) {
 	if filepath.Ext(in) == ".lua" {
 		err := s.read(in)
@@ -79,12 +77,11 @@ func (s *source) read(file string) error {
 	return err
 }
 
-// heads is how declarations begin that have no others in parentheses: with the type of a
-// method, and a name.
+// heads is how declarations begin that are not in parentheses.
 var heads = regexp.MustCompile(`(?m)^(?:func \((?:\w+ )?\*?(\w+)(?:\[\w+\])?\) |func |type |var |const )(\w+)`)
 
 // declarations returns what a package declares, without its tests: "majority",
-// "waiter.attempt". Each goes on to the next one.
+// "waiter.attempt". Each extends to the next.
 func (s *source) declarations(folder string) (map[string][]place, error) {
 	paths, err := filepath.Glob(filepath.Join(s.root, folder, "*.go"))
 	if err != nil || len(paths) == 0 {

@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// This file is about spec/plans: for each protection of the specification a mutant of the
-// engine without it, and a plan on which that breaks the same promise as the model.
+// This file is about spec/plans: a protection of the specification has a mutant of the
+// engine without it, and a plan on which that breaks the same promise as in the model.
 
-// A Protection is a row of spec/plans/table. It has a mutant or a reason.
+// A Protection is a row of spec/plans/table, with a mutant or a reason.
 type Protection struct {
 	Name      string  // as in spec/rows
 	Breaks    string  // the model's property, from spec/rows
@@ -27,7 +27,7 @@ type Protection struct {
 	Reason    string  // why there is no mutant, or no plan
 }
 
-// protections reads spec/plans/table. Each protection of spec/rows is there once.
+// protections requires that each protection of spec/rows is there once.
 func protections(root string) (list []*Protection, err error) {
 	breaks := make(map[string]string)
 	err = eachRow(filepath.Join(root, "spec", "rows"), func(cells []string) error {
@@ -66,7 +66,7 @@ func protections(root string) (list []*Protection, err error) {
 	return list, err
 }
 
-// eachRow calls do with the cells of each line of a file. There are at least four.
+// eachRow requires at least four cells in each line.
 func eachRow(name string, do func(cells []string) error) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -89,8 +89,8 @@ func eachRow(name string, do func(cells []string) error) error {
 
 const specFormat = "%-36s %-10s %-5s %-3s %s\n"
 
-// playSpec plays the plans on the engine as it is, and on that without the protection,
-// and prints a table. A missing plan is looked for among seeds, and written.
+// playSpec plays the plans on the engine with and without the protection, and prints a
+// table. A missing plan is looked for among seeds, and written.
 func (c *config) playSpec(ctx context.Context, root string, out io.Writer) (ok bool, err error) {
 	list, err := protections(root)
 	if err != nil {
@@ -123,8 +123,8 @@ func (c *config) playSpec(ctx context.Context, root string, out io.Writer) (ok b
 	return ok, ctx.Err()
 }
 
-// play returns an error if the plan is not sound for the program with the engine as it
-// is, or if the engine without the protection does not break the invariant.
+// play returns an error if the plan is not sound for the engine as it is, or if the
+// engine without the protection does not break the invariant.
 func (p *Protection) play(ctx context.Context, root, sound string, seeds uint64) error {
 	dir, err := os.MkdirTemp("", "spec")
 	if err != nil {
@@ -151,7 +151,7 @@ func (p *Protection) play(ctx context.Context, root, sound string, seeds uint64)
 	return nil
 }
 
-// says returns an error if the last line of a probe does not begin as it should.
+// says checks how the last line of a probe begins.
 func says(ctx context.Context, want, program string, args ...string) error {
 	out, err := exec.CommandContext(ctx, program, args...).Output()
 	if err != nil {

@@ -24,8 +24,8 @@ const (
 	toClient = faults.ToClient
 )
 
-// A link is the way between a client and a node, and what faults do to it. It outlives
-// the client's processes. It is TCP: what is cut or lost is late, and in order.
+// A link is the way between a client and a node, and outlives the client's processes.
+// Like TCP it delivers late what is cut or lost, and in order.
 type link struct {
 	w            *world
 	client, node int
@@ -37,14 +37,12 @@ type link struct {
 	faults.Link[chan struct{}]
 }
 
-// draw draws for a server.
 func (l *link) draw(d faults.Range) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.random.Within(d)
 }
 
-// late is how long a parcel takes.
 func (l *link) late(way int) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,8 +59,7 @@ func (l *link) late(way int) time.Duration {
 	return d
 }
 
-// stops returns what to wait for before a parcel goes on, or nil. One that was held
-// before is not held again.
+// stops returns what a parcel waits for, or nil. It is held only once.
 func (l *link) stops(way int, kind string, before bool) (wait chan struct{}, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +83,6 @@ func (l *link) strike(e *faults.Event, end bool) {
 	l.changed = make(chan struct{})
 }
 
-// dial makes a connection for a process of the client, once the network lets it.
 func (l *link) dial(ctx context.Context, life context.Context) (net.Conn, error) {
 	l.mu.Lock()
 	l.opened++
@@ -122,9 +118,8 @@ func (l *link) dial(ctx context.Context, life context.Context) (net.Conn, error)
 	return clientEnd{mine}, nil
 }
 
-// A clientEnd is a client's end of a connection. A pipe refuses everything when the other
-// end is closed. TCP takes what is written, and the next read says that the connection is
-// over: libraries try again then.
+// A pipe refuses everything when the other end is closed. TCP takes what is written, and
+// the next read says that the connection is over: libraries try again then.
 type clientEnd struct{ net.Conn }
 
 func (c clientEnd) Write(b []byte) (int, error) {
@@ -143,7 +138,6 @@ func over(err error) error {
 	return err
 }
 
-// sleep returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -155,7 +149,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// A conn is a connection from a client to a server.
 type conn struct {
 	l      *link
 	s      *redis
@@ -176,14 +169,13 @@ type conn struct {
 	asked []*live.Command // that are not answered
 }
 
-// read takes what the client sends.
 func (c *conn) read(life context.Context) {
 	defer context.AfterFunc(life, func() { c.far.Close() })() // a killed process
 	defer context.AfterFunc(c.l.w.network, c.finish)()
 	r := bufio.NewReader(c.far)
 	for {
 		_, words, err := live.ReadMessage(r)
-		if err != nil || life.Err() != nil { // what a killed process sends is lost, even if the pipe is still open
+		if err != nil || life.Err() != nil { // messages of a killed process are lost, even if the pipe is still open
 			c.up.put(parcel{last: true})
 			return
 		}
@@ -193,7 +185,7 @@ func (c *conn) read(life context.Context) {
 	}
 }
 
-// Write takes what the server sends: one answer, or one notice.
+// Write takes one answer, or one notice, from the server.
 func (c *conn) Write(b []byte) (int, error) {
 	p := parcel{bytes: bytes.Clone(b)}
 	if bytes.HasPrefix(b, []byte("*3\r\n$7\r\nmessage")) || bytes.HasPrefix(b, []byte(">3\r\n$7\r\nmessage")) {
@@ -222,7 +214,6 @@ func (c *conn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// reset ends the connection from the server's side.
 func (c *conn) reset() {
 	c.up.clear(true)
 	c.down.clear(false)
@@ -236,7 +227,6 @@ func (c *conn) finish() {
 	})
 }
 
-// A parcel is one message.
 type parcel struct {
 	words   []string      // of a command
 	bytes   []byte        // of an answer
@@ -247,8 +237,7 @@ type parcel struct {
 	message int
 }
 
-// A pipe is one way of a connection. It delivers each parcel when the one before it is
-// delivered.
+// A pipe is one way of a connection. It delivers each parcel after the one before it.
 type pipe struct {
 	c   *conn
 	way int
@@ -286,15 +275,14 @@ func (q *pipe) put(p parcel) {
 	})
 }
 
-// isOver reports whether a parcel is lost that was put when the pipe had been cleared so
-// often.
+// isOver reports whether a parcel from after so many clears is lost.
 func (q *pipe) isOver(cleared int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.stopped || q.cleared > cleared
 }
 
-// clear loses all that is under way, and all to come if the pipe stops.
+// clear loses what is under way, and all to come if the pipe stops.
 func (q *pipe) clear(stops bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -319,7 +307,7 @@ func (q *pipe) wait(news <-chan struct{}) bool {
 	}
 }
 
-// pass takes a parcel to the other end. It returns false if that is the last.
+// pass returns false if the parcel is the last.
 func (q *pipe) pass(p *parcel) bool {
 	l := q.c.l
 	switch {
@@ -332,7 +320,6 @@ func (q *pipe) pass(p *parcel) bool {
 	return q.deliver(p)
 }
 
-// carry takes a parcel over the link.
 func (q *pipe) carry(p *parcel) bool {
 	l := q.c.l
 	if !sleep(l.w.network, time.Until(p.due)) {
@@ -356,7 +343,6 @@ func (q *pipe) carry(p *parcel) bool {
 	}
 }
 
-// deliver hands a parcel to the server, or to the client.
 func (q *pipe) deliver(p *parcel) bool {
 	c, l := q.c, q.c.l
 	if q.way == toClient {
@@ -387,7 +373,6 @@ func (q *pipe) deliver(p *parcel) bool {
 	return true
 }
 
-// duplicate sends a copy of a command on a way of its own, if a fault says so.
 func (q *pipe) duplicate(p *parcel) {
 	l := q.c.l
 	l.mu.Lock()

@@ -15,7 +15,6 @@ import (
 	"github.com/redquorum/redquorum/sim/pipes"
 )
 
-// inBubble carries out a plan in virtual time.
 func inBubble(t *testing.T, p *faults.Plan) (r *sim.Result) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
@@ -26,8 +25,6 @@ func inBubble(t *testing.T, p *faults.Plan) (r *sim.Result) {
 	return r
 }
 
-// The production stack comes to the simulator's verdict in each scenario that can be had
-// here.
 func TestOursInScenarios(t *testing.T) {
 	had := 0
 	for i, s := range sim.Scenarios() {
@@ -47,7 +44,6 @@ func TestOursInScenarios(t *testing.T) {
 	assert.That(t, had >= tests.Times(6, 60), "only %d scenarios can be had", had)
 }
 
-// The production stack is sound in drawn plans, as it is in the simulator.
 func TestOursInDrawnPlans(t *testing.T) {
 	grants := 0
 	for seed := range uint64(tests.Times(2, 15)) {
@@ -60,8 +56,8 @@ func TestOursInDrawnPlans(t *testing.T) {
 	assert.That(t, grants >= tests.Times(10, 20), "only %d grants", grants)
 }
 
-// With a prefix the production stack is as sound, and it does about as much: the order in
-// which goroutines run may differ.
+// With a prefix the production stack is as sound, and does about as much: goroutines may
+// run in another order.
 func TestOursWithAPrefix(t *testing.T) {
 	lock := pipes.Redquorum
 	lock.Prefix = "app/"
@@ -78,8 +74,8 @@ func TestOursWithAPrefix(t *testing.T) {
 	}
 }
 
-// Where a protection is off, or an assumption is broken, both worlds see it; and both see
-// that the protection was what it took.
+// Where a protection is off, or an assumption is broken, both worlds see it, and the
+// protection as its cause.
 func TestOursWithoutProtections(t *testing.T) {
 	for _, s := range scenarios[:tests.Times(4, len(scenarios))] {
 		for _, v := range s.variants[:tests.Times(2, len(s.variants))] {
@@ -93,7 +89,6 @@ func TestOursWithoutProtections(t *testing.T) {
 	}
 }
 
-// The specification alone refuses a client that ignores for how long a node has lived.
 func TestSpecificationRefuses(t *testing.T) {
 	p, err := faults.Parse("redquorum plan 1\n" + scenarios[0].plan + scenarios[0].variants[1].lines)
 	assert.Succeed(t, err)
@@ -115,9 +110,8 @@ func TestSpecificationRefuses(t *testing.T) {
 	}
 }
 
-// When a reader is released the script lets the lock's key end with the longest other
-// reader, in whole milliseconds: here 0.2 ms early. The specification allows what a node
-// grants then.
+// When a reader is released the lock's key ends with the longest other reader, in whole
+// milliseconds: here 0.2 ms early. The specification allows what a node grants then.
 func TestSpecificationAllowsForMilliseconds(t *testing.T) {
 	p, err := faults.Parse(`redquorum plan 1
 nodes 3
@@ -259,7 +253,6 @@ at 300ms unlock c1
 	}},
 }
 
-// The same on the machine's own clock, where nothing waits for the tests.
 func TestOursOnTheSystemClock(t *testing.T) {
 	tests.NeedSeconds(t)
 	t.Parallel()

@@ -1,7 +1,7 @@
 // Package pipes carries out plans with real goroutines in one process: each client has
 // the lock as its users have it, and talks by net.Pipe to servers that are miniredis with
 // a clock, a disk and one thread. The links between them stall as TCP does. In a bubble
-// of testing/synctest a run is in virtual time, and comes to the same each time.
+// of testing/synctest runs are in virtual time, and reproducible.
 //
 // # What may change
 //
@@ -15,8 +15,8 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// Missing says what of a plan cannot be had where no process can be stopped. Locks that
-// are not redquorum's read the machine's clock.
+// Missing says what of a plan cannot be had here, where processes cannot be stopped.
+// Locks other than redquorum's read the machine's clock.
 func Missing(p *faults.Plan) (what []string) {
 	add := func(s string) {
 		if !slices.Contains(what, s) {
@@ -42,7 +42,6 @@ func Missing(p *faults.Plan) (what []string) {
 	return what
 }
 
-// Reduce takes out of a plan what cannot be had.
 func Reduce(p *faults.Plan) {
 	p.Events = slices.DeleteFunc(p.Events, func(e faults.Event) bool {
 		return len(Missing(&faults.Plan{Lock: p.Lock, Events: []faults.Event{e}})) > 0

@@ -19,8 +19,8 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// A redis is one server: miniredis with a clock of its own, one thread, a disk, and an
-// end. Nothing in it waits; its callers do.
+// A redis is miniredis with a clock of its own, one thread, a disk, and an end. Nothing
+// in it waits; its callers do.
 type redis struct {
 	w      *world
 	nodes  faults.Set
@@ -43,7 +43,6 @@ type redis struct {
 	lives   int
 }
 
-// A stored key is one that a disk or another server has a copy of.
 type stored struct {
 	db      int
 	key     string
@@ -51,7 +50,6 @@ type stored struct {
 	put     func(*miniredis.RedisDB) // makes it
 }
 
-// forever is an instant that does not come.
 const forever = time.Duration(1 << 62)
 
 func newRedis(w *world, number int) *redis {
@@ -69,19 +67,18 @@ func newRedis(w *world, number int) *redis {
 	return s
 }
 
-// name begins a life.
 func (s *redis) name() {
 	s.lives++
 	s.id = fmt.Sprintf("%039d%d", s.number, s.lives)
 }
 
-// clock is the server's time of day. s.mu is held.
+// clock is called with s.mu held.
 func (s *redis) clock() time.Time {
 	d := s.w.p.DayOf(func(procs faults.Procs) bool { return procs.Nodes&s.nodes != 0 }, s.now)
 	return s.w.begun.Add(s.now + d.Ahead + d.Gain(s.now))
 }
 
-// tick brings the keys to the present. s.mu is held.
+// tick brings the keys to the present, with s.mu held.
 func (s *redis) tick() {
 	s.now = s.w.now()
 	now := s.clock()
@@ -93,7 +90,6 @@ func (s *redis) tick() {
 	}
 }
 
-// hook sees every command, also those of scripts.
 func (s *redis) hook(peer *server.Peer, cmd string, args ...string) (done bool) {
 	switch cmd {
 	case "INFO":
@@ -134,7 +130,7 @@ func (s *redis) refusesWrites(peer *server.Peer) bool {
 	return true
 }
 
-// info is what redisnode wants to know of a server.
+// info has what redisnode asks for.
 func (s *redis) info(args []string) string {
 	if len(args) > 0 && strings.EqualFold(args[0], "replication") {
 		role, before := "master", strings.Repeat("0", 40)
@@ -150,7 +146,7 @@ func (s *redis) info(args []string) string {
 		int(time.Since(s.begun).Seconds()))
 }
 
-// slot is when a command that arrives now is over.
+// slot is when a command that arrives now ends.
 func (s *redis) slot(random func(faults.Range) time.Duration) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +169,7 @@ func (s *redis) slot(random func(faults.Range) time.Duration) time.Time {
 	return s.free
 }
 
-// execute executes a command, if the connection is from this life and not over.
+// execute drops a command from another life or a closed connection.
 func (s *redis) execute(c *conn, words []string, kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +189,7 @@ func (s *redis) execute(c *conn, words []string, kind string) {
 	}
 }
 
-// again executes a copy of a command, whose answer nobody reads.
+// again executes a copy, whose answer nobody reads.
 func (s *redis) again(words []string, db int, l *link, kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +204,7 @@ func (s *redis) again(words []string, db int, l *link, kind string) {
 	s.tell()
 }
 
-// tell reports what the server's nodes have of each lock. s.mu is held.
+// tell reports what the server's nodes have, with s.mu held.
 func (s *redis) tell() {
 	for n, at := range s.w.nodes {
 		if at.redis != s {
@@ -224,7 +220,6 @@ func (s *redis) tell() {
 	}
 }
 
-// holds fills in who has a key, and for how long.
 func (s *redis) holds(e *sim.Entry, db int) {
 	key, data := s.w.lock.Key(e.Name), s.data.DB(db)
 	switch data.Type(key) {
@@ -245,7 +240,7 @@ func (s *redis) holds(e *sim.Entry, db int) {
 	}
 }
 
-// connect begins a connection to a database; false if the server is down.
+// connect returns false if the server is down.
 func (s *redis) connect(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,7 +253,6 @@ func (s *redis) connect(c *conn) bool {
 	return true
 }
 
-// disconnect ends one, and its subscriptions.
 func (s *redis) disconnect(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,7 +287,6 @@ func (s *redis) leave(c *conn) {
 	}
 }
 
-// close ends the goroutines of miniredis.
 func (s *redis) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -315,7 +308,7 @@ func (s *redis) strike(e *faults.Event, end bool) {
 	s.tell()
 }
 
-// do does what a fault comes to. s.mu is held.
+// do is called with s.mu held.
 func (s *redis) do(verb faults.Verb, e *faults.Event, end bool) {
 	switch verb {
 	case faults.Crash:
@@ -337,7 +330,7 @@ func (s *redis) do(verb faults.Verb, e *faults.Event, end bool) {
 	}
 }
 
-// evict removes the locks of those of the nodes that are on this server. s.mu is held.
+// evict removes the locks of the nodes on this server, with s.mu held.
 func (s *redis) evict(nodes faults.Set) {
 	for n, at := range s.w.nodes {
 		if at.redis != s || !nodes.Has(n) {
@@ -353,7 +346,7 @@ func (s *redis) forgetScripts() {
 	s.data.Server().Dispatch(server.NewPeer(bufio.NewWriter(new(bytes.Buffer))), []string{"SCRIPT", "FLUSH"})
 }
 
-// crash ends the life. s.mu is held.
+// crash is called with s.mu held.
 func (s *redis) crash() {
 	s.free = time.Time{}
 	for _, c := range s.conns {
@@ -379,7 +372,6 @@ func (s *redis) restart() {
 	}
 }
 
-// demote replaces what the server has.
 func (s *redis) demote(e *faults.Event) {
 	switch {
 	case e.Source != 0:
@@ -398,7 +390,6 @@ func (s *redis) demote(e *faults.Event) {
 	}
 }
 
-// sync writes to the disk.
 func (s *redis) sync() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -408,7 +399,7 @@ func (s *redis) sync() {
 	}
 }
 
-// dump returns all keys. s.mu is held.
+// dump is called with s.mu held.
 func (s *redis) dump() (all []stored) {
 	now := s.last.Sub(s.w.begun)
 	for db := range len(s.w.nodes) + 1 {
@@ -444,7 +435,7 @@ func (s *redis) dump() (all []stored) {
 	return all
 }
 
-// load replaces all keys. s.mu is held.
+// load is called with s.mu held.
 func (s *redis) load(keys []stored) {
 	s.data.FlushAll()
 	now := s.last.Sub(s.w.begun)
@@ -459,7 +450,6 @@ func (s *redis) load(keys []stored) {
 	}
 }
 
-// heal ends everything that is wrong with the server.
 func (s *redis) heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 )
 
-// A subscription that comes when its connection is over leaves no goroutine behind.
+// A subscription on a closed connection leaves no goroutine behind.
 func TestNothingAfterTheEnd(t *testing.T) {
 	p := assert.Got(faults.Parse("redquorum plan 1\nnodes 1\n"))(t)
 	synctest.Test(t, func(*testing.T) {

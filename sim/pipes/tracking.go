@@ -6,17 +6,15 @@ import (
 	"time"
 )
 
-// This file has what miniredis lacks of client side caching, for rueidislock: CLIENT
-// TRACKING ON OPTOUT NOLOOP. A server notifies a connection when a key changes that it
-// has read.
+// miniredis lacks client side caching, which rueidislock needs: CLIENT TRACKING ON OPTOUT
+// NOLOOP. A server notifies a connection when a key changes that it has read.
 
-// A version is what a connection has read.
 type version struct {
 	value   string
 	expires time.Time
 }
 
-// tracks handles CLIENT TRACKING, and what else rueidis says of itself.
+// tracks handles CLIENT TRACKING, and other settings of rueidis.
 func (s *redis) tracks(args []string) (handled bool) {
 	if len(args) < 2 || s.current == nil {
 		return false
@@ -31,7 +29,7 @@ func (s *redis) tracks(args []string) (handled bool) {
 	return false
 }
 
-// remember notes what the present command has read. s.mu is held.
+// remember is called with s.mu held.
 func (s *redis) remember(c *conn) {
 	for _, key := range s.read {
 		if c.known != nil {
@@ -49,8 +47,8 @@ func (s *redis) version(key string) version {
 	return version{value, s.last.Add(s.data.TTL(key))}
 }
 
-// invalidates notifies the connections that have read what has changed, but not the one
-// that has changed it. s.mu is held.
+// invalidates notifies the connections that have read what has changed, except the one
+// that changed it, with s.mu held.
 func (s *redis) invalidates(by *conn) {
 	for _, c := range s.conns {
 		for key, was := range c.known {

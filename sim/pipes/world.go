@@ -15,11 +15,10 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// Redquorum is this project's lock, over package redisnode and go-redis.
+// Redquorum is this project's lock over redisnode and go-redis.
 var Redquorum = live.Lock{Title: "redquorum", Open: live.OpenRedquorum, Key: func(name string) string { return name },
 	Slack: time.Microsecond}
 
-// A world carries out one plan with one lock.
 type world struct {
 	p        *faults.Plan
 	lock     *live.Lock
@@ -42,13 +41,12 @@ type world struct {
 	lacks    []string
 }
 
-// An at is where a node is: aliases share a server.
+// An at is where a node is: several nodes may share a server.
 type at struct {
 	redis *redis
 	db    int
 }
 
-// A process is a client.
 type process struct {
 	player *live.Player
 	kill   context.CancelFunc
@@ -56,8 +54,7 @@ type process struct {
 	starts int
 }
 
-// Run carries out a plan, and judges what came of it. lacks is what the lock does not
-// have.
+// Run carries out a plan, and judges it. lacks is what the lock does not have.
 func Run(p *faults.Plan, lock *live.Lock) (r *sim.Result, lacks []string) {
 	w := &world{p: p, lock: lock, clock: clock.Runtime(), begun: time.Now(),
 		record: live.Record{Exact: true, Prefix: lock.Prefix}}
@@ -90,9 +87,9 @@ func Run(p *faults.Plan, lock *live.Lock) (r *sim.Result, lacks []string) {
 	return judge.Result(p, w.entries), w.lacks
 }
 
-// now is how long ago the plan has begun. All that is recorded has its time from here: on
-// a busy machine two clocks that are read one after the other can be a millisecond apart,
-// and a vote would come after what follows from it.
+// now is how long ago the plan has begun. All times come from here: two clocks that are
+// read one after the other can differ by a millisecond on a busy machine, and a vote
+// would come after what follows from it.
 func (w *world) now() time.Duration { return w.clock.Now().Sub(w.zero) }
 
 func (w *world) build() {
@@ -122,7 +119,7 @@ func (w *world) build() {
 	})
 }
 
-// expire lets servers find out that keys have expired, as Redis does ten times a second.
+// expire lets keys expire as Redis does, ten times a second.
 func (w *world) expire() {
 	for sleep(w.network, 100*time.Millisecond) {
 		for _, s := range w.servers() {
@@ -133,7 +130,6 @@ func (w *world) expire() {
 	}
 }
 
-// servers returns each server once.
 func (w *world) servers() (all []*redis) {
 	for _, n := range w.nodes {
 		if !slices.Contains(all, n.redis) {
@@ -143,7 +139,6 @@ func (w *world) servers() (all []*redis) {
 	return all
 }
 
-// start starts a client's process.
 func (w *world) start(i int) {
 	c := w.clients[i]
 	life, kill := context.WithCancel(context.Background())
@@ -242,7 +237,7 @@ func (w *world) report(e sim.Entry) {
 	w.entries = append(w.entries, e)
 }
 
-// message numbers the messages that an entry of the trace is about; 0 is for all others.
+// message numbers the messages of the trace; 0 is for all others.
 func (w *world) message(kind string) int {
 	if kind == "" {
 		return 0
@@ -268,8 +263,7 @@ func (w *world) tellMessage(l *link, way int, kind sim.Kind, p *parcel) {
 	w.report(e)
 }
 
-// holder is whose key a node has of a name by a client's latest command; "" if it has
-// none.
+// holder is the owner of a key by a client's latest command, or "".
 func (w *world) holder(client int, name string) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -285,7 +279,7 @@ func (w *world) holder(client int, name string) string {
 	return owner
 }
 
-// clockOf is the clock of a client. Locks that read the machine's have that.
+// clockOf is the machine's clock for locks that read that.
 func (w *world) clockOf(client int) clock.Clock {
 	if w.p.Lock.Client == faults.Plain {
 		return w.clock
@@ -293,7 +287,6 @@ func (w *world) clockOf(client int) clock.Clock {
 	return live.NewClock(w.p, client, w.zero, w.clock)
 }
 
-// seat is where a process of a client is.
 func (w *world) seat(client int, life context.Context, start int) *live.Seat {
 	s := &live.Seat{Plan: w.p, Client: client, Start: start, Clock: w.clockOf(client), Life: life,
 		Random: live.Draw(w.p, client, start), Prefix: w.lock.Prefix,
@@ -302,7 +295,7 @@ func (w *world) seat(client int, life context.Context, start int) *live.Seat {
 		if !w.p.Lists(client).Has(n) {
 			continue
 		}
-		// An address of its own, since a name would be looked up.
+		// An address of its own: a name would be looked up.
 		s.Nodes = append(s.Nodes, live.Place{Number: n, Addr: fmt.Sprintf("127.0.0.%d:6379", n+1),
 			Database: w.nodes[n].db,
 			Dial:     func(ctx context.Context, _, _ string) (net.Conn, error) { return link.dial(ctx, life) }})

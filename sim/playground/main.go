@@ -4,9 +4,8 @@
 //	go run ./sim/playground build [FOLDER]
 //	go run ./sim/playground picture [FOLDER]
 //
-// The folder, docs/playground if none is named, works from a file and without a network.
-// The second writes two such runs as the picture of README.md, light and dark, to
-// docs/pictures.
+// The page works from a file, without a network. FOLDER is docs/playground by default.
+// The second command writes the picture of README.md, light and dark, to docs/pictures.
 package main
 
 import (
@@ -58,8 +57,8 @@ func main() {
 	fmt.Println(filepath.Join(verb.dir, verb.file))
 }
 
-// build writes the page, with the runs of its first chapter, and the simulator as a
-// second file.
+// build writes the page with the runs of its first chapter, and the simulator as a second
+// file.
 func build(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -97,9 +96,8 @@ func write(f *os.File) error {
 	return p.Write(f)
 }
 
-// compile returns a script that calls simulator() with what Go needs in a browser, and
-// with the compressed program. It is a script because a page that is a file may not read
-// other files.
+// compile returns a script that calls simulator() with the compressed program: a page
+// that is a file may not read other files.
 func compile() ([]byte, error) {
 	tmp, err := os.MkdirTemp("", "playground")
 	if err != nil {

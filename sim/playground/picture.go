@@ -13,7 +13,7 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// Forgets is a plan in which a node restarts and forgets a lock: with textbook Redlock
+// forgets is a plan in which a node restarts and forgets a lock: with textbook Redlock
 // two clients then have it.
 const forgets = `redquorum plan 1
 nodes 3
@@ -38,7 +38,6 @@ const (
 	panel   = 200 // the height of a run
 )
 
-// A look is the colors of a picture.
 type look struct {
 	name, text, faint, wrong string
 	clients                  [2]string
@@ -50,8 +49,6 @@ var looks = []look{
 	{"dark", "#e6edf3", "#7d8590", "#f85149", [2]string{"#58a6ff", "#f0883e"}, "#0d1117"},
 }
 
-// pictures writes the same plan with both locks as restart-light.svg and
-// restart-dark.svg.
 func pictures(dir string) error {
 	for _, l := range looks {
 		text, err := l.draw()
@@ -65,17 +62,15 @@ func pictures(dir string) error {
 	return nil
 }
 
-// A bar is a time in a lane: that of a client, which has the lock, or of a node, which
-// has a client's key. Its until is 0 if there is none.
+// A bar is a client's hold of the lock, or a client's key on a node; until is 0 while it
+// is open.
 type bar struct {
 	lane, client int
 	from, until  time.Duration
 }
 
-// The lanes are those of two clients and three nodes.
 var lanes = []string{"c1", "c2", "n1", "n2", "n3"}
 
-// A strip is a run as the picture shows it.
 type strip struct {
 	bars    []bar
 	crash   time.Duration // of n2
@@ -141,7 +136,6 @@ func (s *strip) add(e *sim.Entry, maxLease time.Duration) {
 	}
 }
 
-// end ends what is open in a lane.
 func (s *strip) end(lane int, at time.Duration) {
 	if b := s.open[lane]; b.until > 0 {
 		b.until = min(b.until, at)

@@ -8,7 +8,7 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 )
 
-// The picture of README.md is what the command draws, and what it says is so.
+// The picture of README.md is what the command draws, and its sentences are true.
 func TestPictures(t *testing.T) {
 	for variant, two := range map[string]bool{"plain": true, "redquorum": false} {
 		s := assert.Got(stripOf(variant))(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/redquorum/redquorum/sim/playground/play"
 )
 
-// The playground works from a file in a browser, for every look, and agrees with Go.
+// The playground works from a file in a browser, in every look, and agrees with Go.
 func TestPlayground(t *testing.T) {
 	tests.NeedLong(t)
 	t.Parallel()
@@ -53,7 +53,6 @@ func TestPlayground(t *testing.T) {
 	b.Eval(until("viewers.length === 2 && viewers[0].run.nodes === 3"))
 }
 
-// until waits for a condition in the page.
 func until(condition string, args ...any) string {
 	return fmt.Sprintf(`(async () => {
 	for (let i = 0; i < 2000; i++) {
@@ -74,8 +73,7 @@ func fragment(t *testing.T, b *browser.Browser, plan string) (text string) {
 	return text
 }
 
-// chaptersAgree compares the runs of the simulator in the page with those of this
-// program.
+// chaptersAgree compares the page's runs with those of this program.
 func chaptersAgree(t *testing.T, b *browser.Browser) {
 	t.Helper()
 	for _, c := range play.Chapters() {
@@ -112,7 +110,7 @@ const [left, right] = [0, 1].map(i => () => viewers[i].run.verdict);
 must(left() === 'unsafe' && right() === 'sound', 'the verdicts of the first chapter');
 `
 
-// shows is what the chapters show when they are opened.
+// shows holds when a chapter is opened.
 const shows = `
 for (let i = 0; i < data.chapters.length; i++) {
 	byId('chapters').children[i].firstChild.click();
@@ -124,9 +122,9 @@ for (let i = 0; i < data.chapters.length; i++) {
 }
 `
 
-// uses is what a reader may do, each after the first chapter was opened.
+// uses is done after the first chapter was opened.
 var uses = []string{
-	// Text that is changed is run, and one that is wrong says so.
+	// A changed text is run, and a wrong one says so.
 	`plan.value = plan.value.replace('crash n3 empty', 'crash n3 durable');
 	plan.dispatchEvent(new Event('input'));
 	await settled();
@@ -135,8 +133,8 @@ var uses = []string{
 	plan.dispatchEvent(new Event('input'));
 	await until(() => byId('status').classList.contains('wrong'), 'an error');
 	must(byId('status').textContent.includes('explode') && left() === 'sound', 'the error names the word');`,
-	// A node that forgets before it has something to forget does no harm: its fault is
-	// dragged to the beginning. With the keyboard it moves as well.
+	// A node that forgets too early does no harm: its fault is dragged to the beginning,
+	// and moved by keyboard.
 	`const crash = [...strip.children].find(e => e.textContent.startsWith('crash'));
 	const box = crash.getBoundingClientRect(), at = x => ({ clientX: x, clientY: box.top + 5, pointerId: 1, bubbles: true });
 	crash.setPointerCapture = () => {};
@@ -149,7 +147,7 @@ var uses = []string{
 	key('ArrowRight', crash);
 	await settled();
 	must(plan.value !== before && crash.ariaLabel.includes('crash n3 empty at '), 'the arrow moves it');`,
-	// The slider moves both, and says what it shows.
+	// The slider moves both sides, and says what it shows.
 	`const texts = new Set(), times = [];
 	shared.seek(0);
 	for (let i = 0; i < 60; i++) { key('ArrowRight', slider); texts.add(slider.getAttribute('aria-valuetext')); times.push(shared.time); }
@@ -159,20 +157,18 @@ var uses = []string{
 	must(slider.getAttribute('aria-valuetext').includes('c1 and c2 hold x'), slider.getAttribute('aria-valuetext'));
 	for (const k of Object.keys(keys)) key(k, slider);
 	actions.fit();`,
-	// Without its guard, redquorum fails as well.
 	`sides[1].value = 'no guard';
 	sides[1].onchange();
 	await settled();
 	must(right() === 'unsafe' && location.hash.includes('right=no+guard'), right() + ' ' + location.hash);
 	sides[1].value = 'redquorum';`,
-	// A seed that breaks the left one is found.
 	`byId('find').click();
 	await until(() => !finding, 'found');
 	must(/^Seed \d+$/.test(byId('chapter-title').textContent), 'the text is about the seed');
 	must(left() !== 'sound' && right() === 'sound', 'it breaks the left one alone: ' + left() + ' ' + right() + '\n' + plan.value);`,
 }
 
-// onTheWire is how large the page is if a server compresses it.
+// onTheWire is the size of the page as a server compresses it.
 func onTheWire(t *testing.T, dir string) (sum int) {
 	t.Helper()
 	files, err := os.ReadDir(dir)

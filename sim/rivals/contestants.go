@@ -23,7 +23,6 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// A contestant is a lock that plans are tried on.
 type contestant struct {
 	name    string
 	version string
@@ -33,7 +32,7 @@ type contestant struct {
 	setup   string
 	open    func(*live.Seat) (live.Library, error)
 	key     func(name string) string // on a server
-	// promises are what its documentation says, by invariant; nil: it is held to all.
+	// promises are what its documentation says, by invariant; nil: all.
 	promises []promise
 	story    string // what goes wrong, and what it does better
 	shown    string // the scenario whose run the page shows
@@ -47,7 +46,6 @@ const (
 		"and of [failovers](" + redisPage + "#why-failover-based-implementations-are-not-enough). "
 )
 
-// A promise is what a documentation says.
 type promise struct {
 	invariants []string
 	quote      string // word by word from the documentation in the lock's folder; "" if that is not there
@@ -62,9 +60,8 @@ func (c *contestant) title() string {
 	return c.name + " " + c.version
 }
 
-// judged are the invariants that a lock is held to: what it promises. That a late write
-// is taken, as there are no fencing tokens, is never held against it: it is outside of
-// what the plan assumes.
+// judged are the invariants that a lock promises. A late write without a fencing token is
+// never held against it: I5 takes it as outside of what the plan assumes.
 func (c *contestant) judged() (all []string) {
 	for _, p := range c.promises {
 		all = append(all, p.invariants...)
@@ -75,9 +72,8 @@ func (c *contestant) judged() (all []string) {
 	return all
 }
 
-// slack is how long two clients may hold one lock before that counts. Redquorum promises
-// that it never happens. Other locks learn of a loss by a message, so they get the time
-// of a message there and back.
+// slack is how long two clients may hold one lock before that counts: for redquorum next
+// to nothing. Other locks learn of a loss by a message, so they get its round trip.
 func (c *contestant) slack(p *faults.Plan) time.Duration {
 	if c.name == ours {
 		return time.Microsecond
@@ -85,7 +81,6 @@ func (c *contestant) slack(p *faults.Plan) time.Duration {
 	return 2 * p.Network.Delay.Max
 }
 
-// lock is what the clients of a plan have.
 func (c *contestant) lock(p *faults.Plan) *live.Lock {
 	return &live.Lock{Title: c.title(), Open: c.open, Key: c.key, Slack: c.slack(p), Promised: c.judged()}
 }
@@ -158,7 +153,6 @@ var contestants = []*contestant{
 		shown: "S61"},
 }
 
-// contestantOf returns one by its name, or nil.
 func contestantOf(name string) *contestant {
 	i := slices.IndexFunc(contestants, func(c *contestant) bool { return c.name == name })
 	if i < 0 {
@@ -217,7 +211,7 @@ type rueidisLibrary struct {
 	l      rueidislock.Locker
 }
 
-// connect makes the Locker, which needs a server that answers.
+// connect needs a server that answers.
 func (r *rueidisLibrary) connect() {
 	defer close(r.opened)
 	to := r.Nodes[0]
@@ -237,7 +231,7 @@ func (r *rueidisLibrary) connect() {
 	}
 }
 
-// pause draws what rueidis does by default, from the plan's seed.
+// pause draws like rueidis, but from the plan's seed.
 func (r *rueidisLibrary) pause(attempts int, _ rueidis.Completed, _ error) time.Duration {
 	base := uint64(1) << min(20, attempts)
 	return min(time.Second, time.Duration(base+r.Random()%base)*time.Microsecond)

@@ -13,7 +13,7 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// A library is one whose locks have one name and no kinds.
+// A library has locks of one name and one kind.
 type library struct {
 	close   func() error
 	acquire func(context.Context, *live.Wanted) (*live.Held, error)
@@ -51,8 +51,8 @@ func held(s *live.Seat, owner string, end time.Time, unlock func(context.Context
 // clients are of go-redis.
 type clients []*goredislib.Client
 
-// dial makes clients of nodes, for locks that leave timeouts to their client: those of
-// the plan.
+// dial makes clients with the plan's timeouts, for locks that leave these to their
+// client.
 func dial(s *live.Seat, nodes []live.Place) (all clients) {
 	for _, n := range nodes {
 		o, timeout := n.Options(), s.Plan.Lock.Timeout
@@ -69,7 +69,7 @@ func (all clients) close() (err error) {
 	return err
 }
 
-// tenth returns after a tenth of a second, and false if ctx ends first.
+// tenth waits for a tenth of a second, and returns false if ctx ends first.
 func tenth(ctx context.Context) bool {
 	select {
 	case <-time.After(100 * time.Millisecond):

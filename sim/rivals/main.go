@@ -1,6 +1,6 @@
-// Rivals carries out the plans of package sim with locks as they are: redquorum's
-// production stack, and locks that people use, each unchanged. It is a module of its own,
-// so that nobody who imports redquorum gets them.
+// Rivals carries out the plans of package sim with redquorum's production stack and with
+// other locks, each unchanged. It is a module of its own, to keep those from users of
+// redquorum.
 //
 //	go run . run S13 redsync                 # the story of a scenario with a lock
 //	go run . run PLAN redsync --html FILE    # of a plan in a file, and its page
@@ -11,9 +11,7 @@
 //	go run . check redsync                   # repeats on real servers all that broke the lock
 //	go run . check S13 seed3.plan redsync    # or only some of it
 //
-// Otherwise a run is in virtual time, in a bubble of testing/synctest. All clients and
-// servers are in one process: the locks talk by net.Pipe to miniredis, over links that
-// stall as TCP does.
+// Otherwise a run is in virtual time, as package pipes has it.
 package main
 
 import (
@@ -53,7 +51,7 @@ func main() {
 
 func init() { goredislib.SetLogger(quiet{}) }
 
-// quiet is for go-redis, which writes about each failed connection.
+// quiet silences go-redis, which reports each failed connection.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}
@@ -115,7 +113,7 @@ func lockNames() string {
 	return strings.Join(names, ", ")
 }
 
-// named returns the plan of a scenario, or that in a file.
+// named takes a scenario or a file.
 func (c *contestant) named(what string) (p *faults.Plan, s *sim.Scenario, lacks []string, err error) {
 	if s, known := sim.FindScenario(what); known {
 		p, lacks = c.plan(&s)
@@ -130,7 +128,6 @@ func (c *contestant) named(what string) (p *faults.Plan, s *sim.Scenario, lacks 
 	return p, nil, lacks, err
 }
 
-// run shows one run.
 func (c *contestant) run(in bubble, what, html string, out io.Writer) error {
 	p, s, lacks, err := c.named(what)
 	if err != nil {
@@ -146,7 +143,6 @@ func (c *contestant) run(in bubble, what, html string, out io.Writer) error {
 	return c.show(r, s, html, out)
 }
 
-// runReal shows one run on real servers. Those lack other things.
 func (c *contestant) runReal(how *real, what, html string, out io.Writer) error {
 	p, s, _, err := c.named(what)
 	if err != nil {
@@ -160,7 +156,6 @@ func (c *contestant) runReal(how *real, what, html string, out io.Writer) error 
 	return c.show(r.Result, s, html, out)
 }
 
-// show shows a run, of a scenario if that is not nil.
 func (c *contestant) show(r *sim.Result, s *sim.Scenario, html string, out io.Writer) error {
 	fmt.Fprintf(out, "%s: %s\n", c.title(), r.Verdict)
 	for _, line := range r.Story(60) {
@@ -218,7 +213,6 @@ func (c *contestant) shift(in bubble, times uint64, out io.Writer) error {
 		[]byte(c.title()+"\n"+strings.Join(lines, "\n")+"\n"), 0o644)
 }
 
-// file is a lock's name in file names.
 func file(c *contestant) string { return strings.NewReplacer("/", "-", " ", "-").Replace(c.name) }
 
 func (c *contestant) shrink(in bubble, p *faults.Plan) *faults.Plan {
@@ -231,7 +225,6 @@ func (c *contestant) shrink(in bubble, p *faults.Plan) *faults.Plan {
 	})
 }
 
-// keep writes what breaks a lock to testdata.
 func (c *contestant) keep(in bubble, id, from string, p *faults.Plan) error {
 	r, _ := c.try(in, p)
 	if r.Worst() == nil {
@@ -245,7 +238,7 @@ func (c *contestant) keep(in bubble, id, from string, p *faults.Plan) error {
 	return os.WriteFile(filepath.Join(folder, id+".plan"), []byte(text), 0o644)
 }
 
-// explore draws plans, and keeps what breaks the lock: the first of each way.
+// explore keeps the first plan of each way in which the lock breaks.
 func (c *contestant) explore(in bubble, from, seeds uint64, out io.Writer) error {
 	found := make(map[string]bool)
 	for seed := from; seed < from+seeds; seed++ {

@@ -21,7 +21,6 @@ const pagePath = "../../docs/evidence/rivals.md"
 //go:embed head.md
 var head string
 
-// table runs every scenario with every lock.
 func table(in bubble) (rows [][]*outcome) {
 	for _, s := range sim.Scenarios() {
 		var row []*outcome
@@ -47,7 +46,6 @@ func page(rows [][]*outcome) string {
 	return b.String()
 }
 
-// writeCounts says how many scenarios came to what.
 func writeCounts(b *strings.Builder, rows [][]*outcome) {
 	words := []string{"ok", "ok; with other times not", "broken", "stuck", "outside", "-"}
 	fmt.Fprintf(b, "\n| of %d scenarios | %s |\n|-|%s\n", len(rows), strings.Join(words, " | "),
@@ -89,7 +87,7 @@ func writeTable(b *strings.Builder, rows [][]*outcome) {
 	}
 }
 
-// deadMutants died of "go run ./sim/mutants --stack --only ID", which is run by hand.
+// deadMutants died of "go run ./sim/mutants --stack --only ID", run by hand.
 const deadMutants = "M01, M02, M03, M11, M12, M18, M19, M32, M33, M36, M49, M50, M61, M62, M63, M75, M85, M86, M93, M101"
 
 func bold(cell string) string {
@@ -103,9 +101,8 @@ func bold(cell string) string {
 	return word
 }
 
-// byHand is what is run by hand, because it takes long: how often a scenario goes wrong
-// with other times ("shifts"), and what a scenario or plan comes to on real servers
-// ("real").
+// byHand is what takes too long for a test: how often a scenario goes wrong with other
+// times ("shifts"), and the results on real servers ("real").
 func (c *contestant) byHand(what string) map[string]string {
 	all := make(map[string]string)
 	text, err := os.ReadFile(filepath.Join("testdata", what, file(c)+".txt"))
@@ -119,8 +116,6 @@ func (c *contestant) byHand(what string) map[string]string {
 	return all
 }
 
-// write says what a lock promises, how it was set up, and what goes wrong. It is number i
-// of a row.
 func (c *contestant) write(b *strings.Builder, rows [][]*outcome, i int) {
 	fmt.Fprintf(b, "\n## %s\n\nSetup: %s.\n\n", c.title(), c.setup)
 	for _, p := range c.promises {
@@ -156,7 +151,7 @@ func (c *contestant) write(b *strings.Builder, rows [][]*outcome, i int) {
 	b.WriteString(".\n")
 }
 
-// writeConfirmed says which failures real servers have not shown.
+// writeConfirmed names the failures that real servers have not shown.
 func writeConfirmed(b *strings.Builder, rows [][]*outcome) {
 	all, open := 0, []string(nil)
 	add := func(c *contestant, id string) {
@@ -184,7 +179,7 @@ func writeConfirmed(b *strings.Builder, rows [][]*outcome) {
 		"Plans were found by other times, or drawn, and made small. Each says what it breaks, and why.\n")
 }
 
-// A keptPlan is one that broke a lock, and was not timed to it by hand.
+// A keptPlan broke a lock without being timed to it by hand.
 type keptPlan struct {
 	lock *contestant
 	path string

@@ -12,7 +12,6 @@ import (
 	"github.com/redquorum/redquorum/sim/pipes"
 )
 
-// strip leaves out of a drawn plan what cannot be had.
 func strip(p *faults.Plan, c *contestant) *faults.Plan {
 	pipes.Reduce(p)
 	w := &p.Work
@@ -27,8 +26,8 @@ func strip(p *faults.Plan, c *contestant) *faults.Plan {
 	return c.fit(p)
 }
 
-// fit makes a plan one of a single node for a lock that is for one server: the node that
-// is struck the most.
+// fit makes a plan one of a single node, that which is struck the most, for a lock of one
+// server.
 func (c *contestant) fit(p *faults.Plan) *faults.Plan {
 	if !c.alone {
 		return p
@@ -59,7 +58,7 @@ func (c *contestant) fit(p *faults.Plan) *faults.Plan {
 	return p
 }
 
-// plan returns a scenario's plan for a lock, and what of it cannot be had.
+// plan also returns what of a scenario cannot be had.
 func (c *contestant) plan(s *sim.Scenario) (*faults.Plan, []string) {
 	variant := sim.Variants[0] // without fencing
 	if c.name == ours {
@@ -73,12 +72,10 @@ func (c *contestant) plan(s *sim.Scenario) (*faults.Plan, []string) {
 	return c.fit(p), lacks
 }
 
-// ours is the name of redquorum's production stack.
 const ours = "redquorum"
 
-// shifted returns a plan whose times are others: each pause between two of its events is
-// shorter or longer by a factor from 1/2 to 2. A plan is timed to the rhythm of one lock,
-// and others have another.
+// shifted makes each pause between two events shorter or longer, by a factor from 1/2 to
+// 2: a plan is timed to one lock.
 func shifted(p *faults.Plan, by uint64) *faults.Plan {
 	q := *p
 	q.Events, q.Seed = slices.Clone(p.Events), p.Seed+by*1000
@@ -104,14 +101,13 @@ func shifted(p *faults.Plan, by uint64) *faults.Plan {
 // A bubble runs a function in virtual time.
 type bubble func(func())
 
-// try carries out a plan with a lock. lacks is what cannot be had of it.
+// try also returns what of the plan cannot be had.
 func (c *contestant) try(in bubble, p *faults.Plan) (r *sim.Result, lacks []string) {
 	mathrand.Seed(int64(p.Seed)) //nolint:staticcheck // what libraries draw for their pauses is to be the same each time
 	in(func() { r, lacks = pipes.Run(p, c.lock(p)) })
 	return r, lacks
 }
 
-// An outcome is what a scenario came to with a lock.
 type outcome struct {
 	scenario *sim.Scenario
 	lock     *contestant
@@ -129,12 +125,12 @@ func (c *contestant) scenario(in bubble, s *sim.Scenario) *outcome {
 	return o
 }
 
-// wrong reports whether a promise was broken that the lock is held to.
+// wrong reports whether a promise was broken.
 func wrong(r *sim.Result) bool { return r.Verdict == sim.Unsafe || r.Verdict == sim.Stuck }
 
 func (o *outcome) wrong() bool { return o.result != nil && wrong(o.result) }
 
-// cell says in a word what it came to, and how often it goes wrong with other times.
+// cell says the outcome in a word, and how often it goes wrong with other times.
 func (o *outcome) cell() string {
 	if len(o.lacks) > 0 {
 		return "-"

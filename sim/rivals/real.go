@@ -18,7 +18,6 @@ import (
 	"github.com/redquorum/redquorum/sim/live"
 )
 
-// beChild is the process of a client on real servers.
 func (c *contestant) beChild(in io.Reader, out io.Writer) error {
 	return chaos.Client(context.Background(), in, out, func(s *live.Seat) (live.Library, error) {
 		var grants atomic.Int64
@@ -32,19 +31,17 @@ func (c *contestant) beChild(in io.Reader, out io.Writer) error {
 	})
 }
 
-// A real is how plans are carried out on real servers.
 type real struct {
 	server  string
 	stretch int
 	long    bool // go on for a lease after the last event
 }
 
-// attempts are how a claim is tried on real servers, whose times are not exact: until it
-// shows. A plan of a few milliseconds may need more.
+// attempts are how a claim is tried on real servers, whose times are not exact, until it
+// shows.
 var attempts = []real{{stretch: 5}, {stretch: 5}, {stretch: 1}, {stretch: 5, long: true}, {stretch: 20},
 	{stretch: 20, long: true}}
 
-// String returns the flags of the command.
 func (how real) String() string {
 	text := fmt.Sprintf("--stretch %d", how.stretch)
 	if how.long {
@@ -53,7 +50,6 @@ func (how real) String() string {
 	return text
 }
 
-// longer returns a plan that goes on for at least a lease after its last event.
 func longer(p *faults.Plan) *faults.Plan {
 	q := *p
 	for i := range p.Events {
@@ -63,8 +59,8 @@ func longer(p *faults.Plan) *faults.Plan {
 	return &q
 }
 
-// sameNetwork keeps the network as fast as it is when all other times are stretched:
-// other locks have timeouts that no plan sets, such as TryNextAfter of rueidislock.
+// sameNetwork does not stretch the network: other locks have timeouts that no plan sets,
+// such as TryNextAfter of rueidislock.
 func sameNetwork(p *faults.Plan, stretch int) *faults.Plan {
 	q := *p
 	q.Network.Delay.Min /= time.Duration(stretch)
@@ -72,7 +68,7 @@ func sameNetwork(p *faults.Plan, stretch int) *faults.Plan {
 	return &q
 }
 
-// run carries out a plan on real servers, with processes of this program as clients.
+// run has processes of this program as clients.
 func (how *real) run(c *contestant, p *faults.Plan) (*chaos.Outcome, error) {
 	how.stretch = max(1, how.stretch)
 	for i := range p.Events {
@@ -105,13 +101,11 @@ func (how *real) run(c *contestant, p *faults.Plan) (*chaos.Outcome, error) {
 	return chaos.Run(context.Background(), p, config)
 }
 
-// A claim is what a plan does to a lock.
 type claim struct {
 	id, invariant string
 	plan          *faults.Plan
 }
 
-// claims are all that broke the lock in virtual time.
 func (c *contestant) claims(in bubble) (all []claim) {
 	for _, s := range sim.Scenarios() {
 		if o := c.scenario(in, &s); o.wrong() {
@@ -126,8 +120,8 @@ func (c *contestant) claims(in bubble) (all []claim) {
 	return all
 }
 
-// check repeats on real servers what broke a lock in virtual time, and keeps what came of
-// it. With some IDs it leaves the others as they were.
+// check repeats on real servers what broke a lock in virtual time, and keeps the results.
+// With some IDs it leaves the others as they were.
 func (how *real) check(c *contestant, in bubble, some []string, out io.Writer) error {
 	lines, before := []string{c.title()}, c.byHand("real")
 	for _, claim := range c.claims(in) {
@@ -147,10 +141,9 @@ func (how *real) check(c *contestant, in bubble, some []string, out io.Writer) e
 		0o644)
 }
 
-// longest is the longest plan that is tried in virtual time times the stretch.
+// longest is the longest plan that is tried, stretched.
 const longest = 2 * time.Minute
 
-// claim says whether a plan breaks an invariant on real servers, too, and how.
 func (how *real) claim(c *contestant, p *faults.Plan, invariant string) (text string, err error) {
 	runs, server, instead := 0, "", ""
 	for _, way := range attempts {

@@ -18,7 +18,6 @@ func bubbleOf(t *testing.T) bubble {
 	return func(f func()) { synctest.Test(t, func(*testing.T) { f() }) }
 }
 
-// The page is what the locks do now.
 func TestPage(t *testing.T) {
 	have := assert.Got(os.ReadFile(pagePath))(t)
 	want := ""
@@ -42,7 +41,6 @@ func differs(have, want string) string {
 	return "the end"
 }
 
-// A scenario comes to the same with a lock each time.
 func TestSameVerdict(t *testing.T) {
 	times := tests.Times(3, 100)
 	for i, s := range sim.Scenarios() {
@@ -65,7 +63,6 @@ func TestSameVerdict(t *testing.T) {
 	}
 }
 
-// The kept plans still break their locks.
 func TestKeptPlans(t *testing.T) {
 	for _, k := range keptPlans() {
 		r, _ := k.lock.try(bubbleOf(t), k.plan)
@@ -77,7 +74,6 @@ func TestKeptPlans(t *testing.T) {
 	}
 }
 
-// Each quote is in the documentation, word by word, but for marks of lists and comments.
 func TestQuotes(t *testing.T) {
 	for _, c := range contestants {
 		var plain strings.Builder
@@ -93,7 +89,6 @@ func TestQuotes(t *testing.T) {
 	}
 }
 
-// documentation writes the README and the sources of a package.
 func documentation(t *testing.T, folder string, to *strings.Builder) {
 	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", folder).Output()
 	assert.Succeed(t, err)
@@ -108,8 +103,7 @@ func words(text string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(text), func(w string) bool { return w == "//" || w == "*" }), " ")
 }
 
-// The mutants that the page names are in the list of package mutants, with what is put
-// into the engine.
+// The mutants of the page are in the list of package mutants, with the same words.
 func TestDeadMutants(t *testing.T) {
 	list := assert.Got(os.ReadFile("../mutants/list.go"))(t)
 	for id := range strings.SplitSeq(deadMutants, ", ") {

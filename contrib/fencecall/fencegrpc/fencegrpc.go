@@ -43,8 +43,8 @@ func StreamClient(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientC
 	return begin(sent(ctx), desc, conn, method, opts...)
 }
 
-// UnaryServer lets calls in that have the newest token of the lock that nameOf tells; ""
-// means that the call needs none. method is the full one, such as /shop.Stock/Ship.
+// UnaryServer lets calls in that have the newest token of the lock that nameOf returns;
+// with "" a call needs none. method is the full one, such as /shop.Stock/Ship.
 func UnaryServer(store fencecall.Store, nameOf func(ctx context.Context, method string, request any) string) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 		ctx, err := admit(ctx, store, nameOf(ctx, info.FullMethod, request))

@@ -9,8 +9,8 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// Two returns the Lockers of two programs. They share three servers, which run in this
-// process until the test ends, and nothing else. A slow machine does not cost a round.
+// Two returns the Lockers of two programs with three servers, which run in this process
+// until the test ends. A slow machine does not cost a round.
 func Two(t testing.TB) (a, b *quorum.Locker) {
 	t.Helper()
 	set, err := embedded.Start(3)

@@ -20,10 +20,9 @@ type Metrics interface {
 	Nodes([]node.Node) []node.Node
 }
 
-// New makes the metrics of one test. Name is the attribute lock that a name has. Value
-// returns the value of a series, the number of observations of a histogram, or -1 if
-// there is none. A metric is called "lock.held", and attributes are "key=value", sorted;
-// one that is "" is none.
+// New makes the metrics of one test. name is the attribute lock of a name. Value returns
+// a series' value, a histogram's number of observations, or -1 if there is none. A metric
+// is called "lock.held"; attributes are "key=value", sorted, and "" is none.
 type New func(t testing.TB, name func(string) string) (m Metrics, value Value)
 
 // Value is that of a series: see [New].
@@ -48,8 +47,7 @@ func Servers(t testing.TB, n int) *embedded.Set {
 	return set
 }
 
-// Program makes a Locker with connections of its own, and with the metrics if there are
-// any.
+// Program makes a Locker with its own connections, and with the metrics if there are any.
 func Program(t testing.TB, set *embedded.Set, m Metrics) *quorum.Locker {
 	t.Helper()
 	nodes, err := set.Dial()
@@ -77,7 +75,6 @@ func lock(t testing.TB, l *quorum.Locker, name string, opts ...quorum.Option) *q
 	return lease
 }
 
-// Test tries all that an adapter has to do.
 func Test(t *testing.T, open New) {
 	t.Run("two programs", func(t *testing.T) { twoPrograms(t, open) })
 	t.Run("events", func(t *testing.T) { events(t, open) })
@@ -86,8 +83,8 @@ func Test(t *testing.T, open New) {
 	t.Run("replicas", func(t *testing.T) { replicas(t, open) })
 }
 
-// twoPrograms share a lock: one waits for the other, gets the lock from it, and loses it
-// as two of three servers are killed.
+// twoPrograms share a lock: one waits for it, gets it, and loses it as two of three
+// servers are killed.
 func twoPrograms(t *testing.T, open New) {
 	set := Servers(t, 3)
 	m, value := open(t, Kind)
@@ -169,7 +166,7 @@ func twoPrograms(t *testing.T, open New) {
 	}
 }
 
-// Each event has its metric, and the names of locks stay out of the attributes.
+// Each event has its metric, and attributes have no names of locks.
 func events(t *testing.T, open New) {
 	lost := &quorum.Error{Err: quorum.ErrLost, Nodes: make([]quorum.NodeVote, 3)}
 	held := &quorum.Error{Err: quorum.ErrHeld}
@@ -224,7 +221,6 @@ func events(t *testing.T, open New) {
 	}
 }
 
-// A node that cannot be reached has no rounds, which would look quick.
 func unsentRounds(t *testing.T, open New) {
 	set := Servers(t, 3)
 	m, value := open(t, nil)
@@ -238,7 +234,7 @@ func unsentRounds(t *testing.T, open New) {
 	}
 }
 
-// Of commands that are under way at the same time only one is timed.
+// Of commands that are under way at the same time one is timed.
 func oneRoundAtATime(t *testing.T, open New) {
 	m, value := open(t, nil)
 	var replies []func(node.Reply)
@@ -262,7 +258,6 @@ func oneRoundAtATime(t *testing.T, open New) {
 	}
 }
 
-// A waiting node is answered for by the test.
 type waiting struct {
 	node.Node
 	replies *[]func(node.Reply)
@@ -273,8 +268,8 @@ func (w waiting) Submit(_ node.Command, reply func(node.Reply)) {
 	*w.replies = append(*w.replies, reply)
 }
 
-// A node has as many replicas with metrics as without, so a Locker requires the restart
-// guard.
+// A node has as many replicas with metrics as without, so that a Locker requires the
+// restart guard.
 func replicas(t *testing.T, open New) {
 	m, _ := open(t, nil)
 	nodes := m.Nodes([]node.Node{replicated{}, instant{}})
@@ -290,12 +285,11 @@ func replicas(t *testing.T, open New) {
 	}
 }
 
-// A replicated node is a primary with two replicas.
 type replicated struct{ instant }
 
 func (replicated) Replicas() int { return 2 }
 
-// BenchmarkPair measures lock and unlock on five nodes, with and without metrics, in
+// BenchmarkPair measures lock and unlock on five nodes, with and without metrics in
 // turns.
 func BenchmarkPair(b *testing.B, open New) {
 	set := Servers(b, 5)
@@ -323,7 +317,6 @@ func BenchmarkPair(b *testing.B, open New) {
 	b.ReportMetric(median[1]/median[0], "ratio")
 }
 
-// An instant node answers at once, but never an Inspect.
 type instant struct{ node.Node }
 
 func (instant) Name() string { return "instant" }
@@ -333,10 +326,9 @@ func (instant) Submit(cmd node.Command, reply func(node.Reply)) {
 	}
 }
 
-// BenchmarkOwnCost measures what the metrics of one lock and unlock on five nodes cost,
-// without the pair itself: of one caller; of many, when another command is being timed;
-// and without the metrics of nodes. If other programs keep the processors busy, look at
-// the processor time of the whole command.
+// BenchmarkOwnCost measures the metrics of one lock and unlock on five nodes, without the
+// pair itself: of one caller; of many, when another command is timed; and without the
+// metrics of nodes. On a busy machine look at the processor time of the whole command.
 func BenchmarkOwnCost(b *testing.B, open New) {
 	for _, what := range []string{"one", "many", "locks"} {
 		b.Run(what, func(b *testing.B) {

@@ -9,10 +9,10 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// Node returns n with a clock before it. Took gets how long a command has taken, one
-// after the other: to measure all that many callers have under way at the same time would
-// cost the client a tenth of its processor time or more, and tell nothing more. Closed is
-// called once, when the node has been closed.
+// Node returns n with a clock before it. took gets the durations of commands one after
+// the other: to measure all that are under way would cost the client a tenth of its
+// processor time or more, and tell nothing more. closed is called once, when the node has
+// been closed.
 func Node(n node.Node, took func(seconds float64), closed func()) node.Node {
 	return &timed{Node: n, took: took, closed: sync.OnceFunc(closed)}
 }
@@ -24,8 +24,8 @@ type timed struct {
 	closed func()
 }
 
-// Replicas implements node.Replicated: without it the node would look like one that needs
-// no restart guard.
+// Replicas implements node.Replicated: otherwise the node would seem to need no restart
+// guard.
 func (t *timed) Replicas() int {
 	if r, ok := t.Node.(node.Replicated); ok {
 		return r.Replicas()
@@ -38,8 +38,7 @@ func (t *timed) Close() error {
 	return t.Node.Close()
 }
 
-// epoch is what the rounds are measured from: time.Since reads one clock, and time.Now
-// two.
+// epoch is the start of time: time.Since reads one clock, and time.Now two.
 var epoch = time.Now()
 
 func (t *timed) Submit(cmd node.Command, reply func(node.Reply)) {

@@ -31,11 +31,9 @@ const rulesFile, dashboardFile = "../alerts.yaml", "../dashboard.json"
 
 var promql = parser.NewParser(parser.Options{})
 
-// A series is one that a Collector has as soon as its program has taken a lock, with its
-// labels.
+// A series is a Collector's after a lock, by its labels.
 type series map[string]string
 
-// metrics are a Collector's, or those of contrib/otelquorum.
 type metrics interface {
 	Observe(quorum.Event)
 	Nodes([]node.Node) []node.Node
@@ -47,7 +45,7 @@ func ofCollector(t *testing.T) map[string][]series {
 	return exported(t, r, c)
 }
 
-// exported returns the series of a program, by metric, in the names of queries.
+// exported returns a program's series, by metric, in the names of queries.
 func exported(t *testing.T, r prometheus.Gatherer, c metrics) map[string][]series {
 	t.Helper()
 	n := nodemodel.New(clock.System(), "n1")
@@ -81,8 +79,8 @@ func exported(t *testing.T, r prometheus.Gatherer, c metrics) map[string][]serie
 	return all
 }
 
-// used checks that a query parses, and that the metrics and labels in it exist. It
-// returns the names of the metrics.
+// used checks that a query parses, and that its metrics and labels exist. It returns the
+// metrics.
 func used(t *testing.T, query string, exported map[string][]series) (names []string) {
 	t.Helper()
 	expr, err := promql.ParseExpr(query)
@@ -106,8 +104,7 @@ func used(t *testing.T, query string, exported map[string][]series) (names []str
 	return names
 }
 
-// matches reports whether the query selects the series. Labels of the scrape match
-// anything.
+// matches ignores the labels of the scrape.
 func (s series) matches(matchers []*labels.Matcher) bool {
 	for _, m := range matchers {
 		value, ok := s[m.Name]
@@ -168,7 +165,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// Each alert fires in its case, and not in the others: by Prometheus itself.
+// Each alert fires in its case alone, in Prometheus itself.
 func TestAlertsFire(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
@@ -180,7 +177,7 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// The Metrics of contrib/otelquorum, exported to Prometheus, are the same series:
+// Exported to Prometheus, the Metrics of contrib/otelquorum are the same series:
 // dashboard and alerts serve both.
 func TestOpenTelemetryHasTheSameSeries(t *testing.T) {
 	r := prometheus.NewRegistry()

@@ -25,8 +25,7 @@ func gatherer(c clock.Clock) *server {
 	return s
 }
 
-// submits has a server that is not connected take commands, and returns the list to which
-// their answers come.
+// submits returns the list of the answers, from a server that is not connected.
 func submits(t *testing.T, s *server, cmds ...node.Command) *[]node.Reply {
 	t.Helper()
 	answers := new([]node.Reply)
@@ -75,11 +74,10 @@ func TestRenewalsGoFirst(t *testing.T) {
 	}
 }
 
-// refuses is an answer of a server that refuses something.
 func refuses(text string) result { return result{err: refusal{error: errors.New(text)}} }
 
-// Calls are put together that one script can execute, and change places only where all
-// between are of other names, and are such calls.
+// Calls that one script can execute are put together. They only pass such calls, and of
+// other names.
 func TestGather(t *testing.T) {
 	long := strings.Repeat("x", eachName+1)
 	for _, tt := range []struct{ in, want string }{
@@ -134,8 +132,8 @@ func TestGather(t *testing.T) {
 	}
 }
 
-// A group that the server refuses as a whole goes out again one by one. It may have been
-// executed in part, so from then on no reply says that it was never sent.
+// A group that the server refuses goes out again one by one. It may have been executed in
+// part, so no reply says from then on that it was never sent.
 func TestApart(t *testing.T) {
 	for _, tt := range []struct {
 		whole result
@@ -192,7 +190,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// Nothing is handed over before it is known whose the server is.
+// Nothing is handed over before the server is known.
 func TestHandsOverNothingWithoutALife(t *testing.T) {
 	one := func() *call {
 		return &call{kind: node.Release, claims: []node.Claim{{Name: "a", Owner: "me", Token: 1}}, handover: 7,
@@ -206,7 +204,6 @@ func TestHandsOverNothingWithoutALife(t *testing.T) {
 	}
 }
 
-// An Extend that is sent in parts was sent if any of them was.
 func TestPartsOfAnExtendThatWereSent(t *testing.T) {
 	for sent := range 3 {
 		s := gatherer(&standing{now: 1})
@@ -224,7 +221,7 @@ func TestPartsOfAnExtendThatWereSent(t *testing.T) {
 	}
 }
 
-// The answers to the parts of an Extend may come in different lives. It counts as in the
+// The answers to an Extend's parts may come in different lives. It counts as in the
 // youngest: a server that has restarted since may have left the cluster.
 func TestPartsOfAnExtendHaveTheYoungestLife(t *testing.T) {
 	old, young := &node.Life{ID: "old", Born: 1}, &node.Life{ID: "young", Born: 2}
@@ -246,7 +243,6 @@ func TestPartsOfAnExtendHaveTheYoungestLife(t *testing.T) {
 	}
 }
 
-// inspects queues an Inspect for each of some names.
 func inspects(t *testing.T, s *server, names ...string) {
 	t.Helper()
 	for i, name := range names {
@@ -263,8 +259,7 @@ func queued(s *server) string {
 	return strings.Join(names, " ")
 }
 
-// A command that has its answer is not sent any more: its caller may have gone on to
-// something else.
+// Its caller may have gone on to something else.
 func TestWhatIsAnsweredIsNotSentAgain(t *testing.T) {
 	c := &standing{now: clock.Instant(time.Hour)}
 	s := gatherer(c)
@@ -278,8 +273,8 @@ func TestWhatIsAnsweredIsNotSentAgain(t *testing.T) {
 	assert.Equal(t, queued(s), "b c", "queued again")
 }
 
-// Commands that are sent again keep their order, and go before those that were never
-// sent, whether the answers came at once or one by one.
+// They also go before commands that were never sent, whether the answers came at once or
+// one by one.
 func TestWhatIsSentAgainKeepsItsOrder(t *testing.T) {
 	lacks := refuses("NOSCRIPT No matching script.")
 	for what, answers := range map[string][][]result{
@@ -298,8 +293,8 @@ func TestWhatIsSentAgainKeepsItsOrder(t *testing.T) {
 	}
 }
 
-// atTheVeryEnd is put before a script: each key that has an expiry expires within a
-// millisecond, which a server tells as 0.
+// atTheVeryEnd lets each key with an expiry expire within a millisecond, which a server
+// reports as 0.
 const atTheVeryEnd = `
 local real = redis
 local redis = setmetatable({call = function(command, ...)
@@ -311,7 +306,7 @@ local redis = setmetatable({call = function(command, ...)
 end}, {__index = real})
 `
 
-// A lock is neither handed over nor lost half way when what it takes its life from is
+// A lock is neither handed over nor lost halfway when the key that gives its life is
 // about to expire, or never does.
 func TestScriptsAtTheVeryEnd(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: tests.Server(t).Addr(), DisableIdentity: true})

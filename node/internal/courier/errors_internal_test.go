@@ -21,8 +21,8 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// inWords is how servers say a text: as it is, or as what a command of a script has
-// raised, with which the script ends or goes on.
+// inWords is how servers say a text: as it is, or as raised by a command of a script,
+// with which the script ends or goes on.
 func inWords(text string) []string {
 	const sha = "0123456789abcdef0123456789abcdef01234567"
 	// the last is Valkey 9
@@ -34,7 +34,7 @@ func inWords(text string) []string {
 	return append(all, "@user_script: 15: "+text, "@user_script: 15: -"+text+"\r\n")
 }
 
-// TestMeaning has what servers say, in their own words.
+// The errors are in servers' own words.
 func TestMeaning(t *testing.T) {
 	for text, want := range map[string]error{
 		"WRONGTYPE Operation against a key holding the wrong kind of value":                                   node.ErrWrongType,
@@ -101,8 +101,8 @@ type asGoRedis string
 func (e asGoRedis) Error() string { return string(e) }
 func (asGoRedis) RedisError()     {}
 
-// Whatever refuses a handshake is permanent, but for what passes by itself, and where the
-// next connection may have other credentials.
+// A refused handshake is permanent, except for what passes by itself, or if the next
+// connection may have other credentials.
 func TestARefusedHandshake(t *testing.T) {
 	server := func(text string) error { return refusal{error: errors.New(text)} }
 	alert := func(text string) error { return &net.OpError{Op: "remote error", Err: errors.New("tls: " + text)} }
@@ -149,7 +149,7 @@ func TestARefusedHandshake(t *testing.T) {
 	}
 }
 
-// A reset drops what the server has said before it: it is asked again for that.
+// A reset drops what the server has said before it, so it is asked again.
 func TestAResetIsListenedTo(t *testing.T) {
 	for said, want := range map[string]error{"-DENIED by a proxy\r\n": node.ErrAuth, "+hello\r\n": resp.ErrProtocol,
 		"": nil} {
@@ -179,13 +179,13 @@ func TestCrossSlotIsPermanent(t *testing.T) {
 	assert.That(t, strings.Contains(text, "CROSSSLOT") && strings.Contains(text, "brace"), "unhelpful: %v", text)
 }
 
-// A server that does not know a command repeats what came with it.
+// A server repeats the arguments of an unknown command.
 func TestServerErrorHidesArguments(t *testing.T) {
 	got := serverError(errors.New("ERR unknown command 'auth', with args beginning with: 's3cretpassword' "))
 	assert.That(t, got.Error() == "not supported by the server: ERR unknown command 'auth'", "got %q", got)
 }
 
-// The text that a user reads is without the place in our own script.
+// It lacks the place in our own script.
 func TestServerErrorText(t *testing.T) {
 	const want = "the key at this name is not a lock: WRONGTYPE Operation against a key holding the wrong kind of value"
 	for _, said := range inWords("WRONGTYPE Operation against a key holding the wrong kind of value") {

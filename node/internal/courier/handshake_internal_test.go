@@ -28,8 +28,8 @@ func infoText(id string, uptime int) string {
 
 const noReplid = "0000000000000000000000000000000000000000"
 
-// promotedText is infoText with what a promoted server says of its replication, and the
-// ages of its connections to replicas.
+// promotedText is infoText of a promoted server, with the ages of its connections to
+// replicas.
 func promotedText(id string, uptime int, replid, replid2 string, ages ...int) string {
 	text := infoText(id, uptime) + fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%s\r\nmaster_replid2:%s\r\n", replid, replid2)
 	for _, age := range ages {
@@ -38,7 +38,6 @@ func promotedText(id string, uptime int, replid, replid2 string, ages ...int) st
 	return text
 }
 
-// TestLifeTracker follows the lives behind a node through its handshakes.
 func TestLifeTracker(t *testing.T) {
 	var c lives.Tracker
 	at := func(seconds float64) clock.Instant { return clock.Instant(seconds * float64(time.Second)) }
@@ -92,9 +91,9 @@ func TestLifeTracker(t *testing.T) {
 	}
 }
 
-// A member of a cluster is refused for every name alike, whichever is asked for first: it
-// counts other masters or, where the user may not ask for their number, has answered
-// MOVED as a master. A replica says MOVED, too, and that passes.
+// A member of a cluster is refused for every name: it counts other masters or, if the
+// user may not ask, has answered MOVED as a master. A replica says MOVED, too, which
+// passes.
 func TestAMemberOfAClusterHasNoVote(t *testing.T) {
 	const noRight, standalone = "-NOPERM this user has no permissions to run the 'cluster|info' command\r\n", ""
 	for what, tt := range map[string]struct {
@@ -149,7 +148,6 @@ func TestAMemberOfAClusterHasNoVote(t *testing.T) {
 	}
 }
 
-// standing is a clock that is set by hand.
 type standing struct {
 	clock.Clock
 	now clock.Instant
@@ -157,9 +155,9 @@ type standing struct {
 
 func (c *standing) Now() clock.Instant { return c.now }
 
-// A command is sent only when the server has accepted the user, the database and the
-// name, and has said who it is, however long that takes. Another user must not execute
-// it, nor in another database, and its reply needs a life.
+// A command waits until the server has accepted the user, the database and the name, and
+// has said who it is: another user or database must not get it, and its reply needs a
+// life.
 func TestNothingIsSentBeforeTheGreeting(t *testing.T) {
 	greeting := []string{"auth", "select", "client", "info", "info", "client"}
 	for refused, want := range map[string]error{
@@ -203,8 +201,7 @@ func TestNothingIsSentBeforeTheGreeting(t *testing.T) {
 	}
 }
 
-// A greeting succeeds if each of its commands does, and if nothing else comes than was
-// asked for.
+// A greeting succeeds if each command does, and nothing else comes.
 func TestExchange(t *testing.T) {
 	greeting, first := [][]string{{"auth", "default", "secret"}}, [][]string{{"info"}}
 	for said, want := range map[string]error{
@@ -225,8 +222,8 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// A server that refuses the connection itself says so first, and ends it. Else what a
-// server has refused is no reason why the rest does not come: it may be slow, or die.
+// A server that refuses the connection says so first, and ends it. Other refusals do not
+// explain why the rest does not come: the server may be slow, or die.
 func TestRefusalOfAConnection(t *testing.T) {
 	for said, want := range map[string][2]error{ // if it ends the connection, and if it is silent
 		"-DENIED by protected mode\r\n":                              {node.ErrAuth, os.ErrDeadlineExceeded},
@@ -240,8 +237,8 @@ func TestRefusalOfAConnection(t *testing.T) {
 	}
 }
 
-// Several errors make a link useless, but only that of a replica makes its servers'
-// lives begin again. After it, until the next link, nothing is granted or handed over.
+// Several errors make a link useless, but only a replica's begins its servers' lives
+// again. After it nothing is granted or handed over until the next link.
 func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 	readOnly := refusal{error: errors.New("READONLY You can't write against a read only replica.")}
 	for _, tt := range []struct {
@@ -286,8 +283,7 @@ func TestOnlyAReplicaIsDistrusted(t *testing.T) {
 	}
 }
 
-// A lock that a server granted in its former life does not count: a restart may have
-// lost it.
+// A restart may have lost the lock.
 func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
 	s := gatherer(&standing{now: clock.Instant(time.Hour)})
 	told := func() *node.Life {
@@ -308,7 +304,7 @@ func TestAHandOverByAFormerLifeDoesNotCount(t *testing.T) {
 	}
 }
 
-// A lock is handed over with a token, and to somebody.
+// A hand-over has a token and a recipient.
 func TestImpossibleTurns(t *testing.T) {
 	s := gatherer(&standing{})
 	for _, message := range []string{
@@ -325,8 +321,8 @@ func TestImpossibleTurns(t *testing.T) {
 	}
 }
 
-// A run_id goes with commands and in messages: it is refused where it is none. An INFO
-// with none is that of a server that does not tell.
+// A run_id goes with commands and in messages, so nonsense is refused. A server may also
+// tell none.
 func TestImpossibleLives(t *testing.T) {
 	for _, id := range []string{strings.Repeat("x", 65), "a b", "a\x1b[31m", "ä"} {
 		s := gatherer(&standing{})

@@ -21,7 +21,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A reply that a script cannot give is no answer.
 func TestImpossibleReplies(t *testing.T) {
 	const many = math.MaxInt64
 	list := func(of ...any) []any { // a number is an int64
@@ -66,12 +65,12 @@ func TestImpossibleReplies(t *testing.T) {
 			t.Errorf("%v: of %v it makes %+v, breaks %v", tt.kind, tt.val, r, breaks)
 		}
 	}
-	// Somebody's PEXPIRE can make a key live for longer than a Duration is.
+	// A PEXPIRE can make a key live for longer than the longest Duration.
 	got := remaining(many)
 	assert.That(t, got >= 100*365*24*time.Hour, "%d ms are %v", int64(many), got)
 }
 
-// A name is so short that a message with it is no longer than a message may be.
+// A message with the longest name is no longer than a message may be.
 func TestLongNames(t *testing.T) {
 	s := gatherer(&standing{})
 	for size, want := range map[int]error{node.MaxName: nil, node.MaxName + 1: node.ErrUnsupported} {
@@ -82,8 +81,8 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// Of what a server says only the beginning goes into an error, and nothing that a
-// terminal obeys.
+// Only the beginning of a server's text goes into an error, and nothing that a terminal
+// obeys.
 func TestErrorTextIsShown(t *testing.T) {
 	long := "WRONGTYPE " + strings.Repeat("ä", 5000)
 	for _, said := range []string{long, "ERR \x1b[31mred", "ERR \x1b]0;title\x07", "CROSSSLOT \x1b[31m", "ERR \xff",
@@ -99,8 +98,7 @@ func TestErrorTextIsShown(t *testing.T) {
 	assert.That(t, err.Error() == "unreachable: no answer in time", "%v", err)
 }
 
-// isShown reports whether text is short, a byte that was quoted having four, and
-// printable.
+// isShown counts a quoted byte as four.
 func isShown(text string) bool {
 	return len(text) < 4*maxText+100 && utf8.ValidString(text) && !strings.ContainsFunc(text,
 		func(r rune) bool { return !strconv.IsPrint(r) })
@@ -115,7 +113,7 @@ func TestInfoIsText(t *testing.T) {
 	})
 }
 
-// FuzzOutcome goes from what a server says to what the lock hears.
+// FuzzOutcome checks what the lock hears of a server's answer.
 func FuzzOutcome(f *testing.F) {
 	for _, text := range append(tests.Bombs(),
 		":1\r\n", "*3\r\n:0\r\n:100\r\n:5\r\n", "*6\r\n:0\r\n:100\r\n:5\r\n:1\r\n:2\r\n:7\r\n", "*2\r\n:2\r\n:5\r\n",
@@ -157,12 +155,11 @@ func checkOutcome(t *testing.T, kind node.Kind, got result) {
 	}
 }
 
-// played returns a route to a server that says no more than this, to whomever connects.
+// played is a server that says no more than this, to every connection.
 func played(said []byte, password string) *direct {
 	return newDirect(target(func(context.Context) (net.Conn, error) { return tests.Playing(bytes.NewReader(said)), nil }, password))
 }
 
-// FuzzHello has a server say anything as a connection begins.
 func FuzzHello(f *testing.F) {
 	for _, text := range tests.Bombs() {
 		f.Add([]byte(text), true)
@@ -187,7 +184,7 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// Whatever somebody says who is asked one thing, it costs no more than a reply may have.
+// An answer to one question costs no more than a reply may have.
 func TestAskIsBounded(t *testing.T) {
 	for _, text := range append(tests.Bombs(), "$-1\r\n$-1\r\n", strings.Repeat(":1\r\n", 1000)) {
 		to := target(func(context.Context) (net.Conn, error) { return tests.Playing(strings.NewReader(text)), nil }, "")
@@ -198,7 +195,6 @@ func TestAskIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzSubscription has a server say anything to who subscribes.
 func FuzzSubscription(f *testing.F) {
 	message := func(channel, text string) string {
 		return fmt.Sprintf("*3\r\n$7\r\nmessage\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(channel), channel, len(text), text)
@@ -227,7 +223,6 @@ func FuzzSubscription(f *testing.F) {
 	})
 }
 
-// FuzzInfo has a server say anything of itself.
 func FuzzInfo(f *testing.F) {
 	f.Add(infoText("0123456789012345678901234567890123456789", 60))
 	f.Add("run_id:a\nuptime_in_seconds:9223372036854775807\n")

@@ -29,7 +29,7 @@ func (h stuck) Handle(_ context.Context, line slog.Record) error {
 	return nil
 }
 
-// soon ends the test if f takes longer than any sound run. It returns how long f took.
+// soon bounds f generously, and returns how long it took.
 func soon(t *testing.T, what string, f func()) time.Duration {
 	t.Helper()
 	began, done := time.Now(), make(chan bool)
@@ -91,8 +91,7 @@ func TestNothingWaitsForTheLog(t *testing.T) {
 	}
 }
 
-// A slow connection takes a while to close, as one does that says goodbye by TLS to a
-// server that hangs.
+// A slow connection closes slowly, as one by TLS to a server that hangs.
 type slow struct {
 	net.Conn
 	until chan bool
@@ -100,7 +99,6 @@ type slow struct {
 
 func (s slow) Close() error { <-s.until; return s.Conn.Close() }
 
-// A caller of a node that is closed is answered before the connection has ended.
 func TestAnswersDoNotWaitForTheEndOfAConnection(t *testing.T) {
 	s := wireServer{heard: make(map[string]int)}
 	until := make(chan bool)

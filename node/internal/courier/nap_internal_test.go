@@ -13,8 +13,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A napping clock is that of a machine that sleeps at times, which the timers of the
-// runtime do not notice.
+// A napping clock sleeps at times, which the runtime's timers do not notice.
 type napping struct {
 	clock.Clock
 	slept atomic.Int64
@@ -22,7 +21,7 @@ type napping struct {
 
 func (c *napping) Now() clock.Instant { return c.Clock.Now() + clock.Instant(c.slept.Load()) }
 
-// A server may have become a replica that takes writes while the machine slept.
+// A server may have become a writable replica while the machine slept.
 func TestTheRoleIsAskedAfterSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := &wireServer{heard: make(map[string]int)}, &napping{Clock: clock.Runtime()}
@@ -58,8 +57,7 @@ func (l *loneClient) Send(commands [][]string, _ time.Duration) (replies []any) 
 	return replies
 }
 
-// Nor does a client tell that it has made a new connection, to a server that has
-// restarted meanwhile.
+// A client does not tell that its new connection leads to a server that has restarted.
 func TestLivesAreAskedForAfterSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, c := new(loneClient), &napping{Clock: clock.Runtime()}

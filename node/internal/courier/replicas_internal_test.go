@@ -20,7 +20,6 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A follower is one replica's connection to a primary.
 type follower struct {
 	addr   string
 	stays  bool // it acknowledges nothing more
@@ -31,7 +30,6 @@ type follower struct {
 	since  time.Time
 }
 
-// A primary is the script of a wireServer with replicas.
 type primary struct {
 	*wireServer
 	n         node.Node
@@ -43,8 +41,8 @@ type primary struct {
 	waits     []string
 }
 
-// primaryOf runs f with a node of a primary that has so many replicas, which it lists,
-// each for a minute.
+// primaryOf runs f with a node of a primary with replicas that have followed for a
+// minute.
 func primaryOf(t *testing.T, replicas int, f func(t *testing.T, p *primary)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -65,12 +63,11 @@ func (p *primary) change(f func()) {
 	f()
 }
 
-// uptime is for how long a primary has run.
 const uptime = 12 * time.Hour
 
 func bulk(text string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(text), text) }
 
-// says is the answer of the primary. Each script is a write.
+// says is the primary's answer. Each script is a write.
 func (p *primary) says(command string, words []string) string {
 	switch command {
 	case "evalsha", "eval":
@@ -99,7 +96,7 @@ func (p *primary) says(command string, words []string) string {
 	return ""
 }
 
-// wait has all acknowledge what they do, and answers late if these are too few.
+// wait has all acknowledge, and answers late if too few can.
 func (p *primary) wait(words []string) string {
 	want, _ := strconv.Atoi(words[1])
 	ms, _ := strconv.Atoi(words[2])
@@ -140,7 +137,6 @@ func (p *primary) list() (text string) {
 	return text
 }
 
-// stay has replicas acknowledge nothing more, or go on.
 func (p *primary) stay(stay bool, followers ...*follower) {
 	p.change(func() {
 		for _, f := range followers {
@@ -155,20 +151,17 @@ func (p *primary) granted(t *testing.T) {
 	assert.That(t, r.Status == node.Granted, "%v %v", r.Status, r.Err)
 }
 
-// asks submits a command of a kind, and returns the answer.
 func (p *primary) asks(kind node.Kind) node.Reply {
 	cmd := plain(kind, kind.String(), 1)
 	cmd.TTL = time.Second
 	return asks(p.n, time.Second, cmd)
 }
 
-// age is for how long the life of an answer has lasted.
 func (p *primary) age(r node.Reply) time.Duration { return p.n.(*server).clock.Now().Sub(r.Life.Born) }
 
 var yeses = map[node.Kind]node.Status{node.Acquire: node.Granted, node.Extend: node.Done, node.Downgrade: node.Done}
 
-// all asks for each kind of yes, and expects that it counts, or that it fails with such
-// an error.
+// all asks for each kind of yes, which counts, or fails with such an error.
 func (p *primary) all(t *testing.T, what string, want error) (replies map[node.Kind]node.Reply) {
 	t.Helper()
 	replies = map[node.Kind]node.Reply{}
@@ -182,8 +175,7 @@ func (p *primary) all(t *testing.T, what string, want error) (replies map[node.K
 	return replies
 }
 
-// A yes counts if a majority of primary and replicas has it, whichever these are, and
-// what only some have does not.
+// A yes counts if any majority of primary and replicas has it.
 func TestAYesNeedsAMajority(t *testing.T) {
 	for replicas, needed := range map[int]int{1: 1, 2: 1, 3: 2, 4: 2, 5: 3} {
 		for have := range replicas + 1 {
@@ -201,9 +193,8 @@ func TestAYesNeedsAMajority(t *testing.T) {
 	}
 }
 
-// A yes does not count, though enough replicas have acknowledged, if the server was
-// demoted and promoted since the handshake: the replicas may have followed another
-// meanwhile.
+// A yes does not count if the server was demoted and promoted since the handshake: the
+// replicas may have followed another meanwhile.
 func TestAPromotionMeanwhile(t *testing.T) {
 	for _, replicas := range []int{1, 2} {
 		primaryOf(t, replicas, func(t *testing.T, p *primary) {
@@ -221,7 +212,7 @@ func TestAPromotionMeanwhile(t *testing.T) {
 	}
 }
 
-// The number that WAIT returns is no evidence: it counts connections, not servers.
+// WAIT counts connections, not servers.
 func TestWhatWaitReturnsIsNoEvidence(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
 		p.stay(true, p.followers...)
@@ -236,7 +227,7 @@ func TestWhatWaitReturnsIsNoEvidence(t *testing.T) {
 	})
 }
 
-// One replica with two connections is one.
+// Two connections of one replica are one.
 func TestAnAddressCountsOnce(t *testing.T) {
 	primaryOf(t, 3, func(t *testing.T, p *primary) {
 		p.change(func() {
@@ -249,7 +240,7 @@ func TestAnAddressCountsOnce(t *testing.T) {
 	})
 }
 
-// More replicas than the program knows of may be another majority.
+// Replicas beyond those that the program knows of may be another majority.
 func TestMoreReplicasThanSaid(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
 		p.all(t, "two", nil)
@@ -268,8 +259,7 @@ func TestMoreReplicasThanSaid(t *testing.T) {
 	})
 }
 
-// A backup follows as a replica does, for as long as it takes. It has no port, so it
-// cannot be promoted, and does not count.
+// A backup follows like a replica, but has no port: it cannot be promoted.
 func TestABackupIsNoReplica(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
 		p.all(t, "two", nil)
@@ -290,8 +280,7 @@ func TestABackupIsNoReplica(t *testing.T) {
 	})
 }
 
-// A program that does not count replicas is warned once of a server that has some. A
-// backup is none.
+// A program that does not count replicas is warned once. A backup is none.
 func TestReplicasThatAreNotCountedAreLogged(t *testing.T) {
 	for port, warnings := range map[int]int{6379: 1, 0: 0} {
 		synctest.Test(t, func(t *testing.T) {
@@ -307,8 +296,8 @@ func TestReplicasThatAreNotCountedAreLogged(t *testing.T) {
 	}
 }
 
-// A replica that came a moment ago may have confirmed another lock to another server. So
-// a yes is as young as the youngest that it needs, unless it needs all.
+// A new replica may have confirmed another lock to another server. So a yes is as young
+// as the youngest that it needs, unless it needs all.
 func TestAYesIsAsYoungAsWhoConfirmsIt(t *testing.T) {
 	for replicas, want := range map[int]time.Duration{1: time.Minute, 2: 5 * time.Second} {
 		primaryOf(t, replicas, func(t *testing.T, p *primary) {
@@ -346,9 +335,8 @@ func TestAYesIsAsYoungAsWhoConfirmsIt(t *testing.T) {
 	}
 }
 
-// A replica that comes again makes no yes young that an old one has: neither while it is
-// given a copy, nor if it is quicker than the old one, nor if it is silent and it is
-// known which of them that is.
+// A replica that comes again does not make a yes young that an old one has: neither
+// during its copy, nor if it is quicker, nor if it is silent and known to be the new one.
 func TestAReplicaComesAgain(t *testing.T) {
 	for _, again := range []follower{{copies: true}, {}, {stays: true}} {
 		primaryOf(t, 2, func(t *testing.T, p *primary) {
@@ -373,7 +361,7 @@ func TestAReplicaComesAgain(t *testing.T) {
 	}
 }
 
-// Whose a connection is follows only when it is the only one left.
+// The owner of a connection is known only when it is the only one left.
 func TestConnectionsAreToldApart(t *testing.T) {
 	r := new(replication)
 	for _, step := range []struct {
@@ -396,8 +384,8 @@ func TestConnectionsAreToldApart(t *testing.T) {
 	}
 }
 
-// While an old replica could make a grant count, rounds wait for it, but not again and
-// again for one that is silent. Otherwise they wait for as many as are needed.
+// While an old replica could make a grant count, rounds wait for it, once if it is
+// silent. Otherwise they wait for as many as are needed.
 func TestWhomARoundWaitsFor(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
 		waits := func() (list []string) {
@@ -427,7 +415,6 @@ func TestWhomARoundWaitsFor(t *testing.T) {
 	})
 }
 
-// Where too few replicas are there, nobody waits for them.
 func TestTooFewReplicasAreNotWaitedFor(t *testing.T) {
 	for what, f := range map[string]func(p *primary){
 		"none follows":                func(p *primary) { p.followers = nil },
@@ -464,9 +451,8 @@ func TestTooFewReplicasAreNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A primary that was deposed may answer for long what needs no replica, such as that a
-// lock is held. It is asked for its replicas every second while it answers, and left
-// without them.
+// A deposed primary may long answer what needs no replica, such as that a lock is held.
+// It is asked for its replicas every second while it answers, and left without them.
 func TestADeposedPrimaryIsLeft(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
 		p.granted(t)
@@ -484,8 +470,7 @@ func TestADeposedPrimaryIsLeft(t *testing.T) {
 	})
 }
 
-// A round waits on a connection of its own. A release needs no replica, and does not wait
-// for it.
+// A round has its own connection. A release needs no replica, and does not wait.
 func TestSilentReplicasHoldUpNothingElse(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
 		p.granted(t)
@@ -505,7 +490,6 @@ func TestSilentReplicasHoldUpNothingElse(t *testing.T) {
 	})
 }
 
-// A lock that was handed over counts like any other yes.
 func TestAHandOverNeedsReplicas(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
 		p.granted(t)
@@ -525,8 +509,7 @@ func TestAHandOverNeedsReplicas(t *testing.T) {
 	})
 }
 
-// A round proves nothing of what the server does after it has told its offset, whichever
-// connection it uses.
+// A round proves nothing about what comes after its offset, on either connection.
 func TestARoundCoversOnlyWhatWasBefore(t *testing.T) {
 	for _, lone := range []bool{false, true} {
 		primaryOf(t, 2, func(t *testing.T, p *primary) {
@@ -580,8 +563,7 @@ func TestTheSecondConnectionLeadsToTheSameServer(t *testing.T) {
 	})
 }
 
-// Each reply to a round counts as one, whatever it says: the next one is that to another
-// command.
+// The next reply after a round's belongs to another command, whatever the round's says.
 func TestEveryReplyToARoundIsCounted(t *testing.T) {
 	no := refusal{error: errors.New("NOPERM")}
 	var said round
@@ -594,7 +576,7 @@ func TestEveryReplyToARoundIsCounted(t *testing.T) {
 	}
 }
 
-// The life of a yes changes when that matters: package quorum looks at each new one.
+// The life of a yes changes only if it matters: package quorum looks at each new one.
 func TestTheLifeOfAYesStays(t *testing.T) {
 	primaryOf(t, 2, func(t *testing.T, p *primary) {
 		p.change(func() { p.followers[0].since = time.Now().Add(-2 * settled) })

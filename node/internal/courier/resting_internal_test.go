@@ -24,7 +24,7 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A wireServer is as much of a server as a node needs to rest on, in virtual time.
+// A wireServer is a minimal server in virtual time.
 type wireServer struct {
 	mu     sync.Mutex
 	conns  int
@@ -36,7 +36,7 @@ type wireServer struct {
 	undated bool          // its connections have no deadlines
 }
 
-// A tunnel is a connection as those of golang.org/x/crypto/ssh.
+// A tunnel is like a connection of golang.org/x/crypto/ssh.
 type tunnel struct{ net.Conn }
 
 var errNoDeadline = errors.New("ssh: tcpChan: deadline not supported")
@@ -73,7 +73,6 @@ func (f *wireServer) dial(context.Context) (net.Conn, error) {
 	return near, nil
 }
 
-// serve reads on while it writes, as a kernel does.
 func (f *wireServer) serve(conn net.Conn) {
 	type answer struct {
 		text string
@@ -140,7 +139,7 @@ const reads = "reads"
 // silence is no answer.
 const silence = "-"
 
-// nonsense is the last that a server says, before it reads no more.
+// nonsense is the last answer, after which a server reads no more.
 const nonsense = "HTTP/1.1 400 Bad Request\r\n"
 
 func usual(command string, words []string) string {
@@ -161,8 +160,6 @@ func usual(command string, words []string) string {
 	return "-ERR unknown command\r\n"
 }
 
-// target is a server that dial leads to, with a database and a name for connections if
-// there is a password.
 func target(dial func(context.Context) (net.Conn, error), password string) Target {
 	t := Target{Dial: dial, Timeout: time.Second}
 	t.Credentials = func(context.Context) (string, string, error) { return "", password, nil }
@@ -172,8 +169,7 @@ func target(dial func(context.Context) (net.Conn, error), password string) Targe
 	return t
 }
 
-// node returns a node that dials a server, and perhaps so many replicas of it. It
-// connects before anybody asks it.
+// node connects before anybody asks it.
 func (f *wireServer) node(t *testing.T, to Target, replicas int) node.Node {
 	f.heard = make(map[string]int)
 	n := ToServer(to, Options{Clock: clock.Runtime(), Replicas: replicas})
@@ -181,8 +177,7 @@ func (f *wireServer) node(t *testing.T, to Target, replicas int) node.Node {
 	return n
 }
 
-// rest runs f with a node of a server that can be looked at, once over connections
-// without deadlines.
+// rest runs f with a node and its server, also over connections without deadlines.
 func rest(t *testing.T, f func(t *testing.T, s *wireServer, n node.Node)) {
 	for _, undated := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -192,7 +187,6 @@ func rest(t *testing.T, f func(t *testing.T, s *wireServer, n node.Node)) {
 	}
 }
 
-// asks submits a command that has so much time, and returns the answer.
 func asks(n node.Node, timeout time.Duration, cmd node.Command) node.Reply {
 	replies := make(chan node.Reply, 1) // a node that is already known to be down answers at once
 	cmd.Deadline = n.(*server).clock.Now().Add(timeout)
@@ -200,7 +194,6 @@ func asks(n node.Node, timeout time.Duration, cmd node.Command) node.Reply {
 	return <-replies
 }
 
-// plain is a command of a kind for one name.
 func plain(kind node.Kind, owner string, token node.Token) node.Command {
 	cmd := node.Command{Kind: kind, Claims: []node.Claim{{Name: "a", Owner: owner, Token: token}}}
 	if kind == node.Acquire || kind == node.Extend {
@@ -209,17 +202,15 @@ func plain(kind node.Kind, owner string, token node.Token) node.Command {
 	return cmd
 }
 
-// acquires asks for a lock, and returns the answer.
 func acquires(n node.Node) node.Reply { return asks(n, time.Second, plain(node.Acquire, "me", 1)) }
 
-// granted asks for a lock, and gets it.
 func granted(t *testing.T, n node.Node) {
 	t.Helper()
 	r := acquires(n)
 	assert.That(t, r.Status == node.Granted, "answered %+v", r)
 }
 
-// Commands do not wait for others that are on their way, and share system calls.
+// Commands do not wait for others on their way, and share system calls.
 func TestManyInFlight(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		granted(t, n)
@@ -241,8 +232,8 @@ func TestManyInFlight(t *testing.T) {
 	})
 }
 
-// A node that was just made needs two round trips to its first answer: for the
-// introduction, and for the command.
+// A new node needs two round trips to its first answer: for the greeting, and for the
+// command.
 func TestFirstReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := wireServer{latency: 10 * time.Millisecond}
@@ -252,7 +243,7 @@ func TestFirstReply(t *testing.T) {
 	})
 }
 
-// A connection that rests is kept, and is used so often that no middle box forgets it.
+// A resting connection is used so often that no middle box forgets it.
 func TestARestingConnectionIsKept(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		granted(t, n)
@@ -265,8 +256,7 @@ func TestARestingConnectionIsKept(t *testing.T) {
 	})
 }
 
-// A subscription that nothing comes over is kept by PINGs: without their answers it would
-// be taken for dead.
+// The answers to its PINGs show that a quiet subscription works.
 func TestAQuietSubscriptionIsKept(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		defer n.Watch("a", node.Exclusive, func() {})()
@@ -277,7 +267,6 @@ func TestAQuietSubscriptionIsKept(t *testing.T) {
 	})
 }
 
-// A subscription over which not even the answer to a PING comes is left for another.
 func TestASilentSubscriptionIsLeft(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		granted(t, n)
@@ -295,8 +284,7 @@ func TestASilentSubscriptionIsLeft(t *testing.T) {
 	})
 }
 
-// A channel that was refused is asked for again from time to time: somebody may have
-// permitted it.
+// Somebody may have permitted the channel meanwhile.
 func TestARefusedChannelIsAskedForAgain(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		permitted, refused := false, 0
@@ -323,9 +311,8 @@ func TestARefusedChannelIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// A connection that is silent for a while keeps its place: TCP may be about to send again
-// what the network has lost. Its commands are answered at their own deadlines all the
-// same.
+// A silent connection is kept for a while: TCP may be about to send again what was lost.
+// Commands are answered at their deadlines all the same.
 func TestASilentConnectionIsKeptForAWhile(t *testing.T) {
 	for silent, conns := range map[time.Duration]int{
 		minSilence - 100*time.Millisecond: 1,
@@ -346,8 +333,8 @@ func TestASilentConnectionIsKeptForAWhile(t *testing.T) {
 	}
 }
 
-// A server that says nonsense and reads no more is left, also by a command that is stuck
-// on its way to it, and goes to the next connection instead.
+// A server that says nonsense and reads no more is left, also by a command stuck on its
+// way, which goes over the next connection.
 func TestAStuckWriteEndsWithItsConnection(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		if s.undated {
@@ -365,9 +352,9 @@ func TestAStuckWriteEndsWithItsConnection(t *testing.T) {
 	})
 }
 
-// A server that hangs executes later what was written to it, also when the connection was
-// closed meanwhile. So each acquire that is written is followed by its release, over the
-// same connection.
+// A server that hangs executes later what was written to it, even after the connection
+// was closed. So each written acquire is followed by its release, over the same
+// connection.
 func TestNoAcquireIsWrittenWithoutItsRelease(t *testing.T) {
 	for _, timeout := range []time.Duration{20 * time.Millisecond, 500 * time.Millisecond, time.Second, 3 * time.Second, 4 * time.Second} {
 		rest(t, func(t *testing.T, s *wireServer, n node.Node) {
@@ -407,7 +394,7 @@ func TestNoAcquireIsWrittenWithoutItsRelease(t *testing.T) {
 	}
 }
 
-// An acquire that was kept while the link was silent goes when the server answers again.
+// An acquire that was kept while the link was silent goes when the server answers.
 func TestAStallThatEnds(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		granted(t, n)
@@ -421,8 +408,8 @@ func TestAStallThatEnds(t *testing.T) {
 	})
 }
 
-// A node that is gone is dialed ever more seldom while nobody asks it, also if somebody
-// waits for a notice. The next command gets an attempt of its own.
+// An unused node that is gone is dialed ever more rarely, also if somebody waits for a
+// notice. The next command gets its own attempt.
 func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
 	for _, watched := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -464,8 +451,7 @@ func TestANodeThatIsGoneIsLeftAlone(t *testing.T) {
 	}
 }
 
-// While a node is down, channels that nobody watches any more are forgotten, and those
-// that are watched are not.
+// While a node is down, channels without a watcher are forgotten, and others are not.
 func TestNoChannelStaysWhileANodeIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s wireServer
@@ -502,8 +488,7 @@ func TestNoChannelStaysWhileANodeIsGone(t *testing.T) {
 	})
 }
 
-// A server may have become a replica that takes writes: it says so when it is asked, and
-// nowhere else.
+// A server may become a replica that takes writes. It says so only when asked.
 func TestAReplicaThatTakesWritesHasNoVote(t *testing.T) {
 	role := func(s *wireServer, role string) {
 		s.answers(func(command string, words []string) string {
@@ -540,8 +525,8 @@ func TestAReplicaThatTakesWritesHasNoVote(t *testing.T) {
 	}
 }
 
-// A server that took over while its connection was open may lack the newest locks. It is
-// as young as the last answer of the server before it.
+// A server that took over behind an open connection may lack the newest locks. It is as
+// young as the last answer of its predecessor.
 func TestEachAnswerIsTheLastWordOfALife(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		granted(t, n)
@@ -566,7 +551,7 @@ func TestEachAnswerIsTheLastWordOfALife(t *testing.T) {
 	})
 }
 
-// A full queue refuses what adds to it. Leases are kept and given back all the same.
+// A full queue refuses new locks. Leases are renewed and released all the same.
 func TestAFullQueueTakesRenewalsAndReleases(t *testing.T) {
 	rest(t, func(t *testing.T, s *wireServer, n node.Node) {
 		granted(t, n)
@@ -592,8 +577,8 @@ func TestAFullQueueTakesRenewalsAndReleases(t *testing.T) {
 	})
 }
 
-// A stale connection is one whose Close does not end what waits: that of an SSH client
-// whose network is dead.
+// A stale connection's Close does not end what waits, like that of an SSH client whose
+// network is dead.
 type stale struct {
 	tunnel
 	closed *atomic.Int32
@@ -601,16 +586,15 @@ type stale struct {
 
 func (s stale) Close() error { s.closed.Add(1); return nil }
 
-// dead returns a connection that nobody reads or writes at the other end, and its true
-// Close.
+// dead returns a connection with nobody at the other end, and its true Close.
 func dead() (conn stale, end func()) {
 	near, _ := net.Pipe()
 	return stale{tunnel{near}, new(atomic.Int32)}, func() { near.Close() }
 }
 
-// Deadlines are those of a net.Conn, also of a connection that has none: one that is set
-// while something waits counts, and when it is gone the connection works on. No goroutine
-// stays: the bubble would not end.
+// They work on a connection that has none: a deadline that is set while something waits
+// counts, and the connection works on without it. No goroutine stays: the bubble would
+// not end.
 func TestDeadlinesOfATunnel(t *testing.T) {
 	buf := make([]byte, 10)
 	for what, tt := range map[string]struct {
@@ -661,7 +645,7 @@ func TestDeadlinesOfATunnel(t *testing.T) {
 	})
 }
 
-// So have go-redis's, which fails where it cannot set one.
+// go-redis fails if it cannot set a deadline.
 func TestATunnelToACluster(t *testing.T) {
 	c := Checked(tunnel{tests.Playing(strings.NewReader("+OK\r\n"))})
 	defer c.Close()
@@ -670,8 +654,7 @@ func TestATunnelToACluster(t *testing.T) {
 	assert.That(t, err == nil && string(text) == "+OK\r\n", "%q, %v", text, err)
 }
 
-// The end of a connection comes through as it is, with all that was said before: a server
-// that has ended it may have said why.
+// The end of a connection comes after all that was said: a server may have said why.
 func TestTheEndOfATunnel(t *testing.T) {
 	reset := errors.New("connection reset by peer")
 	for _, why := range []error{nil, reset} {
@@ -698,8 +681,8 @@ type mute struct{ net.Conn }
 
 func (mute) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-// A server that says nothing at first, or no more, is left in time, also through a tunnel
-// whose Close ends nothing. So a dialer that makes a new tunnel gets to do so.
+// A silent server is left in time, also through a tunnel whose Close ends nothing, so
+// that a dialer can make a new tunnel.
 func TestASilentTunnelIsLeft(t *testing.T) {
 	for _, silent := range []string{"handshake", "commands"} {
 		synctest.Test(t, func(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 )
 
-// TestWords checks commands as they go to a server: arrays of bulk strings.
+// Commands go to a server as arrays of bulk strings.
 func TestWords(t *testing.T) {
 	var w words
 	long := strings.Repeat("x", 123)

@@ -1,8 +1,7 @@
-// Package systems has the systems that package nodetest compares: the model, a
-// miniredis, and a Redis server.
+// Package systems has the systems that package nodetest compares: the model, a miniredis,
+// and a Redis server.
 //
-// On the model and on miniredis time passes only when the test moves it. So they are
-// exact to the millisecond.
+// The model and miniredis are exact to the millisecond, as the test moves their time.
 package systems
 
 import (
@@ -21,9 +20,8 @@ import (
 	"github.com/redquorum/redquorum/node/redisserver"
 )
 
-// Reach connects a node to the server at an address, which has so many replicas, and
-// removes all its keys. The node that it returns has only Do. done closes the
-// connections.
+// Reach connects a node to a server with so many replicas, and removes all its keys. The
+// System has only Do. done closes the connections.
 func Reach(name, addr string, replicas int) (s nodetest.System, done func(), err error) {
 	c := clock.System()
 	client := redis.NewClient(&redis.Options{Addr: addr})
@@ -91,8 +89,8 @@ func Miniredis() (s nodetest.System, done func(), err error) {
 	return s, func() { leave(); m.Close() }, nil
 }
 
-// Redis connects to a server with so many replicas. On it time passes unasked; up to half
-// a second of that is taken back.
+// Redis connects to a server with so many replicas. Up to half a second of time that
+// passes unasked is taken back.
 func Redis(r *redisserver.Server, replicas int) (s nodetest.System, done func(), err error) {
 	s, leave, err := Reach("redis", r.Addr(), replicas)
 	if err != nil {
@@ -118,9 +116,9 @@ func Redis(r *redisserver.Server, replicas int) (s nodetest.System, done func(),
 	return s, func() { leave(); client.Close() }, nil
 }
 
-// rewind lets time pass by giving every key less to live, and takes back what
-// has passed since the last call: KEYS none; ARGV the time that is to pass, and
-// when the last call was, in ms. It returns when this one was.
+// rewind lets time pass by giving every key less to live, and takes back what has passed
+// since the last call. KEYS none; ARGV the time to pass, and when the last call was, in
+// ms. It returns its own time.
 var rewind = redis.NewScript(`
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)

@@ -10,8 +10,7 @@ import (
 	"github.com/redquorum/redquorum/internal/assert"
 )
 
-// verdictByTrying finds the verdict of votes by trying every way in which the
-// pending nodes may still answer.
+// verdictByTrying tries every way in which the pending nodes may still answer.
 func verdictByTrying(votes []Vote, need int) Verdict {
 	granted, open := 0, 0
 	for _, v := range votes {
@@ -77,8 +76,8 @@ func TestValidityIsLeaseLessElapsedLessDrift(t *testing.T) {
 	}
 }
 
-// A holder and a node, each off by half of the allowed drift in the bad
-// direction: the holder must give up before the node drops the key (S07).
+// Holder and node are each off by half of the allowed drift in the bad direction: the
+// holder must give up before the node drops the key (S07).
 func TestDriftCoversClocksThatDisagreeByTheRatio(t *testing.T) {
 	for _, lease := range []time.Duration{10 * time.Millisecond, time.Second, time.Hour} {
 		believes := ValidUntil(0, lease, 0.01).Sub(0)

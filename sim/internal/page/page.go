@@ -15,8 +15,8 @@ var skeleton string
 //go:embed page.css
 var style string
 
-// The viewer of one run is the body of a function, in three parts: it reads the run,
-// draws it, and reacts to the reader.
+// The viewer is the body of a function in three parts: it reads the run, draws it, and
+// reacts to the reader.
 
 //go:embed run.js
 var runJS string
@@ -30,7 +30,7 @@ var panelJS string
 //go:embed controls.js
 var controlsJS string
 
-// A Page is what a page consists of besides the viewers of runs.
+// A Page is what there is besides the viewers of runs.
 type Page struct {
 	Title  string
 	Still  string // HTML, for readers without JavaScript

@@ -1,6 +1,5 @@
-// Package program has what a client of a plan does: its drawn work, which is the same
-// program wherever the plan is played. It draws from the plan's seed, and asks its
-// [Client] to do what was drawn.
+// Package program draws a client's work from the plan's seed, the same wherever the plan
+// is played, and has a [Client] do it.
 package program
 
 import (
@@ -17,7 +16,6 @@ import (
 	"github.com/redquorum/redquorum/quorum"
 )
 
-// A Want is what a client asks of a lock.
 type Want struct {
 	Names   []string // more than one: all of them or none
 	Joint   bool     // each of them a lock of its own, together with faults.Far
@@ -31,12 +29,12 @@ type Want struct {
 	Nested  bool          // under a lock of the same name, with its context
 	Chained bool          // under a lock of an earlier name
 
-	// Ended is when the context did, if that was before the faults were over. It is nil
-	// if the context is that of another lock.
+	// Ended is when the context ended before the faults were over; nil if it is another
+	// lock's context.
 	Ended *int64
 }
 
-// Length is the length of the lease, as an option of redquorum.
+// Length is the lease as an option of redquorum.
 func (w *Want) Length() quorum.Option {
 	if w.Fixed {
 		return quorum.WithFixedLease(w.Lease)
@@ -44,7 +42,7 @@ func (w *Want) Length() quorum.Option {
 	return quorum.WithLease(w.Lease)
 }
 
-// Options are those of redquorum for all of it but whether it waits.
+// Options are those of redquorum, whether or not it waits.
 func (w *Want) Options() []quorum.Option {
 	options := append(make([]quorum.Option, 0, 3), w.Length())
 	if w.Nested {
@@ -69,7 +67,6 @@ func (w *Want) Options() []quorum.Option {
 	return options
 }
 
-// ModeName is what a trace calls a mode.
 func ModeName(m node.Mode) string {
 	if m == node.Exclusive {
 		return ""
@@ -88,16 +85,14 @@ type Client interface {
 	After(d time.Duration, f func(now int64)) // calls f when d has passed
 	Break(name string)
 	Inspect(name string)
-	// Hand lets another client go on with a lock. It returns false if this one has to.
+	// Hand lets another client go on with a lock, or returns false.
 	Hand(r *faults.Random, l Lock) bool
-	// Handle lets another client go on with a lock, as this one does as well.
+	// Handle lets another client go on with a lock next to this one.
 	Handle(r *faults.Random, l Lock)
-	// Leave ends the process, and starts another. It returns false if that cannot be had
-	// now.
+	// Leave restarts the process. It returns false if that cannot be had now.
 	Leave() bool
 }
 
-// A Lock is one that a client has acquired.
 type Lock interface {
 	Wants() *Want
 	Context() context.Context // ends when the lock is lost
@@ -113,14 +108,13 @@ type Lock interface {
 	Drop() // and not unlock
 }
 
-// A Worker is one task of a client's drawn work.
 type Worker struct {
 	Client
 	Random faults.Random
 	Names  []string // of the work's locks
 }
 
-// Work acquires locks, and works under them, until the part with faults is over.
+// Work lasts until the part with faults is over.
 func (k *Worker) Work() {
 	for k.Context().Err() == nil && !k.Leaving() {
 		k.round()
@@ -128,7 +122,6 @@ func (k *Worker) Work() {
 	}
 }
 
-// round acquires a lock, works under it, and releases it.
 func (k *Worker) round() {
 	r, p := &k.Random, k.Plan()
 	work, lock := &p.Work, &p.Lock
@@ -226,7 +219,7 @@ func (k *Worker) use(l Lock) {
 	k.release(l)
 }
 
-// extend extends a lease by hand while it is held, and returns until when to hold it.
+// extend extends a lease by hand, and returns until when to hold it.
 func (k *Worker) extend(l Lock, begun clock.Instant, hold time.Duration) (until clock.Instant) {
 	r, lock := &k.Random, &k.Plan().Lock
 	k.Rest(l.Context(), begun.Add(time.Duration(r.Below(int(hold)+1))))
@@ -239,7 +232,7 @@ func (k *Worker) extend(l Lock, begun clock.Instant, hold time.Duration) (until 
 }
 
 // nest acquires a lock again under itself, or some of its names. It returns the lock to
-// go on with: the inner one outlives the other, if that is unlocked first.
+// go on with: the inner one outlives the other if that is unlocked first.
 func (k *Worker) nest(l Lock, hold time.Duration) Lock {
 	r := &k.Random
 	k.Rest(l.Context(), k.Now().Add(time.Duration(r.Below(int(hold/2)+1))))
@@ -269,7 +262,7 @@ func (k *Worker) nest(l Lock, hold time.Duration) Lock {
 	return l
 }
 
-// write writes what the lock protects, or reads it if the lock is a reader's.
+// write only reads under a reader's lock.
 func (k *Worker) write(l Lock, value int) {
 	if l.Wants().Mode == node.Read {
 		l.Read()
@@ -295,9 +288,8 @@ func (k *Worker) release(l Lock) {
 	}
 }
 
-// chain waits for a lock of later names while it holds l, and perhaps for another under
-// that. All clients lock in this order, so nobody waits forever. These waits do not end
-// with the faults.
+// chain waits for later names while it holds l. All clients lock in this order, so nobody
+// waits forever. These waits do not end with the faults.
 func (k *Worker) chain(l Lock) {
 	r, p := &k.Random, k.Plan()
 	later := k.Names
@@ -326,7 +318,6 @@ func (k *Worker) chain(l Lock) {
 	_ = inner.Unlock()
 }
 
-// choose draws the kind of a lock, of these names.
 func (k *Worker) choose(w *Want, names []string) {
 	r, work := &k.Random, &k.Plan().Work
 	switch {
@@ -363,8 +354,8 @@ func (k *Worker) choose(w *Want, names []string) {
 	w.Fair = r.Happens(work.Fair)
 }
 
-// Last acquires each lock once more, after the faults, of any kind if the client has no
-// steps. It ends with the first that acquire does not get.
+// Last acquires each lock once more after the faults, of any kind if the client has no
+// steps, until acquire fails.
 func (k *Worker) Last(names []string, scripted bool, acquire func(Want) bool) bool {
 	lock := &k.Plan().Lock
 	for i := range names {
@@ -382,20 +373,17 @@ func (k *Worker) Last(names []string, scripted bool, acquire func(Want) bool) bo
 	return true
 }
 
-// Around draws a time close to d.
 func Around(r *faults.Random, d time.Duration) time.Duration {
 	return d + time.Duration(r.Below(int(d/5))) - d/10
 }
 
-// Steps are what a client has of its steps in the plan.
 type Steps struct {
 	Locks []Lock // that it has acquired, the latest last
 
 	checked *bool // what a check found
 }
 
-// Do does a step that is about the lock that was acquired last. It reports whether the
-// step is one of those.
+// Do does a step about the lock that was acquired last. It returns false for other steps.
 func (s *Steps) Do(e *faults.Event, value int) bool {
 	var l Lock
 	if n := len(s.Locks); n > 0 {

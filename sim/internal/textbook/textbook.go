@@ -1,8 +1,8 @@
 // Package textbook is Redlock as the Redis page "Distributed Locks with Redis" describes
 // it, and no more: one random value for each acquisition, SET NX PX on all nodes, the
 // elapsed time subtracted, release everywhere, a random delay before the next attempt. It
-// has no restart guard, no fencing tokens, no memory of what it sent, and it forgets a
-// release once it is sent. If the plan says so, it makes a mistake as well.
+// has no restart guard and no fencing tokens, and it forgets a release once it is sent.
+// If the plan says so, it makes a mistake as well.
 package textbook
 
 import (
@@ -17,12 +17,11 @@ import (
 	"github.com/redquorum/redquorum/node"
 )
 
-// A Client is one process with this lock. Its methods may be called by several tasks at
-// once.
+// A Client is one process with this lock, safe for concurrent use.
 type Client struct {
 	Plan  *faults.Plan
 	Clock clock.Clock
-	Epoch time.Time // from which its time of day counts, for those who rely on that
+	Epoch time.Time // start of its time of day
 	Draw  func() uint64
 	Below func(n int) int // draws for pauses
 	Nodes []Node
@@ -32,21 +31,19 @@ type Client struct {
 	watched clock.Signal // of the notices of the one name that is waited for
 }
 
-// A Node executes commands. Ask returns at once, and calls answer later, by the command's
-// deadline.
+// A Node executes commands. Ask does not wait: it calls answer later, by the deadline.
 type Node interface {
 	Ask(op Op, cmd node.Command, answer func(node.Reply))
 	Watch(name string, mode node.Mode, wake func()) (stop func())
 }
 
-// A tally is what the nodes have answered in a round.
+// A tally is the answers of a round.
 type tally struct {
 	yes, answers int
 	token        node.Token
 	done         clock.Signal
 }
 
-// Makes reports whether the plan has it make a mistake.
 func (b *Client) Makes(m faults.Mistake) bool { return b.Plan.Lock.Mistake == m }
 
 // An Op is what a command does on a server.
@@ -62,13 +59,11 @@ const (
 	Recreate    // the same, or SET name owner NX PX ttl
 )
 
-// Script reports whether it takes a script.
 func (op Op) Script() bool { return op == Delete || op == Expire }
 
-// NeedsMemory reports whether a server refuses it that is out of memory.
+// NeedsMemory reports whether a server that is out of memory refuses it.
 func (op Op) NeedsMemory() bool { return op == Set || op == Count || op == Recreate }
 
-// A Lease is a lock of one name.
 type Lease struct {
 	b     *Client
 	claim node.Claim
@@ -80,7 +75,6 @@ type Lease struct {
 	over  bool
 }
 
-// ErrPlain says that an attempt has failed.
 var ErrPlain = errors.New("the nodes did not grant it")
 
 const (
@@ -88,7 +82,7 @@ const (
 	variance = 20 * time.Millisecond
 )
 
-// Lock acquires name; without wait it tries once.
+// Lock tries once if not wait.
 func (b *Client) Lock(ctx context.Context, name string, lease time.Duration, wait bool) (*Lease, error) {
 	claim := node.Claim{Name: name, Owner: b.owner()}
 	for {
@@ -104,7 +98,7 @@ func (b *Client) Lock(ctx context.Context, name string, lease time.Duration, wai
 	}
 }
 
-// try asks all nodes once. It returns nil if it does not get the lock.
+// try asks all nodes once, and returns nil if they do not grant it.
 func (b *Client) try(ctx context.Context, claim *node.Claim, lease time.Duration) *Lease {
 	set := Set
 	if b.Makes(faults.Counters) {
@@ -129,7 +123,7 @@ func (b *Client) try(ctx context.Context, claim *node.Claim, lease time.Duration
 	return l
 }
 
-// rest waits before the next attempt. It returns false when ctx ends.
+// rest waits before the next attempt, and returns false when ctx ends.
 func (b *Client) rest(ctx context.Context, claim *node.Claim) bool {
 	if b.Makes(faults.Notices) {
 		return b.notified(ctx, claim.Name)
@@ -144,8 +138,7 @@ func (b *Client) rest(ctx context.Context, claim *node.Claim) bool {
 	return b.Clock.NewSignal().Wait(ctx, b.Clock.Now().Add(pause)) != clock.WakeEnded
 }
 
-// notified waits for a notice that name was released. It returns false when ctx
-// ends.
+// notified waits for the notice of a release, and returns false when ctx ends.
 func (b *Client) notified(ctx context.Context, name string) bool {
 	if b.watched == nil {
 		b.watched = b.Clock.NewSignal()
@@ -156,14 +149,12 @@ func (b *Client) notified(ctx context.Context, name string) bool {
 	return b.watched.Wait(ctx, clock.Never) == clock.WakeSet
 }
 
-// votes reports whether a node that granted has a vote.
 func (b *Client) votes(r *node.Reply) bool {
 	return !b.Makes(faults.ShortGuard) || b.now() >= r.Life.Born.Add(b.Plan.Lock.Lease)
 }
 
 func (b *Client) owner() string { return strconv.FormatUint(b.Draw(), 36) }
 
-// need is how many nodes it takes.
 func (b *Client) need() int {
 	if b.Makes(faults.Half) {
 		return len(b.Nodes) / 2
@@ -171,7 +162,7 @@ func (b *Client) need() int {
 	return len(b.Nodes)/2 + 1
 }
 
-// now is the clock on which validity is counted.
+// now is the clock that validity is counted on.
 func (b *Client) now() clock.Instant {
 	if b.Makes(faults.TimeOfDay) {
 		return clock.Instant(b.Clock.Wall().Sub(b.Epoch))
@@ -189,8 +180,8 @@ func (b *Client) drift(lease time.Duration) time.Duration {
 	return d + 2*time.Millisecond
 }
 
-// round sends one command to all nodes, and returns what they answered when
-// enough said yes or all have answered.
+// round sends a command to all nodes, and waits until enough say yes or all have
+// answered.
 func (b *Client) round(ctx context.Context, op Op, kind node.Kind, claim node.Claim, ttl time.Duration) tally {
 	t := &tally{done: b.Clock.NewSignal()}
 	deadline := b.Clock.Now().Add(b.Plan.Lock.Timeout)
@@ -232,30 +223,26 @@ func (b *Client) answered(t *tally, r *node.Reply) {
 	t.done.Set()
 }
 
-// enough reports whether a round is over: all have answered, or enough have said yes.
 func (b *Client) enough(t *tally) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return t.answers == len(b.Nodes) || t.yes >= b.need() && !b.Makes(faults.Patient)
 }
 
-// Owner is the value of the key.
 func (l *Lease) Owner() string { return l.claim.Owner }
 
 // Token is the highest count of the nodes' counters, or 0.
 func (l *Lease) Token() node.Token { return l.token }
 
-// Late reports whether the last extension was answered after the end.
 func (l *Lease) Late() bool { return l.late }
 
-// Until is the end of the lease, by the clock on which validity is counted.
+// Until is on the clock that validity is counted on.
 func (l *Lease) Until() clock.Instant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.until
 }
 
-// EndsWith makes the end that of another lease.
 func (l *Lease) EndsWith(last *Lease) {
 	until := last.Until()
 	l.mu.Lock()
@@ -263,7 +250,6 @@ func (l *Lease) EndsWith(last *Lease) {
 	l.until = until
 }
 
-// Remaining is how long the lease is valid still.
 func (l *Lease) Remaining() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -273,7 +259,6 @@ func (l *Lease) Remaining() time.Duration {
 	return max(0, l.until.Sub(l.b.now()))
 }
 
-// Unlock releases the lock on all nodes.
 func (l *Lease) Unlock() {
 	l.mu.Lock()
 	l.over = true
@@ -311,7 +296,6 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// watch renews the lock forever.
 func (l *Lease) watch(lease time.Duration) {
 	for {
 		l.b.Clock.NewSignal().Wait(context.Background(), l.b.Clock.Now().Add(lease/3))

@@ -12,7 +12,7 @@ import (
 	"github.com/redquorum/redquorum/sim/internal/textbook"
 )
 
-// A generous node grants everything, from a goroutine of its own.
+// A generous node grants everything, from its own goroutine.
 type generous struct{}
 
 func (generous) Ask(_ textbook.Op, _ node.Command, answer func(node.Reply)) {
@@ -21,7 +21,7 @@ func (generous) Ask(_ textbook.Op, _ node.Command, answer func(node.Reply)) {
 
 func (generous) Watch(string, node.Mode, func()) (stop func()) { return func() {} }
 
-// All answers count, also if the last of them has come before the first is looked at.
+// All answers count, also if the last comes before the first is looked at.
 func TestRoundCountsAllAnswers(t *testing.T) {
 	p := faults.New(5, 1)
 	p.Lock.Timeout = time.Hour

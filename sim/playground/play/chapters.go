@@ -12,7 +12,7 @@ type Chapter struct {
 	Plan     string `json:"plan"`
 }
 
-// oldVote is the plan in sim/testdata/bugs that shows it to the engine of before.
+// oldVote shows a bug of an earlier engine: its plan is in sim/testdata/bugs.
 const oldVote = `redquorum plan 1
 nodes 3
 clients 2
@@ -29,7 +29,6 @@ at 210ms cut c1-n1
 at 2s unlock c2
 `
 
-// Chapters returns all chapters, with their plans.
 func Chapters() []Chapter {
 	all := []Chapter{
 		{Title: "A restart forgets", Scenario: "S13",

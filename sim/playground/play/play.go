@@ -12,8 +12,7 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// Run runs a plan with a variant of the lock: one of [sim.Variants]. It returns what the
-// viewer shows of the run.
+// Run plays a plan with one of [sim.Variants]. It returns what the viewer shows.
 func Run(plan, variant string) (json.RawMessage, error) {
 	p, err := of(plan, variant)
 	if err != nil {
@@ -41,15 +40,13 @@ func of(plan, variant string) (*faults.Plan, error) {
 	return p, p.Check()
 }
 
-// A Found is what Find has found.
 type Found struct {
 	Seed uint64 `json:"seed"`
 	Plan string `json:"plan,omitempty"` // none: there was none
 }
 
-// Find draws plans with random faults from so many seeds, with as many nodes and clients
-// as a plan has. It returns the first plan with which two clients of the variant hold one
-// lock.
+// Find draws faults from so many seeds, with the nodes and clients of a plan. It returns
+// the first plan with which two clients of the variant hold one lock.
 func Find(plan, variant string, from, count uint64) (*Found, error) {
 	base, err := of(plan, variant)
 	if err != nil {
@@ -72,8 +69,7 @@ func Find(plan, variant string, from, count uint64) (*Found, error) {
 
 func twoHolders(p *faults.Plan) *sim.Result { return sim.Run(p, nil, sim.JudgedBy("I1")) }
 
-// A limited context ends at a time, and needs no timer: in a browser timers wait for the
-// program.
+// A limited context needs no timer: in a browser timers wait for the program.
 type limited struct {
 	context.Context
 	end time.Time
@@ -87,7 +83,7 @@ func (l limited) Err() error {
 }
 
 // Shrink looks for a smaller plan with which two clients of the variant hold one lock,
-// until a time is over. It has as many nodes: a majority of one is no lesson.
+// for a time. It keeps all nodes: a majority of one is no lesson.
 func Shrink(plan, variant string, most time.Duration) (*Found, error) {
 	p, err := of(plan, variant)
 	if err != nil {

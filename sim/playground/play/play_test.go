@@ -9,7 +9,7 @@ import (
 	"github.com/redquorum/redquorum/sim"
 )
 
-// Each chapter comes to the verdicts of its scenario, and redquorum is sound in all.
+// Each chapter comes to the verdicts of its scenario, and redquorum is always sound.
 func TestChapters(t *testing.T) {
 	for _, c := range Chapters() {
 		wants := map[string]sim.Verdict{c.Left: sim.Unsafe, "redquorum": sim.Sound}
@@ -32,7 +32,7 @@ func TestChapters(t *testing.T) {
 }
 
 // A seed that breaks textbook Redlock is found, its plan becomes small, and redquorum
-// stands it.
+// withstands it.
 func TestFind(t *testing.T) {
 	plan := Chapters()[0].Plan
 	found, err := Find(plan, "plain", 0, 40)
