@@ -64,7 +64,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		p.Choices = a.table()
 	}
 	for _, rtt := range r.rtts() {
-		for _, c := range []*chart{r.latencyChart(rtt), r.throughputChart(rtt), r.badChart(rtt)} {
+		for _, c := range []*chart{r.latencyChart(rtt), r.throughputChart(rtt), r.handoverChart(rtt), r.badChart(rtt)} {
 			if c != nil {
 				p.Charts = append(p.Charts, c)
 			}
@@ -351,6 +351,37 @@ func (r *Report) throughputChart(rtt time.Duration) *chart {
 	return curves("Throughput by number of callers"+r.behind(rtt), note, "callers", labels, all, digits)
 }
 
+// handoverChart compares how often a contended name changes its holder.
+func (r *Report) handoverChart(rtt time.Duration) *chart {
+	nodes := r.numbersOf("handover", rtt)
+	if len(nodes) == 0 {
+		return nil
+	}
+	n, most := nodes[len(nodes)-1], 0.0
+	var rows []row
+	for i, name := range r.names() {
+		for _, which := range r.casesOf("handover", rtt, n) {
+			values := r.values("handover", which, name, n, rtt, "changes/s")
+			if len(values) == 0 {
+				continue
+			}
+			label, v := which, median(values)
+			if len(r.Contestants) > 1 {
+				label = name + ", " + which
+			}
+			most = max(most, v)
+			rows = append(rows, row{name: label, text: digits(v), colour: i, value: v,
+				tip: fmt.Sprintf("%s: %s ±%.0f%%", label, digits(v), 100*spread(values))})
+		}
+	}
+	for i := range rows {
+		rows[i].value /= max(most, 1)
+	}
+	return bars(fmt.Sprintf("Hand-over, %d nodes%s", n, r.behind(rtt)),
+		"changes of the holder a second, eight callers of one name; the line is the most", rows)
+}
+
+// badChart compares bad nodes with healthy ones.
 func (r *Report) badChart(rtt time.Duration) *chart {
 	nodes := r.numbersOf("bad", rtt)
 	if len(nodes) == 0 {

@@ -171,7 +171,14 @@ func TestHelp(t *testing.T) {
 	want(t, exitOK, "redquorum v", "version")
 	want(t, exitOK, "redquorum v", "--version")
 	root := newRoot()
+	screen := want(t, exitOK, "help", "help")
+	tests.Says(t, screen, "\n  run  ", "\n  help  ")
+	assert.That(t, strings.Count(screen, "\n") < 24, "all commands do not fit a screen:\n%s", screen)
+	tests.Narrow(t, want(t, exitOK, nodesManual, "help", "nodes"), terminal.Page)
 	for _, cmd := range cli.All(root) {
+		if cmd.Name() == "nodes" { // a topic
+			continue
+		}
 		words := strings.Fields(cmd.CommandPath())[1:]
 		page := want(t, exitOK, "Examples:\n  "+cmd.CommandPath(), append(words, "--help")...)
 		usage, rest, _ := strings.Cut(page, "\nExamples:\n")
