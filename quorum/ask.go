@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
@@ -55,10 +56,10 @@ var errForeign = errors.New("its holder is not a program with redquorum")
 func (l *Locker) askOwners(ctx context.Context, name string, owners []string) (err error) {
 	var rounds []*core.Round
 	in := l.core.Step()
-	in.Because("ask", &core.Claim{Claim: node.Claim{Name: name}})
+	in.Because("ask", &claim.Lock{Name: name})
 	for _, owner := range owners {
 		token, _ := in.Token(0) // without one the nodes refuse
-		c := core.Claim{Claim: node.Claim{Name: node.AskName(owner), Owner: l.core.UUID, Token: token}}
+		c := claim.Claim{Lock: claim.Lock{Name: node.AskName(owner)}, Owner: l.core.UUID, Token: token}
 		in.Send(in.All(), node.Command{Kind: node.Acquire, Claims: c.AppendTo(nil), TTL: l.opts.Timeout,
 			Retention: l.opts.FenceRetention, Deadline: in.Now().Add(l.opts.Timeout)}, nil)
 		rounds = append(rounds, in.AskAll(node.Release, c, 0, l.opts.Timeout))

@@ -6,8 +6,10 @@ package quorum
 import (
 	"time"
 
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -22,9 +24,9 @@ type companion struct {
 	h      *core.Hold
 	note   record
 
-	core.Subscriptions               // to requests
-	asked              chan struct{} // nil: nobody has called Asked
-	closed             bool          // it is, or is about to be
+	machine.Subscriptions               // to requests
+	asked                 chan struct{} // nil: nobody has called Asked
+	closed                bool          // it is, or is about to be
 }
 
 func (l *Locker) companion(h *core.Hold) *companion {
@@ -84,7 +86,7 @@ func (le *Lease) Asked() <-chan struct{} {
 	in.Subscribe(&c.Subscriptions, func(i int, n node.Node) (stop func()) {
 		return n.Watch(node.AskName(h.Claim.Owner), node.Exclusive, func() {
 			in := e.Step()
-			in.Heard(i, "tells that the holder of %s may be asked to finish", &h.Claim)
+			in.Heard(i, "tells that the holder of %s may be asked to finish", &h.Claim.Lock)
 			c.look(in, 1<<i)
 			in.Leave()
 		})
@@ -122,15 +124,15 @@ func (c *companion) stop(in core.Step) bool {
 func (le *Lease) Announce() {
 	in := le.l.core.Step()
 	defer in.Leave()
-	in.Because("announce", &le.h.Claim)
-	le.l.announce(in, &le.h.Claim)
+	in.Because("announce", &le.h.Claim.Lock)
+	le.l.announce(in, &le.h.Claim.Lock)
 }
 
 // announce takes and releases a lock of a name that is made from the first of a claim:
 // its release is published.
-func (l *Locker) announce(in core.Step, of *core.Claim) {
+func (l *Locker) announce(in core.Step, of *claim.Lock) {
 	token, _ := in.Token(0) // without one the nodes refuse
-	c := core.Claim{Claim: node.Claim{Name: node.AskName(of.Name), Owner: l.core.UUID, Token: token}}
+	c := claim.Claim{Lock: claim.Lock{Name: node.AskName(of.Name)}, Owner: l.core.UUID, Token: token}
 	for _, kind := range []node.Kind{node.Acquire, node.Release} {
 		in.Send(in.All(), node.Command{Kind: kind, Claims: c.AppendTo(nil), TTL: l.opts.Timeout,
 			Retention: time.Millisecond, Deadline: in.Now().Add(l.opts.Timeout)}, nil)

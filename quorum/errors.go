@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/retry"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -111,11 +112,11 @@ const (
 func (e *Error) Permanent() bool {
 	broken := 0
 	for _, n := range e.Nodes {
-		if core.Lasting(n.Err) {
+		if vote.Lasting(n.Err) {
 			broken++
 		}
 	}
-	return e.Err == ErrDeadlock || e.Cause == core.ErrSpent || broken > max(0, len(e.Nodes)-e.Quorum)
+	return e.Err == ErrDeadlock || e.Cause == retry.ErrSpent || broken > max(0, len(e.Nodes)-e.Quorum)
 }
 
 // Error says in one line what failed, why, and what each node answered; what several

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 )
 
 // An Event is one thing that happened, for metrics and traces: see Options.Observe.
@@ -85,7 +86,7 @@ const (
 	EventSettingsDiffer
 )
 
-func (k EventKind) String() string { return core.EventKind(k).String() }
+func (k EventKind) String() string { return machine.EventKind(k).String() }
 
 // causes has a word for each error that an event's Err may match; the first that does
 // counts.

@@ -31,22 +31,29 @@ func deps(t *testing.T, pkg string) []string {
 // Importing quorum brings no client, no simulator and no command line.
 func TestImportsRunOneWay(t *testing.T) {
 	tests.NeedLong(t)
+	engine := []string{"/clock", "/internal/claim", "/node", "/quorum/internal/vote", "/quorum/internal/line",
+		"/quorum/internal/limit", "/quorum/internal/retry", "/quorum/internal/machine", "/quorum/internal/queue",
+		"/quorum/internal/core"}
 	for pkg, allowed := range map[string][]string{
-		"/clock":                {"/clock"},
-		"/node":                 {"/clock", "/node"},
-		"/node/model":           {"/clock", "/node", "/node/model"},
-		"/quorum/internal/vote": {"/clock", "/node", "/quorum/internal/vote"},
-		"/quorum/internal/core": {"/clock", "/node", "/quorum/internal/vote", "/quorum/internal/core"},
-		"/quorum": {"/clock", "/internal/backlog", "/node", "/quorum/internal/core",
-			"/quorum/internal/vote", "/quorum"},
-		"/election": {"/clock", "/internal/backlog", "/node", "/quorum/internal/core",
-			"/quorum/internal/vote", "/quorum", "/election"},
-		"/faults": {"/faults"},
-		"/spec":   {"/spec"},
-		"/sim": {"/clock", "/node", "/node/model", "/quorum/internal/core", "/quorum/internal/vote",
-			"/quorum", "/faults", "/spec", "/internal/backlog", "/internal/lives", "/internal/replicas",
-			"/internal/terminal", "/sim", "/sim/internal/page", "/sim/internal/program", "/sim/internal/textbook",
-			"github.com/anishathalye/porcupine"},
+		"/clock":                   {"/clock"},
+		"/node":                    {"/clock", "/node"},
+		"/node/model":              {"/clock", "/node", "/node/model"},
+		"/internal/claim":          {"/clock", "/node", "/internal/claim"},
+		"/quorum/internal/vote":    {"/clock", "/node", "/quorum/internal/vote"},
+		"/quorum/internal/line":    {"/quorum/internal/line"},
+		"/quorum/internal/limit":   {"/clock", "/quorum/internal/line", "/quorum/internal/limit"},
+		"/quorum/internal/retry":   {"/clock", "/node", "/quorum/internal/vote", "/quorum/internal/retry"},
+		"/quorum/internal/machine": {"/clock", "/node", "/quorum/internal/vote", "/quorum/internal/machine"},
+		"/quorum/internal/queue": {"/clock", "/internal/claim", "/node", "/quorum/internal/vote", "/quorum/internal/line",
+			"/quorum/internal/retry", "/quorum/internal/queue"},
+		"/quorum/internal/core": engine,
+		"/quorum":               slices.Concat(engine, []string{"/internal/backlog", "/quorum"}),
+		"/election":             slices.Concat(engine, []string{"/internal/backlog", "/quorum", "/election"}),
+		"/faults":               {"/faults"},
+		"/spec":                 {"/spec"},
+		"/sim": slices.Concat(engine, []string{"/node/model", "/quorum", "/faults", "/spec", "/internal/backlog",
+			"/internal/lives", "/internal/replicas", "/internal/terminal", "/sim", "/sim/internal/page",
+			"/sim/internal/program", "/sim/internal/textbook", "github.com/anishathalye/porcupine"}),
 	} {
 		for _, dep := range deps(t, pkg) {
 			if strings.HasPrefix(dep, "golang.org/x/sys/") {
@@ -83,10 +90,15 @@ func TestImportsRunOneWay(t *testing.T) {
 // and no connection and start no program. Other listed packages may be used freely: they
 // only compute, or draw random bits.
 func TestMayDo(t *testing.T) {
+	const inside = "quorum/internal/core quorum/internal/limit quorum/internal/line quorum/internal/machine " +
+		"quorum/internal/queue quorum/internal/retry quorum/internal/vote"
 	computes := strings.Fields(`bytes cmp container/heap context crypto/rand crypto/sha1 encoding/base64 encoding/binary
 		encoding/hex encoding/json errors fmt
 		iter log/slog maps math math/bits slices strconv strings sync sync/atomic time unicode unicode/utf8
-		` + module + "/clock " + module + "/internal/backlog " + module + "/node " + module + "/quorum/internal/core " + module + "/quorum/internal/vote")
+		`)
+	for _, own := range strings.Fields("clock internal/backlog internal/claim node " + inside) {
+		computes = append(computes, module+"/"+own)
+	}
 	uses := map[string][]string{
 		"os":                    {"Executable", "Getpid", "Hostname"},
 		"path/filepath":         {"Base"},
@@ -94,8 +106,8 @@ func TestMayDo(t *testing.T) {
 		"golang.org/x/sys/unix": {"CLOCK_BOOTTIME", "CLOCK_MONOTONIC", "ClockGettime", "Timespec"},
 	}
 	files := 0
-	for _, dir := range []string{".", "internal/core", "internal/vote", "../node", "../clock", "../internal/backlog"} {
-		all, err := filepath.Glob(dir + "/*.go")
+	for _, dir := range strings.Fields("quorum node clock internal/backlog internal/claim " + inside) {
+		all, err := filepath.Glob("../" + dir + "/*.go")
 		assert.Succeed(t, err)
 		for _, name := range all {
 			if strings.HasSuffix(name, "_test.go") {

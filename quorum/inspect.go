@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
@@ -84,8 +85,8 @@ func (l *Locker) Break(ctx context.Context, name string) (bool, error) {
 	}
 	defer l.core.End()
 	in := l.core.Step()
-	c := core.Claim{Claim: node.Claim{Name: name}}
-	in.Because("break", &c)
+	c := claim.Claim{Lock: claim.Lock{Name: name}}
+	in.Because("break", &c.Lock)
 	token, ok := in.Token(0)
 	if !ok {
 		in.Leave()
@@ -146,10 +147,10 @@ func tokenAbove(in core.Step, r *core.Round) (token node.Token, ok bool) {
 // inspect asks all nodes for the holder of name, and of however many for this owner. It,
 // inspectMost and report are called outside a step.
 func (l *Locker) inspect(name, owner string, timeout time.Duration) *core.Round {
-	c := core.Claim{Claim: node.Claim{Name: name, Owner: owner}}
+	c := claim.Claim{Lock: claim.Lock{Name: name}, Owner: owner}
 	in := l.core.Step()
 	defer in.Leave()
-	in.Because("inspect", &c)
+	in.Because("inspect", &c.Lock)
 	return in.AskAll(node.Inspect, c, 0, timeout)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
@@ -214,7 +215,7 @@ const maxLooked = 10
 // whoHolds is called outside a step. It returns the holder of one of the names, or the
 // zero holder if that is not found out by until: the nodes are not asked after ctx has
 // ended, nor more often than lookEvery.
-func (l *Locker) whoHolds(ctx context.Context, c *core.Claim, until clock.Instant) (found holder) {
+func (l *Locker) whoHolds(ctx context.Context, lock *claim.Lock, until clock.Instant) (found holder) {
 	ended := ctx.Err() != nil
 	in := l.core.Step()
 	asks := l.opts.Label != NoLabel && !ended && in.Now() < until && core.Due(&l.labels.lookAt, in.Now(), lookEvery)
@@ -223,7 +224,7 @@ func (l *Locker) whoHolds(ctx context.Context, c *core.Claim, until clock.Instan
 		return found
 	}
 	looked := 0
-	for name := range c.Each() {
+	for name := range lock.Each() {
 		left := until.Sub(l.core.Clock.Now())
 		if looked++; looked > maxLooked || left <= 0 || found.label != "" {
 			break
@@ -260,7 +261,7 @@ func (s *settings) Pauses(in core.Step, began clock.Instant) {
 	}
 	into, until := s.holder, in.Now().Add(l.opts.Timeout)
 	in.InTask(func() {
-		if found := l.whoHolds(context.Background(), &s.Claim, until); found.label != "" {
+		if found := l.whoHolds(context.Background(), &s.Lock, until); found.label != "" {
 			l.core.Read(func() { *into = found })
 		}
 	})
@@ -280,7 +281,7 @@ func (s *settings) Failed(ctx context.Context, failed error, waited time.Duratio
 	if err.Err != ErrHeld || err.Nodes == nil || s.Mode == node.Write && err.Waited < l.opts.RetryEvery/2 {
 		return
 	}
-	found := l.whoHolds(ctx, &s.Claim, deadline.Add(l.core.Timeout(s.Lease)))
+	found := l.whoHolds(ctx, &s.Lock, deadline.Add(l.core.Timeout(s.Lease)))
 	if found.label == "" && s.holder != nil {
 		l.core.Read(func() { found = *s.holder })
 	}
@@ -294,7 +295,7 @@ func (l *Locker) logNextHolder(in core.Step, h *core.Hold) {
 	}
 	until := in.Now().Add(l.opts.Timeout)
 	in.InTask(func() {
-		found := l.whoHolds(context.Background(), &h.Claim, until)
+		found := l.whoHolds(context.Background(), &h.Claim.Lock, until)
 		if found.label == "" {
 			return
 		}
@@ -328,7 +329,7 @@ func (le *Lease) SetNote(text string) error {
 	}
 	h, in := le.h, le.l.core.Step()
 	defer in.Leave()
-	in.Because("note", &h.Claim)
+	in.Because("note", &h.Claim.Lock)
 	if in.IsOver(h) {
 		return in.NotHeld(h, "note")
 	}
@@ -336,6 +337,6 @@ func (le *Lease) SetNote(text string) error {
 	c.Released(in)
 	c.note.text, c.note.keepAt = text, 0
 	c.Extending(in)
-	le.l.announce(in, &h.Claim)
+	le.l.announce(in, &h.Claim.Lock)
 	return nil
 }

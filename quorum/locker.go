@@ -13,6 +13,7 @@ import (
 	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -100,7 +101,7 @@ func hasReplicas(n node.Node) bool {
 // matches none of these. A permanent error on too many nodes (a key that is no lock of
 // any library, a refused password) ends the wait at once. An [*Error] has the details.
 func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	s, err := l.settings(ctx, name, opts)
+	s, err := l.settings(name, opts)
 	if err != nil {
 		return nil, l.refused(name, err)
 	}
@@ -111,7 +112,7 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 func (l *Locker) refused(name string, err error) error {
 	in := l.core.Step()
 	defer in.Leave()
-	in.Tell(core.Event{Kind: core.EventNotAcquired, Name: name, Err: err})
+	in.Tell(machine.Event{Kind: machine.EventNotAcquired, Name: name, Err: err})
 	return err
 }
 
@@ -124,7 +125,7 @@ func (l *Locker) refused(name string, err error) error {
 // nodes and none enough: one of them gets the lock if they call Lock with a short
 // [WithWait].
 func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lease, error) {
-	s, err := l.settings(ctx, name, opts)
+	s, err := l.settings(name, opts)
 	if err != nil {
 		return nil, l.refused(name, err)
 	}

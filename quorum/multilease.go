@@ -11,6 +11,8 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
+	"github.com/redquorum/redquorum/quorum/internal/retry"
 )
 
 // A Member is one of several locks that are taken as one: a name on the nodes of
@@ -69,7 +71,7 @@ type MultiLease struct {
 //
 // Errors are those of Lock, and name the member.
 func LockAll(ctx context.Context, members []Member, opts ...Option) (*MultiLease, error) {
-	a, err := assemble(ctx, members, opts)
+	a, err := assemble(members, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -162,10 +164,10 @@ func (j *MultiLease) attach(parent context.Context) (ctx context.Context, end co
 		parent = p.lease.h.Carried(parent)
 	}
 	ctx, cancel := context.WithCancelCause(parent)
-	ends := make([]*core.Dependent, len(j.parts))
+	ends := make([]*machine.Dependent, len(j.parts))
 	for i, p := range j.parts {
 		h := p.lease.h
-		ends[i] = &core.Dependent{Context: ctx, Cancel: func(why error) { cancel(p.blame(why)) }}
+		ends[i] = &machine.Dependent{Context: ctx, Cancel: func(why error) { cancel(p.blame(why)) }}
 		h.EndWith(ends[i])
 	}
 	return ctx, func(why error) {
@@ -189,7 +191,7 @@ type assembly struct {
 }
 
 // assemble says what is wrong with the members, or is ready to take them.
-func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, error) {
+func assemble(members []Member, opts []Option) (*assembly, error) {
 	a := &assembly{until: clock.Never}
 	if len(members) == 0 {
 		return nil, errors.New("quorum: no members")
@@ -200,7 +202,7 @@ func assemble(ctx context.Context, members []Member, opts []Option) (*assembly, 
 		}
 		l := m.Locker
 		p := &part{Member: m, title: fmt.Sprintf("member %d of %d, %q on %s", i+1, len(members), m.Name, l.deployment)}
-		s, err := l.settings(ctx, m.Name, slices.Concat(opts, m.Options))
+		s, err := l.settings(m.Name, slices.Concat(opts, m.Options))
 		if err == nil && s.Keep > 0 {
 			err = errors.New("quorum: WithMinHold cannot be combined with LockAll: it gives members back while it waits for others")
 		}
@@ -257,7 +259,7 @@ func (a *assembly) lock(ctx context.Context) (*MultiLease, error) {
 		}
 		// Others may do just the same, in step.
 		lead = failed
-		signal.Wait(ctx, min(a.until, l.core.Clock.Now().Add(core.Pause(0, tries, core.FirstPause, l.opts.RetryEvery,
+		signal.Wait(ctx, min(a.until, l.core.Clock.Now().Add(retry.Sleep(0, tries, retry.FirstPause, l.opts.RetryEvery,
 			l.core.Chance()))))
 		if l.core.Clock.Now() >= a.until {
 			return nil, failed.blame(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 )
 
 // people is what the engine asks of this package (core.Above): errors, events, the log,
@@ -30,7 +31,7 @@ func (people) Stopped(ctx context.Context) error { return stopped(ctx) }
 
 func (p people) Observes() bool { return p.l.events != nil || p.l.opts.Trace != nil }
 
-func (p people) Observe(x core.Event) {
+func (p people) Observe(x machine.Event) {
 	l := p.l
 	e := Event{Kind: EventKind(x.Kind), Name: x.Name, Owner: x.Owner, Token: x.Token, Node: x.Node, Took: x.Took,
 		Held:   x.Held,

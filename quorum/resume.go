@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
+	"github.com/redquorum/redquorum/quorum/internal/retry"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -44,7 +47,7 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 		return nil, l.core.Fail("resume", t.title(), nil, ErrNotHeld, over)
 	}
 	opts = append([]Option{WithNames(t.Names...), withMode(t.Mode), WithLease(t.Lease)}, opts...)
-	s, err := l.settings(ctx, t.Names[0], opts)
+	s, err := l.settings(t.Names[0], opts)
 	if err != nil {
 		return nil, err
 	}
@@ -76,13 +79,12 @@ func (l *Locker) takeOver(t *terms, s *settings, above node.Token, timeout time.
 	start clock.Instant) (*core.Round, error) {
 	in := l.core.Step()
 	defer in.Leave()
-	in.Because("resume", &s.Claim)
+	in.Because("resume", &s.Lock)
 	token, ok := in.Token(above)
 	if !ok {
-		return nil, l.core.Fail("resume", s.Title(), nil, ErrNoQuorum, core.ErrSpent)
+		return nil, l.core.Fail("resume", s.Title(), nil, ErrNoQuorum, retry.ErrSpent)
 	}
-	c := s.Claim
-	c.Owner, c.Token, c.From = l.core.OwnerName(), token, t.Owner
+	c := claim.Claim{Lock: s.Lock, Owner: l.core.OwnerName(), Token: token, From: t.Owner}
 	r := in.AskAll(node.Rename, c, s.Life()+l.opts.Grace, timeout)
 	r.Start = min(r.Start, start)
 	return r, nil
@@ -144,9 +146,9 @@ func (l *Locker) resumed(ctx context.Context, in core.Step, r *core.Round, t *te
 	h := in.Admit(ctx, g, &s.Want)
 	h.Former = !t.Detached
 	in.Sent(h, r.Start, l.opts.MaxLease) // no command has shortened what the nodes have
-	in.TellOf(&g.Claim, core.Event{Kind: core.EventAcquired, Took: took})
-	former := s.Claim
-	former.Owner, former.Token = t.Owner, r.Claim.Token // which no late command of it is above
+	in.TellOf(&g.Claim, machine.Event{Kind: machine.EventAcquired, Took: took})
+	// no late command of it is above this token
+	former := claim.Claim{Lock: s.Lock, Owner: t.Owner, Token: r.Claim.Token}
 	if others := in.All() &^ r.Those((*vote.Ballot).Granted); others != 0 {
 		in.Release(former, others, l.core.Expiry(r.Start, l.opts.MaxLease))
 	}
@@ -173,7 +175,7 @@ func (le *Lease) Detach() (Handle, error) {
 	at := le.l.core.Clock.Wall()
 	h, in := le.h, le.l.core.Step()
 	defer in.Leave()
-	in.Because("detach", &h.Claim)
+	in.Because("detach", &h.Claim.Lock)
 	if le.unlocked.Load() || in.IsOver(h) {
 		return "", in.NotHeld(h, "detach")
 	}

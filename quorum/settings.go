@@ -11,6 +11,7 @@ import (
 
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 )
 
 // errSettings is the cause of an EventSettingsDiffer.
@@ -60,7 +61,7 @@ func (x *labels) foundSettings(in core.Step, i int, on []node.Field) {
 		x.differing[other] = true
 		err := fmt.Errorf("%w: %s; here: %s", errSettings, other, x.settings)
 		name := x.core.Nodes[i].Name()
-		in.Tell(core.Event{Kind: core.EventSettingsDiffer, Node: name, Err: err})
+		in.Tell(machine.Event{Kind: machine.EventSettingsDiffer, Node: name, Err: err})
 		in.Log(slog.LevelError, "another program has other settings: both may hold one lock", "node", name, "there",
 			other, "here", x.settings)
 	}

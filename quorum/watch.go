@@ -8,12 +8,12 @@ import (
 
 	"github.com/redquorum/redquorum/internal/backlog"
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 )
 
 // A watching is one call of Watch.
 type watching struct {
-	core.Subscriptions
+	machine.Subscriptions
 	calls *backlog.Backlog[struct{}] // of the function, which is foreign
 }
 

@@ -1,38 +1,39 @@
-// Options of an acquisition; methods of Locker and settings, which take them.
+// Options of an acquisition; a method of Locker and type settings, which take them.
 
 package quorum
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
-	"github.com/redquorum/redquorum/quorum/internal/core"
+	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
 // An Option changes one acquisition.
-type Option func(*settings)
+type Option func(*claim.Want)
 
 // WithLease makes the lease last d between renewals instead of Options.Lease. It must be
 // at most Options.MaxLease. An attempt takes at most a third of it, and has to make the
 // connections if there are none yet.
-func WithLease(d time.Duration) Option { return func(s *settings) { s.Lease = d } }
+func WithLease(d time.Duration) Option { return func(w *claim.Want) { w.Lease = d } }
 
 // WithFixedLease makes the lease last d, at most Options.MaxLease, and never renews it,
 // like an explicit leaseTime in Redisson.
 func WithFixedLease(d time.Duration) Option {
-	return func(s *settings) { s.Lease, s.Fixed = d, true }
+	return func(w *claim.Want) { w.Lease, w.Fixed = d, true }
 }
 
 // WithMaxHold bounds the renewal of this lease instead of Options.MaxHold.
 func WithMaxHold(d time.Duration) Option {
-	return func(s *settings) {
-		s.MaxHold = d
+	return func(w *claim.Want) {
+		w.MaxHold = d
 		if d <= 0 {
-			s.err = fmt.Errorf("quorum: MaxHold is %v; it must be more than 0", d)
+			w.Err = fmt.Errorf("quorum: MaxHold is %v; it must be more than 0", d)
 		}
 	}
 }
@@ -42,45 +43,10 @@ func WithMaxHold(d time.Duration) Option {
 // take up to Options.Timeout more. TryLock never waits,
 // and nor does a wait of 0. A negative one is refused.
 func WithWait(d time.Duration) Option {
-	return func(s *settings) {
-		s.Wait = d
+	return func(w *claim.Want) {
+		w.Wait = d
 		if d < 0 {
-			s.err = fmt.Errorf("quorum: wait is %v; it must not be negative", d)
-		}
-	}
-}
-
-// WaitOf returns the wait that options bound by [WithWait], and whether they do. It is
-// for packages that make several acquisitions for one call, such as semaphore.
-func WaitOf(opts ...Option) (d time.Duration, bounded bool) {
-	s := settings{Want: core.Want{Wait: -1}}
-	s.take(opts)
-	return s.Wait, s.Wait >= 0
-}
-
-// NotPlain returns the name of one of the options by which an acquisition is not a lease
-// of its own of one name: WithNames, WithRead, WithWrite or WithReentry. It returns "" if
-// there is none. Like WaitOf it is for packages such as semaphore.
-func NotPlain(opts ...Option) string {
-	var s settings
-	s.take(opts)
-	switch {
-	case len(s.Names) > 0:
-		return "WithNames"
-	case s.Mode == node.Read:
-		return "WithRead"
-	case s.Mode == node.Write:
-		return "WithWrite"
-	case s.Reentry:
-		return "WithReentry"
-	}
-	return ""
-}
-
-func (s *settings) take(opts []Option) {
-	for _, o := range opts {
-		if o != nil {
-			o(s)
+			w.Err = fmt.Errorf("quorum: wait is %v; it must not be negative", d)
 		}
 	}
 }
@@ -98,7 +64,7 @@ func (s *settings) take(opts []Option) {
 // Options.Timeout, so a dead waiter blocks the others for that long at most. Only the
 // first waiter of a Locker asks for a place. So if the name is held for less than a round
 // trip, waiters of other Lockers may pass the others.
-func WithFair() Option { return func(s *settings) { s.Fair = true } }
+func WithFair() Option { return func(w *claim.Want) { w.Fair = true } }
 
 // WithReentry lets the acquisition share the lease that the context belongs to, if that
 // is one of the name: it is granted at once and counted, and the name is released by the
@@ -113,7 +79,7 @@ func WithFair() Option { return func(s *settings) { s.Fair = true } }
 // other.
 //
 // The nodes know nothing of this: counts kept there would diverge.
-func WithReentry() Option { return func(s *settings) { s.Reentry = true } }
+func WithReentry() Option { return func(w *claim.Want) { w.Reentry = true } }
 
 // WithNames makes one lock of several names: the given one and more. It is all or nothing
 // on every node, in one round trip, with one lease and one fencing token, which is above
@@ -135,7 +101,7 @@ func WithReentry() Option { return func(s *settings) { s.Reentry = true } }
 // callers may wait for each other until one of them gives up: one holds a name and waits
 // for several, and one of these sorts before the name it holds.
 func WithNames(more ...string) Option {
-	return func(s *settings) { s.Names = append(s.Names, more...) }
+	return func(w *claim.Want) { w.Names = append(w.Names, more...) }
 }
 
 // WithMinHold keeps the name taken for at least d from the start of the attempt that
@@ -158,10 +124,10 @@ func WithNames(more ...string) Option {
 // Waiters that ask for it are notified of a release, but the lock is not handed over to
 // them, which takes one more round trip.
 func WithMinHold(d time.Duration) Option {
-	return func(s *settings) {
-		s.MinHold = max(s.MinHold, d)
+	return func(w *claim.Want) {
+		w.MinHold = max(w.MinHold, d)
 		if d <= 0 || d > longest {
-			s.err = fmt.Errorf("quorum: MinHold is %v; it must be more than 0, and at most %v", d, longest)
+			w.Err = fmt.Errorf("quorum: MinHold is %v; it must be more than 0, and at most %v", d, longest)
 		}
 	}
 }
@@ -176,10 +142,10 @@ func WithMinHold(d time.Duration) Option {
 // that misses a change may show the old text for half of Options.MaxLease. A nested lease
 // has the note of the outermost. A [Handle] does not carry it; give it to Resume again.
 func WithNote(text string) Option {
-	return func(s *settings) {
-		s.Note = text
+	return func(w *claim.Want) {
+		w.Note = text
 		if err := checkNote(text); err != nil {
-			s.err = err
+			w.Err = err
 		}
 	}
 }
@@ -212,18 +178,83 @@ func WithRead() Option { return withMode(node.Read) }
 func WithWrite() Option { return withMode(node.Write) }
 
 func withMode(mode node.Mode) Option {
-	return func(s *settings) {
-		if s.Mode != node.Exclusive && s.Mode != mode {
-			s.err = errors.New("quorum: WithRead and WithWrite exclude each other")
+	return func(w *claim.Want) {
+		if w.Mode != node.Exclusive && w.Mode != mode {
+			w.Err = errors.New("quorum: WithRead and WithWrite exclude each other")
 		}
-		s.Mode = mode
+		w.Mode = mode
 	}
 }
 
-func (l *Locker) settings(ctx context.Context, name string, opts []Option) (*settings, error) {
-	s := &settings{l: l, Want: core.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
-	s.take(opts)
-	err := cmp.Or(s.err, s.setNames(name, l.checkName), l.opts.checkLease(s.Lease), s.setKeep(&l.opts))
+// settings are what one acquisition was asked for.
+type settings struct {
+	claim.Want
+	l      *Locker
+	holder *holder // who that is, once a task has found it; nil before the first
+}
+
+// setNames makes the sorted list of names; first is the one given to Lock.
+func (s *settings) setNames(first string, check func(string) error) error {
+	s.Name = first
+	if len(s.Names) > 0 {
+		names := append(s.Names, first)
+		slices.Sort(names)
+		names = slices.Compact(names)
+		s.Name, s.Names = names[0], names
+		if len(names) == 1 {
+			s.Names = nil
+		}
+	}
+	if s.Names != nil && s.Mode != node.Exclusive {
+		return errors.New("quorum: WithNames cannot be combined with WithRead or WithWrite: readers and writers have one name")
+	}
+	if n := len(s.Names); n > maxNames {
+		return fmt.Errorf("quorum: one lock has %d names, at most %d are supported", n, maxNames)
+	}
+	sum := 0
+	for name := range s.Each() {
+		if err := check(name); err != nil {
+			return err
+		}
+		sum += len(name)
+	}
+	if sum > maxNamesBytes {
+		return fmt.Errorf("quorum: the names of one lock have %d bytes together, at most %d are supported", sum,
+			maxNamesBytes)
+	}
+	return nil
+}
+
+// These bound the names of one lock: a server executes no other command meanwhile.
+// Redis 7.0 takes 60 ms for 5,000 names that are free, and 80 to 100 ms if there are
+// waiters; for twice as many about three times as long.
+const (
+	maxNames      = 5000
+	maxNamesBytes = 1 << 20
+)
+
+// setKeep decides how long nodes keep the name at least, whatever the pace of their
+// clocks.
+func (s *settings) setKeep(o *Options) error {
+	if s.MinHold > 0 {
+		s.Keep = max(s.Keep, s.MinHold+vote.Drift(s.MinHold, o.Drift))
+	}
+	switch {
+	case s.Keep == 0:
+	case s.Mode != node.Exclusive:
+		return errors.New("quorum: WithMinHold cannot be combined with WithRead or WithWrite: only a plain lock is kept after Unlock")
+	case s.Keep > o.MaxLease:
+		return fmt.Errorf("quorum: MinHold and its drift are %v, longer than MaxLease, %v; "+
+			"raise MaxLease in every program that uses this name", s.Keep, o.MaxLease)
+	}
+	return nil
+}
+
+// settings returns those of a call, or what is wrong with them.
+func (l *Locker) settings(name string, options []Option) (*settings, error) {
+	s := &settings{l: l, Want: claim.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
+	claim.Change(&s.Want, options)
+	err := cmp.Or(s.Err, s.setNames(name, l.checkName), l.opts.checkLease(s.Lease), s.setKeep(&l.opts))
 	switch {
 	case err != nil:
 	case s.Fair && s.Names != nil:
@@ -231,6 +262,5 @@ func (l *Locker) settings(ctx context.Context, name string, opts []Option) (*set
 	case s.Fair && s.Mode != node.Exclusive:
 		err = errors.New("quorum: WithFair cannot be combined with WithRead or WithWrite")
 	}
-	s.Outer = l.core.Outer(ctx, &s.Claim)
 	return s, err
 }

@@ -59,6 +59,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redquorum/redquorum/internal/claim"
+	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/quorum"
 )
 
@@ -92,7 +94,7 @@ func New(locker *quorum.Locker, name string, k int) (*Semaphore, error) {
 // ctx belongs to all of them it matches quorum.ErrDeadlock; otherwise the permits that
 // ctx belongs to count as taken. Other errors are those of [quorum.Locker.TryLock].
 func (s *Semaphore) TryAcquire(ctx context.Context, opts ...quorum.Option) (*quorum.Lease, error) {
-	if err := refused(opts); err != nil {
+	if _, err := read(opts); err != nil {
 		return nil, err
 	}
 	var held, own error
@@ -120,12 +122,12 @@ func (s *Semaphore) TryAcquire(ctx context.Context, opts ...quorum.Option) (*quo
 // for readers and writers and for re-entry are refused. Errors are those of
 // [quorum.Locker.Lock], for one of the slots.
 func (s *Semaphore) Acquire(ctx context.Context, opts ...quorum.Option) (*quorum.Lease, error) {
-	if err := refused(opts); err != nil {
+	wait, err := read(opts)
+	if err != nil {
 		return nil, err
 	}
 	begun, trying := time.Now(), ctx
-	wait, bounded := quorum.WaitOf(opts...)
-	if bounded {
+	if wait >= 0 {
 		half, end := context.WithTimeout(ctx, wait/2)
 		defer end()
 		trying = half
@@ -135,7 +137,7 @@ func (s *Semaphore) Acquire(ctx context.Context, opts ...quorum.Option) (*quorum
 	if err == nil || ctx.Err() != nil || !taken {
 		return lease, err
 	}
-	if bounded {
+	if wait >= 0 {
 		opts = append(slices.Clip(opts), quorum.WithWait(max(0, wait-time.Since(begun))))
 	}
 	waiting, stop := context.WithCancel(ctx)
@@ -175,11 +177,26 @@ func giveBack(ctx context.Context, results <-chan result, left int) {
 	}
 }
 
-func refused(opts []quorum.Option) error {
-	if option := quorum.NotPlain(opts...); option != "" {
-		return fmt.Errorf("semaphore: %s is not for permits", option)
+// read returns the wait that options bound, or a negative one, and an error about one that
+// is not for permits.
+func read(opts []quorum.Option) (wait time.Duration, err error) {
+	w := claim.Want{Wait: -1}
+	claim.Change(&w, opts)
+	option := ""
+	switch {
+	case len(w.Names) > 0:
+		option = "WithNames"
+	case w.Mode == node.Read:
+		option = "WithRead"
+	case w.Mode == node.Write:
+		option = "WithWrite"
+	case w.Reentry:
+		option = "WithReentry"
 	}
-	return nil
+	if option != "" {
+		err = fmt.Errorf("semaphore: %s is not for permits", option)
+	}
+	return w.Wait, err
 }
 
 func fair(opts []quorum.Option) []quorum.Option {

@@ -70,7 +70,7 @@ func TestLogMessages(t *testing.T) {
 	page := string(assert.Got(os.ReadFile(filepath.Join(root, "docs/operations.md")))(t))
 	found := 0
 	files := assert.Got(filepath.Glob(filepath.Join(root, "quorum/*.go")))(t)
-	files = append(files, assert.Got(filepath.Glob(filepath.Join(root, "quorum/internal/core/*.go")))(t)...)
+	files = append(files, assert.Got(filepath.Glob(filepath.Join(root, "quorum/internal/*/*.go")))(t)...)
 	for _, path := range files {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
@@ -122,7 +122,7 @@ func TestLinesToRead(t *testing.T) {
 	rows := rowToRead.FindAllStringSubmatch(text, -1)
 	assert.Must(t, len(rows) >= 6, "%d rows", len(rows))
 	left, sum := 0, 0
-	for _, of := range []string{"clock/clock.go", "quorum", "node/*.go", "node/internal/courier", "internal/resp",
+	for _, of := range []string{"clock/clock.go", "quorum", "node/*.go", "node/internal/courier", "internal/claim", "internal/resp",
 		"internal/replicas", "node/redisnode/*.go"} {
 		for _, path := range assert.Got(filepath.Glob(filepath.Join(root, of)))(t) {
 			left += code(t, path)

@@ -5,15 +5,18 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
 	"github.com/redquorum/redquorum/node/model"
+	"github.com/redquorum/redquorum/quorum/internal/limit"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
+	"github.com/redquorum/redquorum/quorum/internal/queue"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -26,17 +29,17 @@ func TestSweepsAreBounded(t *testing.T) {
 		opts.NoRestartGuard = true
 		e := newEngine(&Config{Nodes: []node.Node{nd}, Need: 1, Opts: opts, Clock: clock.Runtime(), UUID: "u"},
 			&nobody{})
-		go e.serve()
+		go e.Serve()
 		defer e.shut()
 		for others, stays := range map[int]bool{maxSweeps - 1: false, maxSweeps: true} {
 			name := fmt.Sprint(others)
-			s := &Want{Claim: Claim{Claim: node.Claim{Name: name}}, Wait: -1, Lease: 30 * time.Second}
+			s := &claim.Want{Lock: claim.Lock{Name: name}, Wait: -1, Lease: 30 * time.Second}
 			h := assert.Got(e.acquire(context.Background(), s, nil))(t)
 			nd.Hang(true)
-			e.read(func() { e.releases.open += others })
+			e.Read(func() { e.releases.open += others })
 			_ = h.BeginUnlock(node.Exclusive).Wait(context.Background())
 			synctest.Wait()
-			e.read(func() { e.releases.open -= others })
+			e.Read(func() { e.releases.open -= others })
 			nd.Hang(false)
 			time.Sleep(5 * time.Second)
 			nd.Do(func(s *model.Server, now model.Time) {
@@ -52,7 +55,7 @@ func TestRevokedOffersAreBounded(t *testing.T) {
 	f := &handovers{byOwner: make(map[string]*offer)}
 	for i := range 2 * maxRevoked {
 		owner, want := node.Offer(fmt.Sprint(i)), min(i+1, maxRevoked)
-		f.leaseEnds(&Claim{Claim: node.Claim{Owner: owner}})
+		f.leaseEnds(&claim.Claim{Owner: owner})
 		if n := len(f.revoked); n != want || len(f.byOwner) != want || f.revoked[n-1].Owner != owner {
 			t.Fatalf("%d are remembered, %d by owner, want %d", n, len(f.byOwner), want)
 		}
@@ -61,7 +64,7 @@ func TestRevokedOffersAreBounded(t *testing.T) {
 
 // Each row is what a limiter, full or not, does with a waiter.
 func TestLimiter(t *testing.T) {
-	const full = firstAttempts
+	const full = 8 // attempts of a Locker that knows nothing
 	for _, row := range []struct {
 		says          string
 		underWay      int
@@ -69,222 +72,51 @@ func TestLimiter(t *testing.T) {
 		closed, leave bool          // what happens while it waits
 		passed        time.Duration
 		want          phase
-		left          int // attempts under way afterwards
 	}{
-		{says: "an attempt may begin below the bound", underWay: full - 1, wait: -1, want: phaseAsking, left: full},
-		{says: "one above the bound waits", underWay: full, wait: -1, want: phaseOutside, left: full},
-		{says: "until another ends, and takes its room", underWay: full, wait: -1, leave: true, want: phaseAsking,
-			left: full},
+		{says: "an attempt may begin below the bound", underWay: full - 1, wait: -1, want: phaseAsking},
+		{says: "one above the bound waits", underWay: full, wait: -1, want: phaseOutside},
+		{says: "until another ends, and takes its room", underWay: full, wait: -1, leave: true, want: phaseAsking},
 		{says: "it waits for no longer than its caller", underWay: full, wait: time.Second, passed: time.Second,
-			want: phaseOver, left: full},
-		{says: "it waits no longer than the Locker is open", underWay: full, wait: -1, closed: true, want: phaseOver,
-			left: full},
-		{says: "TryLock waits", underWay: full, passed: 400 * time.Millisecond, want: phaseOutside, left: full},
-		{says: "but leaves an attempt its time", underWay: full, passed: 430 * time.Millisecond, want: phaseOver,
-			left: full},
-		{says: "the end of an attempt above the bound makes no room", underWay: full + 1, wait: time.Second,
-			leave: true, want: phaseOutside, left: full},
+			want: phaseOver},
+		{says: "it waits no longer than the Locker is open", underWay: full, wait: -1, closed: true, want: phaseOver},
+		{says: "TryLock waits", underWay: full, passed: 400 * time.Millisecond, want: phaseOutside},
+		{says: "but leaves an attempt its time", underWay: full, passed: 430 * time.Millisecond, want: phaseOver},
 	} {
 		e := bare(t)
-		e.attempts.underWay, e.attempts.quickest = row.underWay, 10*time.Millisecond
-		w := e.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: row.wait,
+		known := e.attempts.Enter(&limit.Entry{Leaves: clock.Never}, e.Now)
+		e.attempts.End(e.Now.Add(-10*time.Millisecond), e.Now, known)
+		begin(e, row.underWay)
+		w := e.waiter(t.Context(), &claim.Want{Lock: claim.Lock{Name: "x"}, Wait: row.wait,
 			Lease: 2 * time.Second})
 		w.run()
 		if row.leave {
-			e.attempts.leave(e.now)
+			e.attempts.Leave(e.Now)
 		}
-		e.now = e.now.Add(row.passed)
-		e.closed = row.closed
+		e.Now = e.Now.Add(row.passed)
+		e.Closed = row.closed
 		w.run()
-		assert.That(t, w.phase == row.want && e.attempts.underWay == row.left &&
-			(e.attempts.outside.first != nil) == (row.want == phaseOutside),
-			"%s: phase %d, with %d attempts, and a waiter left: %v", row.says, w.phase, e.attempts.underWay,
-			e.attempts.outside.first != nil)
+		assert.Equal(t, w.phase, row.want, row.says)
 	}
 }
 
-// A trial is a limiter with the time, and an attempt that it admits.
-type trial struct {
-	*engine
-	t *testing.T
-}
-
-func (l trial) waiter() *waiter {
-	return l.engine.waiter(l.t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: -1,
-		Lease: time.Second})
-}
-
-// attempts makes n attempts that begin now and take the same time.
-func (l trial) attempts(n int, took time.Duration, answered bool) {
-	start := l.now
-	l.attempt(n)
-	l.now = l.now.Add(took)
+// begin begins attempts of others.
+func begin(e *engine, n int) {
 	for range n {
-		l.engine.attempts.ends(start, l.now, answered)
+		e.attempts.Enter(&limit.Entry{Leaves: clock.Never}, e.Now)
 	}
 }
 
-func (l trial) attempt(n int) {
+// room is how many more may begin.
+func room(e *engine) (n int) {
+	last := &limit.Entry{Leaves: clock.Never}
+	for e.attempts.Enter(last, e.Now) {
+		n++
+	}
+	e.attempts.Forget(last, e.Now)
 	for range n {
-		l.engine.attempts.enter(&l.waiter().entry, l.now)
+		e.attempts.Leave(e.Now)
 	}
-}
-
-// rounds makes as many attempts at a time as there may be, n times.
-func (l trial) rounds(n int, took time.Duration) {
-	for range n {
-		l.attempts(l.engine.attempts.most(), took, true)
-	}
-}
-
-// Each row is the bound after some attempts.
-func TestLimiterLearns(t *testing.T) {
-	const quick, queue = 10 * time.Millisecond, 50 * time.Millisecond
-	for _, row := range []struct {
-		says string
-		do   func(l trial)
-		want int
-	}{
-		{"it begins with few", func(trial) {}, firstAttempts},
-		// until so many are left
-		{"and with more in each round without a queue", func(l trial) { l.rounds(1, quick) }, 11},
-		{"up to a bound", func(l trial) { l.rounds(40, quick) }, maxAttempts},
-		{"but not unused", func(l trial) {
-			for range 1000 {
-				l.attempts(2, quick, true)
-			}
-		}, firstAttempts},
-		{"it rises slowly while there is a short queue", func(l trial) { l.rounds(1, quick); l.rounds(4, quick+standing/3) }, 12},
-		{"and not while it is longer", func(l trial) { l.rounds(1, quick); l.rounds(20, quick+standing*2/3) }, 11},
-		{"one slow attempt says nothing", func(l trial) { l.rounds(6, quick); l.rounds(1, time.Second) }, 53},
-		{"nor does a pause of all nodes", func(l trial) {
-			l.rounds(12, quick)
-			l.rounds(1, 420*time.Millisecond)
-			l.rounds(20, quick)
-		}, maxAttempts},
-		{"all that are slow for a while do", func(l trial) { l.rounds(12, quick); l.rounds(4, queue) }, 151},
-		{"if they began after the bound was lowered", func(l trial) {
-			l.rounds(12, quick)
-			l.rounds(4, queue)
-			for range 1000 {
-				l.now = l.now.Add(time.Millisecond)
-				l.engine.attempts.learn(0, l.now, true)
-			}
-		}, 151},
-		{"but not if one of them was quick", func(l trial) {
-			l.rounds(12, quick)
-			l.rounds(2, queue)
-			l.attempts(1, quick, true)
-			l.rounds(1, queue)
-		}, 303},
-		{"nor if the nodes are far away", func(l trial) { l.rounds(40, 10*queue) }, maxAttempts},
-		{"a queue leaves some", func(l trial) { l.rounds(12, quick); l.rounds(40, queue) }, firstAttempts},
-		{"a long one fewer", func(l trial) { l.rounds(12, quick); l.rounds(40, 4*queue) }, leastAttempts},
-		{"until it is short", func(l trial) {
-			l.rounds(12, quick)
-			l.rounds(40, 4*queue)
-			l.rounds(20, quick+standing*2/3)
-		}, firstAttempts},
-		{"where the nodes are further than they were it is the least for a moment", func(l trial) {
-			l.rounds(12, quick)
-			for i := 0; l.engine.attempts.probing == 0 && i < 300; i++ {
-				l.rounds(1, queue)
-			}
-		}, leastAttempts},
-		{"and rises then", func(l trial) { l.rounds(12, quick); l.rounds(250, queue) }, maxAttempts},
-		{"nodes that are down say nothing", func(l trial) {
-			for range 10 {
-				l.attempts(8, 0, false)
-			}
-			l.rounds(40, queue)
-		}, maxAttempts},
-		{"nodes that do not answer do", func(l trial) {
-			l.rounds(12, quick)
-			for range 2 {
-				l.attempts(500, time.Second, false)
-			}
-		}, 151},
-		{"what was long ago does not", func(l trial) { l.rounds(20, quick); l.now = l.now.Add(knownFor); l.attempt(1) }, firstAttempts},
-	} {
-		l := trial{bare(t), t}
-		row.do(l)
-		assert.Equal(t, l.engine.attempts.most(), row.want, row.says)
-	}
-}
-
-// Outside it is first come, first served. When one has given up the last is next, and
-// each eighth time the first.
-func TestOrderOutside(t *testing.T) {
-	for gaveUp, want := range map[bool]string{false: "0 1 2 3 4 5 6 7 8 9", true: "11 10 9 8 7 6 5 0 4 3"} {
-		l := trial{bare(t), t}
-		l.attempt(firstAttempts)
-		numbers := make(map[*waiter]int)
-		for i := range 12 {
-			w := l.waiter()
-			numbers[w] = i
-			l.engine.attempts.enter(&w.entry, l.now)
-		}
-		if gaveUp {
-			w := l.waiter()
-			l.engine.attempts.enter(&w.entry, l.now)
-			l.engine.attempts.forget(&w.entry, l.now)
-		}
-		var order []string
-		for range 10 {
-			l.engine.attempts.leave(l.now)
-		}
-		for _, w := range l.ready {
-			order = append(order, fmt.Sprint(numbers[w.(*waiter)]))
-		}
-		assert.Equal(t, strings.Join(order, " "), want, "the order if one gave up: ", gaveUp)
-		first := l.engine.attempts.outside.first.w.looks
-		l.ready = nil
-		l.engine.attempts.leave(l.now.Add(knownFor))
-		assert.That(t, l.ready[0] == first, "later the first is not the next")
-	}
-}
-
-// An attempt begins only if its caller has the time that it needs.
-func TestAttemptsBeginInTime(t *testing.T) {
-	const quick, queue = 10 * time.Millisecond, 20 * time.Millisecond
-	const needs, long = quick + 2*queue, time.Hour
-	for _, row := range []struct {
-		says          string
-		underWay      int
-		first, second time.Duration // that the callers of two have left
-		enters        bool          // the first, if there is room
-		next          string        // who begins if there is none, and another ends
-	}{
-		{"the first begins", 4, needs, long, true, "first"},
-		{"if it has the time; otherwise the last does", 4, needs - 1, needs, false, "second"},
-		{"none may have it", 4, needs - 1, needs - 1, false, ""},
-		{"but some are to be under way", leastAttempts, needs - 1, long, false, "first"},
-		{"however little time they have", leastAttempts - 1, 1, 1, true, "first"},
-	} {
-		l := trial{bare(t), t}
-		m := &l.engine.attempts
-		m.quickest, m.usual = quick, quick+queue
-		caller := func(left time.Duration) *waiter {
-			w := l.waiter()
-			w.leaves = l.now.Add(left)
-			return w
-		}
-		m.underWay = row.underWay
-		assert.Equal(t, m.enter(&caller(row.first).entry, l.now), row.enters, row.says)
-		m.outside, m.bound, m.underWay = line[*entry]{}, leastAttempts, max(row.underWay, leastAttempts)
-		both := map[string]*waiter{"first": caller(row.first), "second": caller(row.second)}
-		m.enter(&both["first"].entry, l.now)
-		m.enter(&both["second"].entry, l.now)
-		m.bound = float64(m.underWay)
-		m.leave(l.now)
-		next := ""
-		for name, w := range both {
-			if w.let {
-				next = name
-			}
-		}
-		assert.Equal(t, next, row.next, row.says)
-	}
+	return n
 }
 
 // bare is an engine whose effects nobody carries out.
@@ -295,7 +127,7 @@ func bare(t *testing.T) *engine {
 		nodes = append(nodes, model.New(clock.Runtime(), fmt.Sprint("n", i+1)))
 	}
 	e := newEngine(&Config{Nodes: nodes, Need: 2, Opts: usual(), Clock: clock.Runtime(), UUID: "u"}, &nobody{})
-	e.enter()
+	e.Enter()
 	return e
 }
 
@@ -305,7 +137,7 @@ func usual() Rules {
 }
 
 // nobody is above an engine, and only wants to hear of events.
-type nobody struct{ heard func(Event) }
+type nobody struct{ heard func(machine.Event) }
 
 func (*nobody) Explain(f Failure) error {
 	if f.Cause != nil {
@@ -313,9 +145,11 @@ func (*nobody) Explain(f Failure) error {
 	}
 	return f.Err
 }
-func (*nobody) Stopped(ctx context.Context) error                       { return ctx.Err() }
-func (n *nobody) Observes() bool                                        { return n.heard != nil }
-func (n *nobody) Observe(x Event)                                       { n.heard(x) }
+func (*nobody) Stopped(ctx context.Context) error { return ctx.Err() }
+func (n *nobody) Observes() bool                  { return n.heard != nil }
+
+func (n *nobody) Observe(x machine.Event) { n.heard(x) }
+
 func (*nobody) Active(Step)                                             {}
 func (*nobody) Admitted(Step, *Hold, string) Follower                   { return nil }
 func (*nobody) Broken(Step, *Hold)                                      {}
@@ -329,22 +163,23 @@ func TestReservationOfTheLongestWait(t *testing.T) {
 		for i := range w.calledFirstFor {
 			w.calledFirstFor[i] = vote.AllNodes(len(e.Nodes))
 		}
-		w.began = e.now - clock.Instant(waited)
+		w.began = e.Now - clock.Instant(waited)
 		assert.That(t, w.mayReserve(), "they are not reserved after %v", waited)
-		assert.That(t, w.reserved.Sub(e.now).Round(time.Millisecond) == 2*e.Opts.RetryEvery, "they are for %v",
-			w.reserved.Sub(e.now))
+		assert.That(t, w.reserved.Sub(e.Now).Round(time.Millisecond) == 2*e.Opts.RetryEvery, "they are for %v",
+			w.reserved.Sub(e.Now))
 	}
 }
 
 // Each row is what becomes of a hand-over's message. Strangers may have sent it.
 func TestTake(t *testing.T) {
 	e := bare(t)
-	w := &standby{wakeable: &wakeable{machine: &e.machine}}
+	news := e.Wakeable(nil)
+	w := &standby{Wakeable: &news}
 	f := e.handovers
 	f.since[1] = 3
 	e.voters.servers.Lives[2] = &node.Life{ID: "server"}
 	stands := func(owner, secret string, to *standby) *offer {
-		c := Claim{Claim: node.Claim{Name: "x", Owner: owner}, wait: node.Wait{Secret: secret}}
+		c := claim.Claim{Lock: claim.Lock{Name: "x"}, Owner: owner, Wait: node.Wait{Secret: secret}}
 		o := &offer{Claim: c, start: 2, to: to}
 		f.byOwner[owner] = o
 		return o
@@ -407,39 +242,35 @@ func TestTake(t *testing.T) {
 // A waiter leaves a name to listeners while its caller waits.
 func TestYieldingEndsWithTheWait(t *testing.T) {
 	e := bare(t)
-	e.queues.listeners["x"] = listeners{released: e.now, need: 10 * time.Second}
-	w := e.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: time.Second, Lease: time.Second})
+	c := &claim.Claim{Lock: claim.Lock{Name: "x"}}
+	before := &queue.Tenant{Claim: c}
+	e.queues.Register(before)
+	e.queues.Hear(c, node.Line{Others: true}, time.Hour)
+	e.queues.Vacate(before, e.Now)
+	w := e.waiter(t.Context(), &claim.Want{Lock: c.Lock, Wait: 100 * time.Millisecond, Lease: time.Second})
 	w.run()
-	if w.phase != phaseYielding || w.spot.at != e.now.Add(time.Second) {
-		t.Errorf("phase %d for %v", w.phase, w.spot.at.Sub(e.now))
-	}
-}
-
-// The number of contended names that a Locker remembers is bounded.
-func TestContentionIsForgotten(t *testing.T) {
-	q := bare(t).queues
-	for i := range 10 * maxContended {
-		q.noteContention(&Claim{Claim: node.Claim{Name: fmt.Sprint(i)}}, true)
-		assert.Must(t, len(q.contended) <= maxContended, "%d names", len(q.contended))
+	if w.phase != phaseYielding || w.until != e.Now.Add(100*time.Millisecond) {
+		t.Errorf("phase %d for %v", w.phase, w.until.Sub(e.Now))
 	}
 }
 
 // An abandoned attempt is under way until the nodes have decided it, as they execute it
 // all the same. That teaches as much as any other.
 func TestAbandonedAttemptsAreUnderWay(t *testing.T) {
-	l := trial{bare(t), t}
-	w := l.waiter()
+	e := bare(t)
+	w := e.waiter(t.Context(), &claim.Want{Lock: claim.Lock{Name: "x"}, Wait: -1, Lease: time.Second})
+	all := room(e)
 	w.run()
-	r, m := w.round, &l.engine.attempts
-	l.now = l.now.Add(time.Millisecond)
+	r := w.round
+	e.Now = e.Now.Add(time.Millisecond)
 	w.stopped = context.Canceled
 	w.run()
-	assert.That(t, w.phase == phaseOver && m.underWay == 1, "when its caller gives up: phase %d, %d attempts", w.phase,
-		m.underWay)
-	l.now = l.now.Add(time.Second)
+	assert.That(t, w.phase == phaseOver && room(e) == all-1, "when its caller gives up: phase %d, room for %d", w.phase,
+		room(e))
+	e.Now = e.Now.Add(time.Second)
 	for i := range 2 {
 		r.receive(i, node.Reply{Status: node.Granted})
 	}
-	assert.That(t, m.underWay == 0 && m.quickest > time.Second, "when it is decided: %d attempts, and one takes %v",
-		m.underWay, m.quickest)
+	assert.Equal(t, room(e), all, "when it is decided: room")
+	assert.That(t, e.attempts.Patience(time.Minute) < 59*time.Second, "it teaches nothing")
 }

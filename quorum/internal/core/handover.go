@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/line"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -22,7 +25,7 @@ import (
 // An offer is what an attempt has left on the nodes, to be given the lock. Its owner is
 // not the attempt's, so that no late release of the attempt removes it.
 type offer struct {
-	Claim
+	claim.Claim
 	start    clock.Instant // of the attempt
 	to       *standby      // nil once the offer is revoked
 	detached bool          // it became a lease with its token, and that may go on elsewhere
@@ -36,12 +39,12 @@ type handover struct {
 
 // A standby is a waiter in the wait queues on the nodes: what handovers knows of it.
 type standby struct {
-	*wakeable
-	wait      node.Wait      // of the next attempt; drawn once
-	names     []string       // if it waits for several, all of them, sorted
-	listed    bool           // the nodes tell it when it is first
-	listening spot[*standby] // in the line of those
-	offers    []*offer       // what its last attempts have left on the nodes, the oldest first
+	*machine.Wakeable
+	wait      node.Wait           // of the next attempt; drawn once
+	names     []string            // if it waits for several, all of them, sorted
+	listed    bool                // the nodes tell it when it is first
+	listening line.Spot[*standby] // in the line of those
+	offers    []*offer            // what its last attempts have left on the nodes, the oldest first
 
 	// News since the last attempt began:
 	released       vote.NodeSet // these nodes announced a release
@@ -67,11 +70,11 @@ type handovers struct {
 	*rounds
 	releases  *releases
 	listening bool
-	turns     Subscriptions
+	turns     machine.Subscriptions
 	hears     vote.NodeSet        // nodes that have said that they would tell
 	since     []clock.Instant     // by node: when it said so last
 	waiters   map[string]*standby // that listen, by their names on the nodes
-	inOrder   line[*standby]      // the same, in the order in which they began
+	inOrder   line.Line[*standby] // the same, in the order in which they began
 	byOwner   map[string]*offer
 	revoked   []*offer // the oldest first
 }
@@ -85,20 +88,20 @@ func newHandovers(rs *rounds, to *releases) *handovers {
 // attempt: a node keeps the lock for as long as it would have kept the place. The first
 // renewal, at a third of that, makes it a full lease.
 func (w *waiter) offerLasts() time.Duration {
-	return min(w.request.Lease, w.e.placeTTL()-w.e.Opts.Grace)
+	return min(w.Request.Lease, w.e.placeTTL()-w.e.Opts.Grace)
 }
 
 // mayOffer reports whether the waiter's attempts leave offers. They are replaced by
 // those of the next attempt, after Options.RetryEvery. Until then the offers must be
 // acceptable, and enough must be left to renew the lease.
 func (w *waiter) mayOffer() bool {
-	s, o := w.request, &w.e.Opts
+	s, o := w.Request, &w.e.Opts
 	return s.Names == nil && !s.Fixed && s.Keep == 0 &&
 		vote.AttemptWindow(s.Lease) >= o.RetryEvery && w.offerLasts() >= o.RetryEvery+2*o.Timeout
 }
 
 // offer notes that an attempt of w, begun at start, leaves an offer.
-func (f *handovers) offer(w *standby, c Claim, start clock.Instant) {
+func (f *handovers) offer(w *standby, c claim.Claim, start clock.Instant) {
 	c.Owner = node.Offer(c.Owner)
 	if len(w.offers) == maxOffers {
 		f.revoke(w, 1)
@@ -133,7 +136,7 @@ func (f *handovers) remember(o *offer) {
 
 // leaseEnds revokes the owner of a lease that is over, if the lease was handed over: a
 // late copy of a command may hand the lock over to that owner once more.
-func (f *handovers) leaseEnds(c *Claim) {
+func (f *handovers) leaseEnds(c *claim.Claim) {
 	if node.IsOffer(c.Owner) {
 		f.remember(&offer{Claim: *c})
 	}
@@ -142,7 +145,7 @@ func (f *handovers) leaseEnds(c *Claim) {
 // leaseDetached is leaseEnds for a lease that another process may resume. That gives it
 // another owner, so a node that hands the lock over to this one once more, with another
 // token, does so for nobody.
-func (f *handovers) leaseDetached(c *Claim) {
+func (f *handovers) leaseDetached(c *claim.Claim) {
 	if node.IsOffer(c.Owner) {
 		f.remember(&offer{Claim: *c, detached: true})
 	}
@@ -151,21 +154,21 @@ func (f *handovers) leaseDetached(c *Claim) {
 // listen delivers turns to w from now on.
 func (f *handovers) listen(w *standby) {
 	f.waiters[w.wait.Waiter] = w
-	w.listening = spot[*standby]{w: w}
-	f.inOrder.add(&w.listening)
+	w.listening = line.Spot[*standby]{Of: w}
+	f.inOrder.Add(&w.listening)
 	w.listed = true
 	w.released |= f.hears // a turn may have come before that
-	w.stir()
+	w.Stir()
 	if f.listening {
 		return
 	}
 	f.listening = true
-	f.subscribe(&f.turns, func(i int, n node.Node) (stop func()) {
+	f.Subscribe(&f.turns, func(i int, n node.Node) (stop func()) {
 		return n.Listen(f.UUID, func(t node.Turn) {
-			f.enter()
-			f.told(i, t)
+			f.Enter()
+			f.NoteTurn(i, t)
 			f.hear(i, t)
-			f.leave()
+			f.Leave()
 		})
 	})
 }
@@ -175,7 +178,7 @@ func (f *handovers) revokeAll(w *standby) {
 	f.revoke(w, len(w.offers))
 	if w.listed {
 		delete(f.waiters, w.wait.Waiter)
-		f.inOrder.remove(&w.listening)
+		f.inOrder.Remove(&w.listening)
 	}
 }
 
@@ -189,8 +192,8 @@ func (f *handovers) hear(i int, t node.Turn) {
 		f.tellFirst(i, t)
 	default:
 		if o := f.take(i, t); o != nil && !(o.detached && t.Token == o.Token) {
-			c := Claim{Claim: node.Claim{Name: t.Name, Owner: t.Owner}, Mode: o.Mode} // its token is the fence already
-			f.releases.send(c, 1<<i, f.Expiry(f.now, f.placeTTL()))
+			c := claim.Claim{Lock: claim.Lock{Name: t.Name, Mode: o.Mode}, Owner: t.Owner} // its token is the fence already
+			f.releases.send(c, 1<<i, f.Expiry(f.Now, f.placeTTL()))
 		}
 	}
 }
@@ -199,10 +202,10 @@ func (f *handovers) hear(i int, t node.Turn) {
 // may have missed one.
 func (f *handovers) connected(i int) {
 	f.hears.Add(i)
-	f.since[i] = f.now
-	for s := f.inOrder.first; s != nil; s = s.next {
-		s.w.released.Add(i)
-		s.w.stir()
+	f.since[i] = f.Now
+	for s := f.inOrder.First; s != nil; s = s.Next {
+		s.Of.released.Add(i)
+		s.Of.Stir()
 	}
 }
 
@@ -216,7 +219,7 @@ func (f *handovers) tellFirst(i int, t node.Turn) {
 	if at, several := slices.BinarySearch(w.names, t.Name); several {
 		w.calledFirstFor[at].Add(i)
 	}
-	w.stir()
+	w.Stir()
 }
 
 // take gives what node i has handed over to the waiter that it is for. It returns the
@@ -240,13 +243,13 @@ func (f *handovers) take(i int, t node.Turn) (revoked *offer) {
 		t.Life = nil
 	}
 	o.to.handed = append(o.to.handed, handover{i, t})
-	o.to.stir()
+	o.to.Stir()
 	return nil
 }
 
 // proves reports whether a node that has o has said that it handed the lock over to it.
 func (o *offer) proves(t *node.Turn) bool {
-	secret := o.wait.Secret
+	secret := o.Wait.Secret
 	return secret != "" && t.Name == o.Name && t.Proof == node.ProofOf(secret, t.Token, t.Server)
 }
 
@@ -274,11 +277,11 @@ func (w *waiter) handedOver() (g Grant, ok bool) {
 		// Enough must be left to renew it.
 		renewable := vote.ValidUntil(o.start, lease, e.Opts.Drift).Add(-e.Opts.Timeout)
 		switch {
-		case token == 0 || e.now >= min(renewable, vote.DecideBy(o.start, lease, w.request.Lease, e.Opts.Drift)):
+		case token == 0 || e.Now >= min(renewable, vote.DecideBy(o.start, lease, w.Request.Lease, e.Opts.Drift)):
 		case e.outdated(token, o.Token):
 		case w.handedWith(o, token) >= e.Need:
 			e.handovers.accept(&w.standby, o)
-			e.tokens.saw(token)
+			e.sawToken(token)
 			c := o.Claim
 			c.Token = token
 			return Grant{Claim: c, start: o.start, lease: lease, mayHold: vote.AllNodes(len(e.Nodes))}, true
@@ -330,8 +333,8 @@ func (w *waiter) returnHandovers(waits bool, except string) {
 		c := w.last
 		c.Owner, c.Token = h.Owner, h.Token
 		if !waits {
-			c.wait.PlaceTTL = 0
+			c.Wait.PlaceTTL = 0
 		}
-		e.releases.send(c, 1<<h.by, e.Expiry(e.now, e.placeTTL()))
+		e.releases.send(c, 1<<h.by, e.Expiry(e.Now, e.placeTTL()))
 	}
 }

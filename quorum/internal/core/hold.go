@@ -9,7 +9,10 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
+	"github.com/redquorum/redquorum/quorum/internal/queue"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -26,8 +29,9 @@ const (
 
 // A Hold is what all nested leases of one acquisition share.
 type Hold struct {
-	tenant
+	Claim   claim.Claim // as acquired: its token is the fencing token
 	e       *holds
+	tenant  queue.Tenant
 	Lease   time.Duration
 	maxHold time.Duration
 	keep    time.Duration // how long the name must stay taken, from since on; 0: no longer than it is held
@@ -35,7 +39,7 @@ type Hold struct {
 	Former  bool            // it was resumed, and until then a former process may hold it, too
 	since   clock.Instant   // when the acquiring round started
 	parent  context.Context // of the acquiring call, for its values
-	spot    slot
+	timer   machine.Timer
 
 	stillWriter  vote.NodeSet  // nodes that have not confirmed the downgrade
 	leases       int           // not yet unlocked
@@ -55,23 +59,25 @@ type Hold struct {
 	renewedAlone bool          // by commands that renew no other lease
 	follower     Follower      // nil: there is none
 	ctx          context.Context
-	ending       []*Dependent // contexts that end with it
+	ending       []*machine.Dependent // contexts that end with it
 }
 
 // holds makes the holds of an engine, and renews them.
 type holds struct {
 	*rounds
-	queues    *queues
 	releases  *releases
 	handovers *handovers
 	Above     Above
 	renewals  []*renewal // of leases that are due in this step
 }
 
+// holdOf is the hold that is this tenant.
+func holdOf(t *queue.Tenant) *Hold { return (*Hold)(t.Holder.(*inStep)) }
+
 // holdsOfAll are the holds that are these tenants.
-func holdsOfAll(tenants []*tenant) (all []*Hold) {
+func holdsOfAll(tenants []*queue.Tenant) (all []*Hold) {
 	for _, t := range tenants {
-		all = append(all, t.holder.(*Hold))
+		all = append(all, holdOf(t))
 	}
 	return all
 }
@@ -79,7 +85,7 @@ func holdsOfAll(tenants []*tenant) (all []*Hold) {
 // A Grant is the basis of a lease: enough nodes have granted a claim, extended it, or
 // handed the lock over.
 type Grant struct {
-	Claim   Claim
+	Claim   claim.Claim
 	start   clock.Instant // no node was asked before
 	lease   time.Duration // from start
 	mayHold vote.NodeSet  // nodes that may have the claim, now or later
@@ -88,12 +94,26 @@ type Grant struct {
 }
 
 // GrantOf is what a won round has granted. It is one more use of the round.
-func GrantOf(r *Round, c Claim, lease time.Duration, high node.Token) Grant {
+func GrantOf(r *Round, c claim.Claim, lease time.Duration, high node.Token) Grant {
 	r.users++
 	return Grant{Claim: c, start: r.Start, lease: lease, mayHold: r.MayHoldNow(), high: high, round: r}
 }
 
-func (h *Hold) slot() *slot { return &h.spot }
+// An inStep is a Hold as the machine and the queues know it. Those above cannot call its
+// methods, which belong into a step.
+type inStep Hold
+
+// Fire does what is due.
+func (h *inStep) Fire() { (*Hold)(h).fire() }
+
+// Expire ends the hold if its time is over.
+func (h *inStep) Expire() { (*Hold)(h).isOver() }
+
+// Vacate makes room for local waiters after the end of the hold.
+func (h *inStep) Vacate() { (*Hold)(h).vacate() }
+
+// Remaining is for how long the hold can be relied on.
+func (h *inStep) Remaining() time.Duration { return (*Hold)(h).remaining() }
 
 // answered notes that a node has granted a command that made, extended or downgraded
 // the lease.
@@ -113,20 +133,21 @@ func (h *Hold) answered(r *Round, i int) bool {
 func (h *Hold) over(*Round) {}
 
 // newHold makes the lease of a grant.
-func (e *holds) newHold(ctx context.Context, g Grant, s *Want) *Hold {
+func (e *holds) newHold(ctx context.Context, g Grant, s *claim.Want) *Hold {
 	h := &Hold{
-		tenant: tenant{Claim: g.Claim, mode: g.Claim.Mode}, e: e,
+		Claim: g.Claim, e: e,
 		Lease: s.Lease, maxHold: s.MaxHold, keep: s.Keep, fixed: s.Fixed, expiry: e.Expiry(g.start, s.Keep),
 		since: g.start, parent: ctx, leases: 1, limit: clock.Never, renewAt: clock.Never,
 		high: max(g.Claim.Token, g.high), mayHold: g.mayHold,
 	}
-	h.holder = h
-	h.Claim.wait.PlaceTTL = 0 // its release leaves no place in the queue
-	if h.mode != node.Read {
+	h.timer.Of = (*inStep)(h)
+	h.tenant = queue.Tenant{Claim: &h.Claim, Mode: g.Claim.Mode, Holder: (*inStep)(h)}
+	h.Claim.Wait.PlaceTTL = 0 // its release leaves no place in the queue
+	if h.tenant.Mode != node.Read {
 		h.writers = 1
 	}
 	if s.MaxHold > 0 {
-		h.limit = e.now.Add(s.MaxHold)
+		h.limit = e.Now.Add(s.MaxHold)
 	}
 	h.extended(g.start, g.lease)
 	return h
@@ -141,7 +162,7 @@ func (h *Hold) extended(start clock.Instant, lease time.Duration) {
 	if !h.fixed && h.until < h.limit {
 		third := h.Lease / 3
 		renewAt := start.Add(third - time.Duration(e.Chance()*float64(third/renewalSpread)))
-		now := e.now
+		now := e.Now
 		if left := h.until.Sub(now); left < third { // it was handed over, and gets the whole lease if it lasts
 			renewAt = now.Add(min(e.Opts.Timeout, left) / handedOverRest)
 		}
@@ -164,10 +185,10 @@ func (h *Hold) sent(start clock.Instant, lease time.Duration) {
 // schedule says when the hold has to do something next.
 func (h *Hold) schedule() {
 	if h.renewAt < h.until {
-		h.e.at(h, h.early(), h.renewAt)
+		h.e.At(&h.timer, h.early(), h.renewAt)
 		return
 	}
-	h.e.at(h, h.until, h.until)
+	h.e.At(&h.timer, h.until, h.until)
 }
 
 // early is from when it may be renewed together with others.
@@ -177,7 +198,7 @@ func (h *Hold) early() clock.Instant {
 
 // fire renews the lease, or releases a name that need not be kept any more.
 func (h *Hold) fire() {
-	now := h.e.now
+	now := h.e.Now
 	switch {
 	case h.state == stateKept && now >= h.keptUntil():
 		h.state = stateOver
@@ -197,7 +218,7 @@ func (h *Hold) fire() {
 func (h *Hold) isOver() bool {
 	switch {
 	case h.state != stateHeld:
-	case h.e.now < h.until:
+	case h.e.Now < h.until:
 		return false
 	case h.until == h.limit:
 		h.lose(h.whyLost("hold", fmt.Errorf("%w: %v", ErrMaxHold, h.maxHold)))
@@ -225,7 +246,7 @@ func (h *Hold) lose(why error) {
 		return
 	}
 	e := h.e
-	e.tellOf(&h.Claim, Event{Kind: EventLost, Held: e.now.Sub(h.since), Err: why})
+	e.tellOf(&h.Claim, machine.Event{Kind: machine.EventLost, Held: e.Now.Sub(h.since), Err: why})
 	level := slog.LevelError
 	switch {
 	case h.fixed: // its time is over, as was to be expected
@@ -233,10 +254,10 @@ func (h *Hold) lose(why error) {
 	case errors.Is(why, ErrMaxHold):
 		level = slog.LevelWarn
 	}
-	e.log(level, "lease lost", "name", h.Claim.Title(), "owner", h.Claim.Owner, "token", h.Claim.Token,
+	e.Log(level, "lease lost", "name", h.Claim.Title(), "owner", h.Claim.Owner, "token", h.Claim.Token,
 		"label", e.Opts.Label, "error", why)
-	e.left = append(e.left, h)
-	e.at(h, h.expiry, h.expiry) // until then Close releases what the nodes may have of it
+	e.Vacate((*inStep)(h))
+	e.At(&h.timer, h.expiry, h.expiry) // until then Close releases what the nodes may have of it
 	if errors.Is(why, ErrBroken) {
 		e.Above.Broken(Step{e}, h)
 	}
@@ -245,7 +266,7 @@ func (h *Hold) lose(why error) {
 // vacate makes room for local waiters after the end of the hold.
 func (h *Hold) vacate() {
 	h.e.handovers.leaseEnds(&h.Claim)
-	h.e.queues.vacate(&h.tenant)
+	h.e.queues.Vacate(&h.tenant, h.e.Now)
 }
 
 // part ends the hold, and leaves its lease on the nodes for another process.
@@ -254,8 +275,8 @@ func (h *Hold) part() {
 	brief := h.remaining() < h.Lease/3 && !h.fixed && h.until < h.limit // it was handed over, and is not renewed yet
 	h.end(stateOver, errDetached)
 	e.handovers.leaseDetached(&h.Claim)
-	e.queues.vacate(&h.tenant)
-	e.tellOf(&h.Claim, Event{Kind: EventDetached, Held: e.now.Sub(h.since)})
+	e.queues.Vacate(&h.tenant, e.Now)
+	e.tellOf(&h.Claim, machine.Event{Kind: machine.EventDetached, Held: e.Now.Sub(h.since)})
 	if brief {
 		e.askAll(node.Extend, h.asItIs(), h.Lease+e.Opts.Grace, e.Timeout(h.Lease)).done()
 	}
@@ -268,11 +289,9 @@ func (h *Hold) end(to state, why error) bool {
 		return false
 	}
 	h.state, h.why = to, why
-	for _, d := range h.ending {
-		d.why = why
-	}
-	h.e.ends, h.ending = append(h.e.ends, h.ending...), nil
-	h.e.timers.drop(h)
+	h.e.EndWith(why, h.ending...)
+	h.ending = nil
+	h.e.Drop(&h.timer)
 	if h.follower != nil {
 		h.follower.Ended(Step{h.e})
 	}
@@ -305,20 +324,20 @@ func (h *Hold) remaining() time.Duration {
 	if h.state != stateHeld {
 		return 0
 	}
-	return max(0, h.until.Sub(h.e.now))
+	return max(0, h.until.Sub(h.e.Now))
 }
 
 // Context returns the one context that all leases of the hold share.
 func (h *Hold) Context() context.Context {
 	var ctx, parent context.Context
-	h.e.read(func() { ctx, parent = h.ctx, h.parent })
+	h.e.Read(func() { ctx, parent = h.ctx, h.parent })
 	if ctx != nil {
 		return ctx
 	}
 	// A context without cancel asks nothing of its parent.
 	d := h.dependent(context.WithoutCancel(parent))
-	h.e.enter()
-	defer h.e.leave()
+	h.e.Enter()
+	defer h.e.Leave()
 	if h.ctx == nil { // or another call has made it at the same time
 		h.ctx = d.Context
 		h.bind(d)
@@ -327,33 +346,32 @@ func (h *Hold) Context() context.Context {
 }
 
 // Attach makes a child of parent that ends with the hold and carries it.
-func (h *Hold) Attach(parent context.Context) *Dependent {
+func (h *Hold) Attach(parent context.Context) *machine.Dependent {
 	d := h.dependent(parent)
 	h.EndWith(d)
 	return d
 }
 
 // dependent makes a child of parent, which may be foreign code, that carries the hold.
-func (h *Hold) dependent(parent context.Context) *Dependent {
+func (h *Hold) dependent(parent context.Context) *machine.Dependent {
 	ctx, cancel := context.WithCancelCause(h.Carried(parent))
-	return &Dependent{Context: ctx, Cancel: cancel}
+	return &machine.Dependent{Context: ctx, Cancel: cancel}
 }
 
 // EndWith makes d end with the hold. It is called outside a step.
-func (h *Hold) EndWith(d *Dependent) {
-	h.e.enter()
+func (h *Hold) EndWith(d *machine.Dependent) {
+	h.e.Enter()
 	h.bind(d)
-	h.e.leave()
+	h.e.Leave()
 }
 
 // bind is endWith, within a step.
-func (h *Hold) bind(d *Dependent) {
+func (h *Hold) bind(d *machine.Dependent) {
 	if h.state != stateHeld {
-		d.why = h.why
-		h.e.ends = append(h.e.ends, d)
+		h.e.EndWith(h.why, d)
 		return
 	}
-	d.at = len(h.ending)
+	d.At = len(h.ending)
 	h.ending = append(h.ending, d)
 }
 
@@ -363,11 +381,11 @@ func (h *Hold) Carried(parent context.Context) context.Context {
 }
 
 // Detach ends d before the hold ends.
-func (h *Hold) Detach(d *Dependent) {
-	h.e.read(func() {
+func (h *Hold) Detach(d *machine.Dependent) {
+	h.e.Read(func() {
 		if last := len(h.ending) - 1; h.state == stateHeld {
-			h.ending[d.at] = h.ending[last]
-			h.ending[d.at].at = d.at
+			h.ending[d.At] = h.ending[last]
+			h.ending[d.At].At = d.At
 			h.ending[last] = nil
 			h.ending = h.ending[:last]
 		}
@@ -378,11 +396,11 @@ func (h *Hold) Detach(d *Dependent) {
 // nest makes another lease of a hold that still has time left, or reports false. It
 // returns an error if the acquisition asks for more than the hold has, or did not ask
 // for re-entry.
-func (h *Hold) nest(s *Want) (bool, error) {
+func (h *Hold) nest(s *claim.Want) (bool, error) {
 	switch {
 	case h.leases == 0 || h.isOver():
 		return false, nil
-	case s.Mode != node.Read && h.mode == node.Read:
+	case s.Mode != node.Read && h.tenant.Mode == node.Read:
 		return false, h.e.Fail("acquire", s.Title(), nil, ErrDeadlock, errUpgrade)
 	case !s.Reentry:
 		return false, h.e.Fail("acquire", s.Title(), nil, ErrDeadlock, ErrReentry)
@@ -400,17 +418,17 @@ func (h *Hold) nest(s *Want) (bool, error) {
 func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	e := h.e
 	ended := ctx.Err() != nil
-	e.enter()
-	e.because("extend", &h.Claim)
+	e.Enter()
+	e.NoteCall("extend", &h.Claim.Lock)
 	switch {
 	case h.isOver():
-		defer e.leave()
+		defer e.Leave()
 		return h.notHeld("extend")
 	case ended:
-		e.leave()
+		e.Leave()
 		return fmt.Errorf("extend %q: %w", h.Claim.Title(), e.Words.Stopped(ctx))
-	case e.now.Add(d) > h.limit:
-		defer e.leave()
+	case e.Now.Add(d) > h.limit:
+		defer e.Leave()
 		return e.Fail("extend", h.Claim.Title(), nil, ErrMaxHold,
 			fmt.Errorf("%v from now is beyond the maximum hold time of %v", d, h.maxHold))
 	}
@@ -420,10 +438,10 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 	h.sent(r.Start, d)
 	stillWriter := h.resendDowngrade()
 	r.ask(vote.AllNodes(len(e.Nodes)))
-	e.leave()
+	e.Leave()
 	verdict, why := r.Await(ctx), e.Words.Stopped(ctx)
-	e.enter()
-	defer e.leave()
+	e.Enter()
+	defer e.Leave()
 	defer r.done()
 	switch {
 	case verdict == vote.Won:
@@ -432,7 +450,7 @@ func (h *Hold) Extend(ctx context.Context, d time.Duration) error {
 		return h.notHeld("extend")
 	case why != nil:
 		return r.Fail("extend", ErrNoQuorum, why)
-	case stillWriter == 0 && r.Tally.Gone() && h.mode == r.Claim.Mode:
+	case stillWriter == 0 && r.Tally.Gone() && h.tenant.Mode == r.Claim.Mode:
 		err := r.Fail("extend", ErrLost, ErrBroken)
 		h.lose(err)
 		return err
@@ -450,24 +468,24 @@ func (h *Hold) confirm(start clock.Instant, lease time.Duration) error {
 	h.extended(start, lease)
 	h.failed = nil
 	h.schedule()
-	h.e.tellOf(&h.Claim, Event{Kind: EventExtended, Took: h.e.now.Sub(start)})
+	h.e.tellOf(&h.Claim, machine.Event{Kind: machine.EventExtended, Took: h.e.Now.Sub(start)})
 	return nil
 }
 
 // admit makes the hold of a grant, and tells this process.
-func (e *holds) admit(ctx context.Context, g Grant, s *Want) *Hold {
+func (e *holds) admit(ctx context.Context, g Grant, s *claim.Want) *Hold {
 	e.Above.Active(Step{e})
 	h := e.newHold(ctx, g, s)
 	h.follower = e.Above.Admitted(Step{e}, h, s.Note)
 	if r := g.round; r != nil {
 		// After a Rename the former owner may be under way with a command for it.
-		if h.mode == node.Read && r.command.Kind == node.Acquire {
+		if h.tenant.Mode == node.Read && r.command.Kind == node.Acquire {
 			r.asker = h // nodes that grant later are settled, too
 			h.settled |= r.Those((*vote.Ballot).Granted)
 		}
 		r.done()
 	}
-	for _, over := range holdsOfAll(e.queues.register(&h.tenant)) {
+	for _, over := range holdsOfAll(e.queues.Register(&h.tenant)) {
 		over.lose(e.Fail("hold", over.Claim.Title(), nil, ErrLost, ErrBroken))
 	}
 	if h.state == stateHeld {
@@ -491,10 +509,10 @@ func HoldsOf(ctx context.Context) iter.Seq[*Hold] {
 	}
 }
 
-// Outer returns the innermost hold that ctx belongs to of each name that has one.
-func (e *holds) outer(ctx context.Context, names *Claim) (all []*tenant) {
+// outer returns the innermost hold that ctx belongs to of each name of a lock that has one.
+func (e *holds) outer(ctx context.Context, lock *claim.Lock) (all []*queue.Tenant) {
 	if c := carrierOf(ctx); c != nil {
-		for name := range names.Each() {
+		for name := range lock.Each() {
 			if h := c.of(e, name); h != nil {
 				all = append(all, &h.tenant)
 			}
@@ -511,7 +529,7 @@ func carrierOf(ctx context.Context) *carrier {
 // of returns the innermost hold of a name, or nil.
 func (c *carrier) of(e *holds, name string) *Hold {
 	for ; c != nil; c = c.outer {
-		if c.e == e && c.Claim.has(name) {
+		if c.e == e && c.Claim.Has(name) {
 			return c.Hold
 		}
 	}

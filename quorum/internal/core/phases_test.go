@@ -11,7 +11,9 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/internal/assert"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 )
 
 var phaseNames = [...]string{"queueing", "yielding", "outside", "asking", "confirming", "lingering", "pausing", "over"}
@@ -27,45 +29,43 @@ type drive struct {
 
 func newDrive(t *testing.T) *drive {
 	d := &drive{engine: bare(t)}
-	d.world.reports.(*nobody).heard = func(Event) {}
-	d.holder = &Hold{e: d.holds, tenant: tenant{Claim: Claim{Claim: node.Claim{Name: "x"}}},
-		until: d.now.Add(time.Hour), limit: clock.Never}
-	d.queues.at("x").enter(&d.holder.tenant)
-	d.w = d.waiter(t.Context(), &Want{Claim: Claim{Claim: node.Claim{Name: "x"}}, Wait: 10 * time.Second,
+	d.Above.(*nobody).heard = func(machine.Event) {}
+	d.holder = held(d.engine)
+	d.w = d.waiter(t.Context(), &claim.Want{Lock: claim.Lock{Name: "x"}, Wait: 10 * time.Second,
 		Lease: 30 * time.Second})
 	d.w.run()
 	return d
-}
-
-// settle carries nothing out.
-func (d *drive) settle() {
-	for d.goOn() {
-	}
 }
 
 func (d *drive) answer(status node.Status, nodes ...int) {
 	for _, i := range nodes {
 		if r := d.w.round; r != nil {
 			r.receive(i, node.Reply{Status: status, TTL: time.Second, Life: &node.Life{ID: string(rune('a' + i)),
-				Born: d.now.Add(-time.Hour)}})
+				Born: d.Now.Add(-time.Hour)}})
 		}
 	}
-	d.settle()
+	d.Settle()
+}
+
+// held is a lease of x.
+func held(e *engine) *Hold {
+	g := Grant{Claim: claim.Claim{Lock: claim.Lock{Name: "x"}, Owner: "other"}, start: e.Now, lease: 25 * time.Second}
+	return e.admit(context.Background(), g, &claim.Want{Lease: 30 * time.Second})
 }
 
 func (d *drive) to(p phase) {
 	if p == phaseYielding {
-		d.queues.listeners["x"] = listeners{released: d.now, need: time.Second, again: true}
+		d.queues.Hear(&d.holder.Claim, node.Line{Others: true}, time.Hour)
 	}
 	if p == phaseOutside {
-		d.attempts.underWay = maxAttempts
+		begin(d.engine, room(d.engine))
 	}
 	if p == phaseQueueing {
 		return
 	}
 	d.holder.end(stateOver, ErrNotHeld)
 	d.holder.vacate()
-	d.settle()
+	d.Settle()
 	switch p {
 	case phaseConfirming:
 		d.answer(node.Granted, 0, 1)
@@ -83,7 +83,7 @@ func (d *drive) to(p phase) {
 func TestEarlierOffersAreRevoked(t *testing.T) {
 	d := newDrive(t)
 	for _, owner := range []string{"first", "second"} {
-		d.handovers.offer(&d.w.standby, Claim{Claim: node.Claim{Name: "x", Owner: owner}}, d.now)
+		d.handovers.offer(&d.w.standby, claim.Claim{Lock: claim.Lock{Name: "x"}, Owner: owner}, d.Now)
 	}
 	d.w.handed = []handover{{0, node.Turn{Name: "x", Owner: node.Offer("second"), Token: 7}}}
 	d.w.returnHandovers(true, "")
@@ -108,23 +108,23 @@ func TestPhases(t *testing.T) {
 			}
 		}},
 		{"all nodes hand over to it", func(d *drive) {
-			d.handovers.offer(&d.w.standby, Claim{Claim: node.Claim{Name: "x", Owner: "o"},
-				wait: node.Wait{Secret: "s"}}, d.now)
+			d.handovers.offer(&d.w.standby, claim.Claim{Lock: claim.Lock{Name: "x"}, Owner: "o",
+				Wait: node.Wait{Secret: "s"}}, d.Now)
 			for i := range 3 {
 				server := string(rune('a' + i))
 				d.handovers.hear(i, node.Turn{Name: "x", Owner: node.Offer("o"), Token: 7, Server: server,
-					Proof: node.ProofOf("s", 7, server), Life: &node.Life{ID: server, Born: d.now.Add(-time.Hour)}})
+					Proof: node.ProofOf("s", 7, server), Life: &node.Life{ID: server, Born: d.Now.Add(-time.Hour)}})
 			}
 		}},
 		{"its own time passes", func(d *drive) {
 			if d.w.until != clock.Never {
-				d.now = d.w.until
+				d.Now = d.w.until
 				d.w.run()
 			}
 		}},
-		{"the caller's time passes", func(d *drive) { d.now = d.w.deadline; d.w.run() }},
+		{"the caller's time passes", func(d *drive) { d.Now = d.w.deadline; d.w.run() }},
 		{"the caller's context ends", func(d *drive) { d.w.stopped = context.Canceled; d.w.run() }},
-		{"the Locker is closed", func(d *drive) { d.closed = true; d.w.stir() }},
+		{"the Locker is closed", func(d *drive) { d.Closed = true; d.w.Stir() }},
 	}
 	rows := []phase{phaseQueueing, phaseYielding, phaseOutside, phaseAsking, phaseConfirming, phaseLingering,
 		phasePausing}
@@ -136,9 +136,9 @@ func TestPhases(t *testing.T) {
 			if d.to(from); d.w.phase != from {
 				t.Fatalf("%v was not reached, but %v", from, d.w.phase)
 			}
-			before := len(d.effects)
+			before := len(d.Effects(0))
 			in.do(d)
-			d.settle()
+			d.Settle()
 			row = append(row, becomes(from, d.w.phase, d.engine, before))
 		}
 		table = append(table, row)
@@ -157,18 +157,16 @@ func becomes(from, to fmt.Stringer, e *engine, before int) string {
 		text = "-"
 	}
 	var did []string
-	for i := range e.effects[before:] {
-		x := &e.effects[before+i]
-		what := x.what
+	for _, what := range e.Effects(before) {
 		switch {
-		case x.signal == e.alarm:
+		case what == "set the alarm":
 			continue
-		case x.signal != nil:
+		case strings.HasPrefix(what, "send"):
+			_, command, _ := strings.Cut(what, ": ")
+			kind, _, _ := strings.Cut(command, " ")
+			what = "send " + kind
+		case what == "wake a caller":
 			what = "wake the caller"
-		case x.event != nil:
-			what = "report " + x.event.Kind.String()
-		case x.do == nil:
-			what = "send " + x.command.Kind.String()
 		}
 		if !slices.Contains(did, what) {
 			did = append(did, what)
@@ -209,10 +207,10 @@ func TestStates(t *testing.T) {
 	}{
 		{"an inner lease is unlocked", func(h *Hold) { h.leases++; h.unlock(node.Exclusive) }},
 		{"the last lease is unlocked", func(h *Hold) { h.unlock(node.Exclusive) }},
-		{"it is unlocked after its minimum hold", func(h *Hold) { h.e.now = h.keptUntil(); h.unlock(node.Exclusive) }},
-		{"its minimum hold is over", func(h *Hold) { h.e.now = h.keptUntil(); h.fire() }},
-		{"its time is over", func(h *Hold) { h.e.now = h.until; h.isOver(); h.fire() }},
-		{"a quorum extends it", func(h *Hold) { _ = h.confirm(h.e.now, time.Second) }},
+		{"it is unlocked after its minimum hold", func(h *Hold) { h.e.Now = h.keptUntil(); h.unlock(node.Exclusive) }},
+		{"its minimum hold is over", func(h *Hold) { h.e.Now = h.keptUntil(); h.fire() }},
+		{"its time is over", func(h *Hold) { h.e.Now = h.until; h.isOver(); h.fire() }},
+		{"a quorum extends it", func(h *Hold) { _ = h.confirm(h.e.Now, time.Second) }},
 		{"a majority has lost it", func(h *Hold) { h.lose(ErrLost) }},
 		{"it is detached", func(h *Hold) {
 			if !h.isOver() {
@@ -230,12 +228,13 @@ func TestStates(t *testing.T) {
 		row := []string{from.String()}
 		for _, in := range inputs {
 			e := bare(t)
-			e.world.reports.(*nobody).heard = func(Event) {}
-			s := &Want{Claim: Claim{Claim: node.Claim{Name: "x", Owner: "o", Token: 1}}, Lease: 30 * time.Second,
+			e.Above.(*nobody).heard = func(machine.Event) {}
+			s := &claim.Want{Lock: claim.Lock{Name: "x"}, Lease: 30 * time.Second,
 				Keep: 20 * time.Second}
 			s.Fixed = true
-			h := e.admit(t.Context(), Grant{Claim: s.Claim, start: e.now, lease: 10 * time.Second}, s)
-			h.bind(&Dependent{Context: t.Context(), Cancel: func(error) { e.then("end its contexts", func() {}) }})
+			g := Grant{Claim: claim.Claim{Lock: s.Lock, Owner: "o", Token: 1}, start: e.Now, lease: 10 * time.Second}
+			h := e.admit(t.Context(), g, s)
+			h.bind(&machine.Dependent{Context: t.Context(), Cancel: func(error) { e.Then("end its contexts", func() {}) }})
 			switch from {
 			case stateLost:
 				h.lose(ErrLost)
@@ -244,13 +243,11 @@ func TestStates(t *testing.T) {
 			case stateOver:
 				h.end(stateOver, ErrClosed)
 			}
-			for e.goOn() {
-			}
+			e.Settle()
 			assert.Must(t, h.state == from, "%v was not reached, but %v", from, h.state)
-			before := len(e.effects)
+			before := len(e.Effects(0))
 			in.do(h)
-			for e.goOn() {
-			}
+			e.Settle()
 			assert.That(t, (h.why == nil) == (h.state == stateHeld), "%v, and %s: %v (%v)", from, in.says, h.state,
 				h.why)
 			row = append(row, becomes(from, h.state, e, before))

@@ -3,7 +3,9 @@
 package core
 
 import (
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -17,9 +19,9 @@ func (h *Hold) settle(i int) {
 }
 
 // asItIs returns the claim with its present mode: a downgrade changes it.
-func (h *Hold) asItIs() Claim {
+func (h *Hold) asItIs() claim.Claim {
 	c := h.Claim
-	c.Mode = h.mode
+	c.Mode = h.tenant.Mode
 	return c
 }
 
@@ -27,13 +29,13 @@ func (h *Hold) asItIs() Claim {
 // nest to write.
 func (h *Hold) downgrade() *Round {
 	e := h.e
-	h.mode, h.stillWriter = node.Read, vote.AllNodes(len(e.Nodes))
+	h.tenant.Mode, h.stillWriter = node.Read, vote.AllNodes(len(e.Nodes))
 	r := e.round(node.Downgrade, h.Claim, 0, e.Opts.Timeout)
 	r.asker = h
 	r.ask(vote.AllNodes(len(e.Nodes)))
 	// Readers that wait here may ask the nodes at once: each executes the downgrade
 	// first.
-	e.queues.reads(&h.tenant)
+	e.queues.NoteDowngrade(&h.tenant)
 	return r
 }
 
@@ -50,7 +52,7 @@ func (h *Hold) downgraded(u Unlocking) error {
 	default:
 		err = r.Fail("downgrade", ErrNoQuorum, nil)
 	}
-	e.tellOf(&h.Claim, Event{Kind: EventDowngraded, Took: e.now.Sub(u.start), Err: err})
+	e.tellOf(&h.Claim, machine.Event{Kind: machine.EventDowngraded, Took: e.Now.Sub(u.start), Err: err})
 	return err
 }
 
@@ -64,8 +66,8 @@ func (h *Hold) resendDowngrade() (stillWriter vote.NodeSet) {
 	if h.stillWriter == 0 {
 		return 0
 	}
-	deadline := e.now.Add(e.Opts.Timeout)
-	e.send(h.stillWriter, node.Command{Kind: node.Downgrade, Claims: h.Claim.AppendTo(nil), Deadline: deadline},
+	deadline := e.Now.Add(e.Opts.Timeout)
+	e.Send(h.stillWriter, node.Command{Kind: node.Downgrade, Claims: h.Claim.AppendTo(nil), Deadline: deadline},
 		func(i int, reply node.Reply) {
 			if reply.Status == node.Done && vote.KeptAll(reply.Kept) {
 				h.stillWriter &^= 1 << i
@@ -79,11 +81,12 @@ func (h *Hold) resendDowngrade() (stillWriter vote.NodeSet) {
 // later. told says that the downgrade was sent together with the renewal.
 func (h *Hold) missingOn(i int, mode node.Mode, told bool) vote.Ballot {
 	switch {
-	case mode != h.mode: // a downgrade has overtaken the renewal
+	case mode != h.tenant.Mode: // a downgrade has overtaken the renewal
 		return vote.Ballot{Vote: vote.Unknown}
 	case told || h.stillWriter.Has(i):
 		return vote.Ballot{Vote: vote.Unknown, Lacks: true}
-	case h.mode == node.Read && h.Claim.Mode == node.Write: // it may have forgotten the downgrade, which is sent again
+	case h.tenant.Mode == node.Read && h.Claim.Mode == node.Write:
+		// It may have forgotten the downgrade, which is sent again.
 		h.stillWriter.Add(i)
 	}
 	return vote.Ballot{Vote: vote.Refused, Lacks: true}

@@ -3,12 +3,13 @@
 package core
 
 import (
-	"container/heap"
 	"context"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -45,7 +46,7 @@ type removal struct {
 
 // begin begins the release of a claim. Nodes in mayHold that do not confirm are asked
 // again until they do. The caller asks the nodes, and puts the round down with done.
-func (rs *releases) begin(c Claim, mayHold vote.NodeSet, expiry clock.Instant) *Round {
+func (rs *releases) begin(c claim.Claim, mayHold vote.NodeSet, expiry clock.Instant) *Round {
 	rs.open++
 	m := take(&rs.removals)
 	if m == nil {
@@ -55,7 +56,7 @@ func (rs *releases) begin(c Claim, mayHold vote.NodeSet, expiry clock.Instant) *
 	return rs.round(m, c)
 }
 
-func (rs *releases) round(of *removal, c Claim) *Round {
+func (rs *releases) round(of *removal, c claim.Claim) *Round {
 	kind, ttl := node.Release, time.Duration(0)
 	if c.From != "" { // it is given back
 		kind, ttl = node.Rename, time.Millisecond
@@ -67,7 +68,7 @@ func (rs *releases) round(of *removal, c Claim) *Round {
 
 // send asks those nodes to remove a claim that is no lease and that may be on them: a
 // node that said no has executed the command.
-func (rs *releases) send(c Claim, mayHold vote.NodeSet, expiry clock.Instant) {
+func (rs *releases) send(c claim.Claim, mayHold vote.NodeSet, expiry clock.Instant) {
 	r := rs.begin(c, mayHold, expiry)
 	r.ask(mayHold)
 	r.done()
@@ -91,22 +92,21 @@ func (m *removal) over(r *Round) {
 		rs.ended()
 		return
 	}
-	s := &sweep{removal: *m, claim: r.Claim}
-	if r.Claim.wait.Stays() {
-		s.claim.wait = node.Wait{} // it may have stopped waiting by then, or wait on
+	s := newSweep(*m, r.Claim)
+	if r.Claim.Wait.Stays() {
+		s.claim.Wait = node.Wait{} // it may have stopped waiting by then, or wait on
 	}
 	wait := min(firstSweep<<min(s.tries, 10), lastSweep)
 	switch {
 	case rs.leaving, rs.reachedSince(pending, r.Start):
 		wait = firstSweep
-	case rs.now >= s.expiry: // the node has not answered for long: all together they ask once a millisecond
+	case rs.Now >= s.expiry: // the node has not answered for long: all together they ask once a millisecond
 		wait = max(lastSweep, time.Duration(rs.open)*time.Millisecond)
 	}
 	s.mayHold = pending
 	s.tries++
-	at := rs.now.Add(wait + time.Duration(rs.Chance()*float64(wait/sweepSpread)))
-	rs.background.put(s, at, at)
-	rs.wake(at)
+	at := rs.Now.Add(wait + time.Duration(rs.Chance()*float64(wait/sweepSpread)))
+	rs.AtLeisure(&s.timer, at)
 }
 
 // repeated makes room on these nodes for the newest that waits for it, whose keys last
@@ -118,10 +118,9 @@ func (rs *releases) repeated(nodes vote.NodeSet) {
 		}
 		rs.again[i]--
 		if last := len(rs.later[i]) - 1; last >= 0 {
-			rs.background.put(rs.later[i][last], rs.now, rs.now)
+			rs.AtLeisure(&rs.later[i][last].timer, rs.Now)
 			rs.later[i][last] = nil
 			rs.later[i] = rs.later[i][:last]
-			rs.wake(rs.now)
 		}
 	}
 }
@@ -129,7 +128,7 @@ func (rs *releases) repeated(nodes vote.NodeSet) {
 // ended notes that a release is confirmed, or given up.
 func (rs *releases) ended() {
 	if rs.open--; rs.open == 0 && rs.leaving {
-		rs.set(rs.idle)
+		rs.CheckAgain()
 	}
 }
 
@@ -141,19 +140,13 @@ func (rs *releases) leave() {
 
 // reach repeats soon what node i has not confirmed: it answers again.
 func (rs *releases) reach(i int) {
-	rs.reached[i] = rs.now
+	rs.reached[i] = rs.Now
 	rs.expedite(1 << i)
 }
 
 // expedite makes the sweeps on some nodes due now.
 func (rs *releases) expedite(nodes vote.NodeSet) {
-	for _, t := range rs.background {
-		if s := t.(*sweep); s.mayHold&nodes != 0 {
-			s.spot.at, s.spot.early = rs.now, rs.now
-		}
-	}
-	heap.Init(&rs.background)
-	rs.wake(rs.background.next())
+	rs.Hasten(func(t machine.Timed) bool { return t.(*sweep).mayHold&nodes != 0 })
 }
 
 // reachedSince reports whether one of these nodes answers again since then.
@@ -169,8 +162,14 @@ func (rs *releases) reachedSince(nodes vote.NodeSet, then clock.Instant) bool {
 // A sweep repeats a release on the nodes that have not confirmed it.
 type sweep struct {
 	removal
-	claim Claim
-	spot  slot
+	claim claim.Claim
+	timer machine.Timer
+}
+
+func newSweep(of removal, c claim.Claim) *sweep {
+	s := &sweep{removal: of, claim: c}
+	s.timer.Of = s
+	return s
 }
 
 const (
@@ -184,9 +183,8 @@ const (
 	maxSweeps = 1 << 16
 )
 
-func (s *sweep) slot() *slot { return &s.spot }
-
-func (s *sweep) fire() {
+// Fire repeats the release.
+func (s *sweep) Fire() {
 	rs := s.rs
 	if s.tries > 1 {
 		if s.mayHold = rs.withRoom(s); s.mayHold == 0 {
@@ -210,7 +208,7 @@ func (rs *releases) withRoom(s *sweep) (now vote.NodeSet) {
 			rs.again[i]++
 			now |= 1 << i
 		default:
-			one := &sweep{removal: s.removal, claim: s.claim}
+			one := newSweep(s.removal, s.claim)
 			one.mayHold = 1 << i
 			rs.open++
 			rs.later[i] = append(rs.later[i], one)
@@ -229,9 +227,9 @@ type Unlocking struct {
 
 // BeginUnlock is unlock, outside a step.
 func (h *Hold) BeginUnlock(mode node.Mode) Unlocking {
-	h.e.enter()
-	defer h.e.leave()
-	h.e.because("unlock", &h.Claim)
+	h.e.Enter()
+	defer h.e.Leave()
+	h.e.NoteCall("unlock", &h.Claim.Lock)
 	return h.unlock(mode)
 }
 
@@ -239,8 +237,8 @@ func (h *Hold) BeginUnlock(mode node.Mode) Unlocking {
 // last, and the downgrade if only readers are left of a writer.
 func (h *Hold) unlock(mode node.Mode) Unlocking {
 	e := h.e
-	defer e.crash()
-	u := Unlocking{h: h, start: e.now}
+	defer e.Crash()
+	u := Unlocking{h: h, start: e.Now}
 	h.leases--
 	if mode != node.Read {
 		h.writers--
@@ -248,7 +246,7 @@ func (h *Hold) unlock(mode node.Mode) Unlocking {
 	last := h.leases == 0
 	u.wasHeld = !h.isOver()
 	if !last {
-		if u.wasHeld && h.writers == 0 && h.mode == node.Write {
+		if u.wasHeld && h.writers == 0 && h.tenant.Mode == node.Write {
 			u.round = h.downgrade()
 		}
 		return u
@@ -271,8 +269,8 @@ func (h *Hold) unlock(mode node.Mode) Unlocking {
 // unlockLost releases what the nodes may have of a lease that was lost.
 func (h *Hold) unlockLost() Unlocking {
 	h.state = stateOver
-	h.e.timers.drop(h)
-	return Unlocking{h: h, start: h.e.now, round: h.letGo()}
+	h.e.Drop(&h.timer)
+	return Unlocking{h: h, start: h.e.Now, round: h.letGo()}
 }
 
 // Wait is called outside a step. It waits for the release, and returns what Unlock
@@ -285,8 +283,8 @@ func (u Unlocking) Wait(ctx context.Context) error {
 	if r != nil && u.wasHeld {
 		r.Await(context.WithoutCancel(ctx))
 	}
-	h.e.enter()
-	defer h.e.leave()
+	h.e.Enter()
+	defer h.e.Leave()
 	if r != nil {
 		defer r.done()
 	}
@@ -315,7 +313,8 @@ func (u Unlocking) released() (err error) {
 	default:
 		err = r.Fail("release", ErrNoQuorum, nil)
 	}
-	e.tellOf(&h.Claim, Event{Kind: EventReleased, Took: e.now.Sub(u.start), Held: u.start.Sub(h.since), Err: err})
+	e.tellOf(&h.Claim, machine.Event{Kind: machine.EventReleased, Took: e.Now.Sub(u.start),
+		Held: u.start.Sub(h.since), Err: err})
 	return err
 }
 
@@ -331,8 +330,8 @@ func (u Unlocking) released() (err error) {
 func (h *Hold) release() *Round {
 	e, c := h.e, h.Claim
 	c.Token = h.high
-	if next, ok := e.tokens.next(h.high); ok {
-		c.handover = next
+	if next, ok := e.token(h.high); ok {
+		c.HandOver = next
 	}
 	if h.follower != nil {
 		h.follower.Released(Step{e})
@@ -343,6 +342,25 @@ func (h *Hold) release() *Round {
 		r.ask(h.settled)
 		r.command.Claims = claims
 	}
+	r.ask(vote.AllNodes(len(e.Nodes)))
+	return r
+}
+
+// keptUntil is the instant before which the name must not be released.
+func (h *Hold) keptUntil() clock.Instant { return h.since.Add(h.keep) }
+
+// letGo releases the name of an ended hold, or keeps it until its minimum hold is over.
+func (h *Hold) letGo() *Round {
+	e, until := h.e, h.keptUntil()
+	if h.keep == 0 || e.Now >= until {
+		return h.release()
+	}
+	h.state = stateKept
+	e.At(&h.timer, until, until)
+	left := until.Sub(e.Now)
+	r := e.round(node.Extend, h.Claim, left+e.Opts.Grace, e.Opts.Timeout)
+	r.asker = h
+	h.sent(r.Start, left)
 	r.ask(vote.AllNodes(len(e.Nodes)))
 	return r
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -24,7 +25,7 @@ func (e *holds) renew(h *Hold) {
 			return
 		}
 	}
-	r := &renewal{e: e, lease: h.Lease, mode: h.mode, apart: h.renewedAlone}
+	r := &renewal{e: e, lease: h.Lease, mode: h.tenant.Mode, apart: h.renewedAlone}
 	r.add(h)
 	e.renewals = append(e.renewals, r)
 }
@@ -62,8 +63,8 @@ type renewed struct {
 
 // takes reports whether h may share the command.
 func (r *renewal) takes(h *Hold) bool {
-	return !h.renewedAlone && !r.apart && r.lease == h.Lease && r.mode == h.mode &&
-		len(r.claims)+h.Claim.size() <= maxRenewal
+	return !h.renewedAlone && !r.apart && r.lease == h.Lease && r.mode == h.tenant.Mode &&
+		len(r.claims)+h.Claim.Size() <= maxRenewal
 }
 
 func (r *renewal) add(h *Hold) {
@@ -75,7 +76,7 @@ func (r *renewal) add(h *Hold) {
 
 func (r *renewal) send() {
 	e := r.e
-	r.start = e.now
+	r.start = e.Now
 	e.Above.Active(Step{e})
 	for k := range r.holds {
 		h := &r.holds[k]
@@ -85,7 +86,7 @@ func (r *renewal) send() {
 			h.follower.Renewing(Step{e})
 		}
 	}
-	e.send(vote.AllNodes(len(e.Nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims,
+	e.Send(vote.AllNodes(len(e.Nodes)), node.Command{Kind: node.Extend, Mode: r.mode, Claims: r.claims,
 		TTL: r.lease + e.Opts.Grace, Deadline: r.start.Add(e.Timeout(r.lease))}, r.receive)
 }
 
@@ -105,8 +106,8 @@ func (r *renewal) receive(i int, reply node.Reply) {
 		h := &r.holds[k]
 		h.ballots[i] = b
 		if b.Granted() {
-			h.ballots[i] = r.keptOn(i, h, b, kept[:h.Claim.size()])
-			kept = kept[h.Claim.size():]
+			h.ballots[i] = r.keptOn(i, h, b, kept[:h.Claim.Size()])
+			kept = kept[h.Claim.Size():]
 		}
 		before, gone := h.tally.Verdict(), h.tally.Gone()
 		h.tally.Add(h.ballots[i].Vote)
@@ -150,12 +151,13 @@ func (r *renewal) decide(h *renewed) {
 		return
 	}
 	err := e.failure("extend", h.Claim.Title(), slices.Clone(h.ballots), ErrNoQuorum, nil)
-	gone := h.tally.Gone() && h.Hold.mode == r.mode
+	gone := h.tally.Gone() && h.tenant.Mode == r.mode
 	if gone {
 		err.Err, err.Cause = ErrLost, ErrBroken
 	}
 	if h.reports() {
-		e.tellOf(&h.Claim, Event{Kind: EventExtendFailed, Took: e.now.Sub(r.start), Err: e.Words.Explain(err)})
+		e.tellOf(&h.Claim, machine.Event{Kind: machine.EventExtendFailed, Took: e.Now.Sub(r.start),
+			Err: e.Words.Explain(err)})
 	}
 	if gone {
 		h.lose(e.Words.Explain(err))
@@ -167,7 +169,7 @@ func (r *renewal) decide(h *renewed) {
 // reports reports whether a failed renewal is worth an event: at most one a second is,
 // of those in a row.
 func (h *Hold) reports() bool {
-	now := h.e.now
+	now := h.e.Now
 	if h.failed != nil && now < h.reported.Add(time.Second) {
 		return false
 	}
@@ -181,7 +183,7 @@ func (h *Hold) retry(err *Failure) {
 		return
 	}
 	h.failed = err
-	now := h.e.now
+	now := h.e.Now
 	// Of one that was handed over there is little left.
 	wait := max(leastRetry, min(h.Lease, h.until.Sub(now))/retryOfRest)
 	h.renewAt = now.Add(wait + time.Duration(h.e.Chance()*float64(wait/retrySpread)))
@@ -212,7 +214,7 @@ func (r *renewal) heal() {
 // have, to node i. The lease keeps its fencing token.
 func (h *Hold) heal(i int) {
 	e := h.e
-	token, ok := e.tokens.next(h.high)
+	token, ok := e.token(h.high)
 	if !ok || h.isOver() {
 		return
 	}
@@ -220,15 +222,15 @@ func (h *Hold) heal(i int) {
 	h.mayHold.Add(i)
 	h.healed.Add(i)
 	h.settled &^= 1 << i
-	life := max(h.Lease, h.keptUntil().Sub(e.now))
-	h.expiry = max(h.expiry, e.Expiry(e.now, life))
+	life := max(h.Lease, h.keptUntil().Sub(e.Now))
+	h.expiry = max(h.expiry, e.Expiry(e.Now, life))
 	c := h.asItIs()
 	c.Token = token
-	e.send(1<<i, node.Command{Kind: node.Acquire, Mode: c.Mode, Claims: c.AppendTo(nil), TTL: life + e.Opts.Grace,
-		Retention: e.Opts.FenceRetention, Deadline: e.now.Add(e.Timeout(h.Lease))}, func(i int, reply node.Reply) {
-		e.tokens.saw(reply.Fence)
+	e.Send(1<<i, node.Command{Kind: node.Acquire, Mode: c.Mode, Claims: c.AppendTo(nil), TTL: life + e.Opts.Grace,
+		Retention: e.Opts.FenceRetention, Deadline: e.Now.Add(e.Timeout(h.Lease))}, func(i int, reply node.Reply) {
+		e.sawToken(reply.Fence)
 		if reply.Status == node.Granted {
-			e.tellOf(&h.Claim, Event{Kind: EventHealed, Node: e.Nodes[i].Name()})
+			e.tellOf(&h.Claim, machine.Event{Kind: machine.EventHealed, Node: e.Nodes[i].Name()})
 		}
 	})
 }

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/queue"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -16,7 +18,7 @@ import (
 type Round struct {
 	e        *rounds
 	command  node.Command
-	Claim    Claim
+	Claim    claim.Claim
 	claims   []node.Claim  // of claim; of the command
 	wait     node.Wait     // of claim; of the command, if it waits
 	Start    clock.Instant // read before anything was sent
@@ -36,7 +38,7 @@ type Round struct {
 type rounds struct {
 	*base
 	voters *voters
-	hear   func(c *Claim, start clock.Instant, line node.Line) // told what each answer says of the queues on a node
+	queues *queue.Queues
 	unused []*Round
 }
 
@@ -60,9 +62,9 @@ func (e *rounds) newRound() *Round {
 	}
 	for i := range e.Nodes {
 		r.replies[i] = func(reply node.Reply) {
-			e.enter()
+			e.Enter()
 			r.receive(i, reply)
-			e.leave()
+			e.Leave()
 		}
 	}
 	return r
@@ -89,14 +91,14 @@ func putBack[T any](spare *[]*T, x *T) {
 }
 
 // round begins a round for one command. ttl is 0 where the command has none.
-func (e *rounds) round(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+func (e *rounds) round(kind node.Kind, c claim.Claim, ttl, timeout time.Duration) *Round {
 	r := take(&e.unused)
 	if r == nil {
 		r = e.newRound()
 	}
 	r.signal.Clear() // of what a late answer set
 	r.users = 1
-	r.Start = e.now
+	r.Start = e.Now
 	r.Deadline = r.Start.Add(timeout)
 	r.Claim, r.claims = c, c.AppendTo(r.claims[:0])
 	r.command = node.Command{
@@ -108,15 +110,15 @@ func (e *rounds) round(kind node.Kind, c Claim, ttl, timeout time.Duration) *Rou
 		Retention: e.Opts.FenceRetention,
 		Deadline:  r.Deadline,
 	}
-	if (kind == node.Acquire || kind == node.Release) && c.wait.Queued() {
-		r.wait = c.wait
+	if (kind == node.Acquire || kind == node.Release) && c.Wait.Queued() {
+		r.wait = c.Wait
 		if kind == node.Release {
 			r.wait.Barge, r.wait.Offer, r.wait.Secret, r.wait.Reserve = false, 0, "", false
 		}
 		r.command.Wait = &r.wait
 	}
 	if kind == node.Release {
-		r.command.HandOver = c.handover
+		r.command.HandOver = c.HandOver
 	}
 	clear(r.Ballots)
 	r.Tally = vote.Tally{Nodes: len(e.Nodes), Need: e.Need}
@@ -132,11 +134,11 @@ func (r *Round) ask(nodes vote.NodeSet) {
 	nodes &^= r.asked
 	r.asked |= nodes
 	r.users += nodes.Len()
-	r.e.submit(nodes, r.command, r.replies)
+	r.e.Submit(nodes, r.command, r.replies)
 }
 
 // askAll begins a round, and asks all nodes.
-func (e *rounds) askAll(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+func (e *rounds) askAll(kind node.Kind, c claim.Claim, ttl, timeout time.Duration) *Round {
 	r := e.round(kind, c, ttl, timeout)
 	r.ask(vote.AllNodes(len(e.Nodes)))
 	return r
@@ -145,9 +147,12 @@ func (e *rounds) askAll(kind node.Kind, c Claim, ttl, timeout time.Duration) *Ro
 // receive takes the answer of node i.
 func (r *Round) receive(i int, reply node.Reply) {
 	e := r.e
-	e.answers(i, &r.command, reply)
+	e.NoteAnswer(i, &r.command, reply)
 	b := e.voters.judge(i, r.command.Kind, r.Start, reply)
-	e.hear(&r.Claim, r.Start, reply.Line)
+	if last := reply.Line.Last; last > 0 { // the next to wait here comes after those in the queue, whatever the clocks say
+		e.sawToken(last)
+	}
+	e.queues.Hear(&r.Claim, reply.Line, e.Now.Sub(r.Start))
 	if reply.Status == node.Refused && r.Claim.Mode != node.Read {
 		e.voters.noteLongLock(i, reply)
 	}
@@ -159,7 +164,7 @@ func (r *Round) receive(i int, reply node.Reply) {
 		return
 	}
 	if r.eager || before == vote.Undecided && r.Tally.Verdict() != vote.Undecided {
-		e.set(r.signal)
+		e.Set(r.signal)
 	}
 	r.done()
 }
@@ -170,7 +175,7 @@ func (r *Round) receive(i int, reply node.Reply) {
 func (r *Round) Await(ctx context.Context) vote.Verdict {
 	for wake := clock.WakeSet; ; wake = r.signal.Wait(ctx, clock.Never) {
 		var v vote.Verdict
-		r.e.read(func() { v = r.Tally.Verdict() })
+		r.e.Read(func() { v = r.Tally.Verdict() })
 		if v != vote.Undecided || wake != clock.WakeSet {
 			return v
 		}
@@ -184,16 +189,16 @@ func (r *Round) AwaitAll(ctx context.Context) { r.awaitOpen(ctx, clock.Never) }
 // have had a little more time, or when ctx ends.
 func (r *Round) AwaitMost(ctx context.Context) {
 	r.Await(ctx)
-	r.e.enter()
+	r.e.Enter()
 	until := r.lingerUntil()
-	r.e.leave()
+	r.e.Leave()
 	r.awaitOpen(ctx, until)
 }
 
 func (r *Round) awaitOpen(ctx context.Context, until clock.Instant) {
 	for wake := clock.WakeSet; wake == clock.WakeSet; wake = r.signal.Wait(ctx, until) {
 		over := false
-		r.e.read(func() { r.eager, over = true, r.Open() == 0 })
+		r.e.Read(func() { r.eager, over = true, r.Open() == 0 })
 		if over {
 			return
 		}
@@ -220,15 +225,15 @@ func (r *Round) DiscountDuplicates() bool {
 // lingerUntil is the instant until which a round that is decided now waits for further
 // answers.
 func (r *Round) lingerUntil() clock.Instant {
-	took := r.e.now.Sub(r.Start)
+	took := r.e.Now.Sub(r.Start)
 	return r.Start.Add(min(max(lingerRounds*took, leastLinger), r.Deadline.Sub(r.Start)/lingerOfTimeout))
 }
 
 // patience is the instant until which a round that was split just now waits for nodes
 // that have not answered.
 func (r *Round) patience() clock.Instant {
-	took := r.e.now.Sub(r.Start)
-	return r.e.now.Add(min(took, r.Deadline.Sub(r.Start)/lingerOfTimeout))
+	took := r.e.Now.Sub(r.Start)
+	return r.e.Now.Add(min(took, r.Deadline.Sub(r.Start)/lingerOfTimeout))
 }
 
 // Open is how many of the nodes asked have not answered.
@@ -248,7 +253,7 @@ func (r *Round) done() {
 	if r.asker != nil {
 		r.asker.over(r)
 	}
-	r.command, r.Claim, r.asker = node.Command{}, Claim{}, nil
+	r.command, r.Claim, r.asker = node.Command{}, claim.Claim{}, nil
 	clear(r.claims)
 	putBack(&r.e.unused, r)
 }
@@ -294,7 +299,7 @@ func (r *Round) Removed() bool {
 
 // PutDown is done, outside a step.
 func (r *Round) PutDown() {
-	r.e.enter()
+	r.e.Enter()
 	r.done()
-	r.e.leave()
+	r.e.Leave()
 }

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -16,38 +18,38 @@ import (
 type Step struct{ e *holds }
 
 // Leave ends it.
-func (in Step) Leave() { in.e.leave() }
+func (in Step) Leave() { in.e.Leave() }
 
 // Now is when it takes place.
-func (in Step) Now() clock.Instant { return in.e.now }
+func (in Step) Now() clock.Instant { return in.e.Now }
 
-// Because notes for Options.Steps what came in: a call about a claim.
-func (in Step) Because(call string, c *Claim) { in.e.because(call, c) }
+// Because notes for Options.Steps what came in: a call about a lock.
+func (in Step) Because(call string, of *claim.Lock) { in.e.NoteCall(call, of) }
 
 // Tell reports an event.
-func (in Step) Tell(x Event) { in.e.tell(x) }
+func (in Step) Tell(x machine.Event) { in.e.Tell(x) }
 
 // TellOf reports an event of a claim.
-func (in Step) TellOf(c *Claim, x Event) { in.e.tellOf(c, x) }
+func (in Step) TellOf(c *claim.Claim, x machine.Event) { in.e.tellOf(c, x) }
 
 // Log adds a line to the log.
-func (in Step) Log(level slog.Level, text string, args ...any) { in.e.log(level, text, args...) }
+func (in Step) Log(level slog.Level, text string, args ...any) { in.e.Log(level, text, args...) }
 
 // Set has a signal set.
-func (in Step) Set(s clock.Signal) { in.e.set(s) }
+func (in Step) Set(s clock.Signal) { in.e.Set(s) }
 
 // Then has something done after the step. It does not block.
-func (in Step) Then(what string, do func()) { in.e.then(what, do) }
+func (in Step) Then(what string, do func()) { in.e.Then(what, do) }
 
 // Task has something done in a task that Close waits for.
-func (in Step) Task(what string, do func()) { in.e.task(what, do) }
+func (in Step) Task(what string, do func()) { in.e.Task(what, do) }
 
 // InTask is task, unless the Locker is closed.
-func (in Step) InTask(do func()) { in.e.inTask(do) }
+func (in Step) InTask(do func()) { in.e.TaskIfOpen(do) }
 
 // Send has a command sent to some of the nodes. Each answer is a step.
 func (in Step) Send(nodes vote.NodeSet, command node.Command, answer func(Step, int, node.Reply)) {
-	in.e.send(nodes, command, func(i int, r node.Reply) {
+	in.e.Send(nodes, command, func(i int, r node.Reply) {
 		if answer != nil {
 			answer(in, i, r)
 		}
@@ -57,20 +59,18 @@ func (in Step) Send(nodes vote.NodeSet, command node.Command, answer func(Step, 
 // All are all nodes.
 func (in Step) All() vote.NodeSet { return vote.AllNodes(len(in.e.Nodes)) }
 
-// Heard notes for Options.Steps what came in: something from node i about a claim.
-func (in Step) Heard(i int, format string, c *Claim) {
-	if in.e.world.steps != nil {
-		in.e.heard(i, format, c.Title())
-	}
+// Heard notes for Options.Steps what came in: something from node i about a lock.
+func (in Step) Heard(i int, format string, of *claim.Lock) {
+	in.e.NoteNews(i, format, of.Title())
 }
 
 // Subscribe has a subscription made on each node.
-func (in Step) Subscribe(to *Subscriptions, begin func(int, node.Node) (stop func())) {
-	in.e.subscribe(to, begin)
+func (in Step) Subscribe(to *machine.Subscriptions, begin func(int, node.Node) (stop func())) {
+	in.e.Subscribe(to, begin)
 }
 
 // AskAll begins a round, and asks all nodes.
-func (in Step) AskAll(kind node.Kind, c Claim, ttl, timeout time.Duration) *Round {
+func (in Step) AskAll(kind node.Kind, c claim.Claim, ttl, timeout time.Duration) *Round {
 	return in.e.askAll(kind, c, ttl, timeout)
 }
 
@@ -78,22 +78,22 @@ func (in Step) AskAll(kind node.Kind, c Claim, ttl, timeout time.Duration) *Roun
 func (in Step) Done(r *Round) { r.done() }
 
 // Token makes a fencing token above the given one. It fails if none is left.
-func (in Step) Token(above node.Token) (node.Token, bool) { return in.e.tokens.next(above) }
+func (in Step) Token(above node.Token) (node.Token, bool) { return in.e.token(above) }
 
 // SawToken learns from a token of others.
-func (in Step) SawToken(fence node.Token) { in.e.tokens.saw(fence) }
+func (in Step) SawToken(fence node.Token) { in.e.sawToken(fence) }
 
 // Admit makes the hold of a grant.
-func (in Step) Admit(ctx context.Context, g Grant, w *Want) *Hold { return in.e.admit(ctx, g, w) }
+func (in Step) Admit(ctx context.Context, g Grant, w *claim.Want) *Hold { return in.e.admit(ctx, g, w) }
 
 // Release has a claim removed from some nodes. No node has a key of it after expiry, if
 // it does not hang.
-func (in Step) Release(c Claim, nodes vote.NodeSet, expiry clock.Instant) {
+func (in Step) Release(c claim.Claim, nodes vote.NodeSet, expiry clock.Instant) {
 	in.e.releases.send(c, nodes, expiry)
 }
 
 // HoldsOf returns the holds of a name in this process.
-func (in Step) HoldsOf(name string) []*Hold { return holdsOfAll(in.e.queues.holdsOf(name)) }
+func (in Step) HoldsOf(name string) []*Hold { return holdsOfAll(in.e.queues.HoldsOf(name)) }
 
 // IsOver reports whether a hold has ended.
 func (in Step) IsOver(h *Hold) bool { return h.isOver() }
@@ -124,13 +124,13 @@ func (in Step) Follow(h *Hold, f Follower) { h.follower = f }
 
 // Bounds returns what is left of a hold.
 func (in Step) Bounds(h *Hold) Bounds {
-	b := Bounds{Mode: h.mode, High: h.high, Kept: max(0, h.keptUntil().Sub(in.e.now))}
+	b := Bounds{Mode: h.tenant.Mode, High: h.high, Kept: max(0, h.keptUntil().Sub(in.e.Now))}
 	// Nothing left is not the same as no bound.
 	if h.fixed {
-		b.Fixed = max(1, h.until.Sub(in.e.now))
+		b.Fixed = max(1, h.until.Sub(in.e.Now))
 	}
 	if h.maxHold > 0 {
-		b.Hold = max(1, h.limit.Sub(in.e.now))
+		b.Hold = max(1, h.limit.Sub(in.e.Now))
 	}
 	return b
 }

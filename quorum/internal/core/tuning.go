@@ -1,9 +1,11 @@
 package core
 
-import "time"
+import (
+	"time"
+)
 
 // These numbers are choices: others would be as safe. Those with a duration of their
-// own, such as noticeSlack, stand where they are used.
+// own, such as firstSweep, stand where they are used.
 const (
 	// A renewal is due at a third of a lease, and up to a tenth of that third earlier:
 	// leases that were acquired together are not renewed together.
@@ -35,16 +37,4 @@ const (
 	// A release is repeated up to a quarter of the pause later, so that releases do not
 	// stay in step.
 	sweepSpread = 4
-
-	// A waiter that knows when the name may be free comes up to a twentieth of that
-	// time later, so that waiters do not come together.
-	pauseSpread = 20
-
-	// A waiter that does not know it pauses for no more than eight times its first
-	// pause, or for Options.RetryEvery if that is longer: after splits the first pause
-	// is as long as an attempt.
-	longestPause = 8
-
-	// Of those outside each eighth to come in is the first, where else the last is next.
-	firstComesIn = 8
 )

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redquorum/redquorum/clock"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -17,11 +18,9 @@ import (
 // not answer, refuse or have restarted.
 type voters struct {
 	*Config
-	*moment
+	*machine.Machine
 	servers   vote.Servers
-	known     []voter // by node
-	tell      func(Event)
-	log       func(slog.Level, string, ...any)
+	known     []voter       // by node
 	recovered func(i int)   // called when node i answers again
 	meetBy    clock.Instant // see unheardUntil; 0: no attempt was won yet
 	outlasted bool          // the log has said that others have a longer MaxLease
@@ -29,8 +28,8 @@ type voters struct {
 	tryAt     clock.Instant // from then on another call finds out whether they do
 }
 
-func newVoters(c *Config, now *moment) *voters {
-	v := &voters{Config: c, moment: now, known: make([]voter, len(c.Nodes))}
+func newVoters(c *Config, m *machine.Machine) *voters {
+	v := &voters{Config: c, Machine: m, known: make([]voter, len(c.Nodes))}
 	o := &c.Opts
 	v.servers.Rule = vote.Rule{MaxLease: o.MaxLease, Grace: o.Grace, Drift: o.Drift, NoRestartGuard: o.NoRestartGuard}
 	v.servers.Lives = make([]*node.Life, len(c.Nodes))
@@ -76,7 +75,7 @@ func (v *voters) judge(i int, kind node.Kind, start clock.Instant, reply node.Re
 	default:
 		v.failed(i, kind, reply.Err)
 	}
-	return v.servers.Judge(i, kind, start, v.now, reply)
+	return v.servers.Judge(i, kind, start, v.Now, reply)
 }
 
 // meet notes the life of the server that answered for node i.
@@ -106,9 +105,9 @@ func (v *voters) unheardUntil(first clock.Instant) clock.Instant {
 func (v *voters) learn(i int, life *node.Life) {
 	was, name := v.servers.Learn(i, life), v.Nodes[i].Name()
 	if err := v.servers.Duplicate(i); err != nil && (was == nil || was.ID != life.ID) {
-		v.log(slog.LevelWarn, "two nodes are one server, and are ignored", "node", name, "error", err)
+		v.Log(slog.LevelWarn, "two nodes are one server, and are ignored", "node", name, "error", err)
 	}
-	wait := v.servers.Abstains(node.Acquire, v.now, life)
+	wait := v.servers.Abstains(node.Acquire, v.Now, life)
 	other := was == nil || was.ID != life.ID
 	if wait == 0 || !other && life.Born <= v.known[i].born {
 		return
@@ -116,12 +115,12 @@ func (v *voters) learn(i int, life *node.Life) {
 	v.known[i].born = life.Born
 	if of, ok := v.Nodes[i].(node.Replicated); ok && of.Replicas() > 0 && !other {
 		// The server is the same: its age is known now better, now worse.
-		v.log(slog.LevelInfo, "node ignored: only a replica that came recently confirms",
+		v.Log(slog.LevelInfo, "node ignored: only a replica that came recently confirms",
 			"node", name, "for", wait.Round(time.Millisecond))
 		return
 	}
-	v.tell(Event{Kind: EventNodeAbstains, Node: name, Took: wait})
-	v.log(slog.LevelWarn, "node ignored: recently (re)started or was a replica",
+	v.Tell(machine.Event{Kind: machine.EventNodeAbstains, Node: name, Took: wait})
+	v.Log(slog.LevelWarn, "node ignored: recently (re)started or was a replica",
 		"node", name, "for", wait.Round(time.Millisecond))
 }
 
@@ -133,7 +132,7 @@ func (v *voters) noteLongLock(i int, refusal node.Reply) {
 		return
 	}
 	v.outlasted = true
-	v.log(slog.LevelWarn, "another program's lock lasts longer than MaxLease: set the same MaxLease in all programs, "+
+	v.Log(slog.LevelWarn, "another program's lock lasts longer than MaxLease: set the same MaxLease in all programs, "+
 		"or a restarted node votes too early",
 		"node", v.Nodes[i].Name(), "left", refusal.TTL, "max_lease", v.Opts.MaxLease)
 }
@@ -149,7 +148,7 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 	case errors.Is(err, node.ErrTimeout), errors.Is(err, node.ErrUnreachable):
 		v.hear(i, silent)
 		n.why = err
-		if n.silence || v.now < n.calm {
+		if n.silence || v.Now < n.calm {
 			return
 		}
 		n.silence = true
@@ -157,13 +156,13 @@ func (v *voters) failed(i int, kind node.Kind, err error) {
 	default:
 		v.hear(i, answers)
 		n.silence = false
-		if n.refuses>>kind&1 == 1 || v.now < n.calm {
+		if n.refuses>>kind&1 == 1 || v.Now < n.calm {
 			return
 		}
 		n.refuses |= 1 << kind
 	}
-	v.tell(Event{Kind: EventNodeFailed, Node: v.Nodes[i].Name(), Err: err})
-	v.log(slog.LevelWarn, text, "node", v.Nodes[i].Name(), "error", err)
+	v.Tell(machine.Event{Kind: machine.EventNodeFailed, Node: v.Nodes[i].Name(), Err: err})
+	v.Log(slog.LevelWarn, text, "node", v.Nodes[i].Name(), "error", err)
 }
 
 // answered notes that a node has answered, and whether it has carried the command out:
@@ -181,9 +180,9 @@ func (v *voters) answered(i int, kind node.Kind, did bool) {
 		v.recovered(i)
 	}
 	if reported {
-		n.calm = v.now.Add(calm)
-		v.tell(Event{Kind: EventNodeRecovered, Node: v.Nodes[i].Name()})
-		v.log(slog.LevelInfo, "node answers again", "node", v.Nodes[i].Name())
+		n.calm = v.Now.Add(calm)
+		v.Tell(machine.Event{Kind: machine.EventNodeRecovered, Node: v.Nodes[i].Name()})
+		v.Log(slog.LevelInfo, "node answers again", "node", v.Nodes[i].Name())
 	}
 }
 
@@ -203,7 +202,7 @@ func (v *voters) hear(i int, what hearing) {
 	if n <= len(v.Nodes)-v.Need {
 		v.downSince = 0
 	} else if v.downSince == 0 {
-		v.downSince = max(1, v.now)
+		v.downSince = max(1, v.Now)
 	}
 }
 
@@ -212,7 +211,7 @@ func (v *voters) downFor() time.Duration {
 	if v.downSince == 0 {
 		return 0
 	}
-	return v.now.Sub(v.downSince)
+	return v.Now.Sub(v.downSince)
 }
 
 // tooLongDown reports whether they have for longer than Options.MaxDown.
@@ -225,7 +224,7 @@ func (v *voters) downAt() clock.Instant {
 	case v.Opts.MaxDown == 0:
 		return clock.Never
 	case v.downSince == 0:
-		return v.now.Add(max(v.Opts.MaxDown, v.Opts.RetryEvery))
+		return v.Now.Add(max(v.Opts.MaxDown, v.Opts.RetryEvery))
 	}
 	return v.downSince.Add(v.Opts.MaxDown)
 }
@@ -235,7 +234,7 @@ func (v *voters) downAt() clock.Instant {
 // Options.RetryEvery does in any case, to find out whether they answer again, but none
 // that has waited.
 func (v *voters) down(title string, waited bool) error {
-	if !v.tooLongDown() || !waited && Due(&v.tryAt, v.now, v.Opts.RetryEvery) {
+	if !v.tooLongDown() || !waited && Due(&v.tryAt, v.Now, v.Opts.RetryEvery) {
 		return nil
 	}
 	return v.silence(title, nil)

@@ -9,7 +9,12 @@ import (
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
+	"github.com/redquorum/redquorum/internal/claim"
 	"github.com/redquorum/redquorum/node"
+	"github.com/redquorum/redquorum/quorum/internal/limit"
+	"github.com/redquorum/redquorum/quorum/internal/machine"
+	"github.com/redquorum/redquorum/quorum/internal/queue"
+	"github.com/redquorum/redquorum/quorum/internal/retry"
 	"github.com/redquorum/redquorum/quorum/internal/vote"
 )
 
@@ -17,10 +22,10 @@ import (
 // are used again; late news for a former call are a hint without a cause, which does no
 // harm.
 type waiter struct {
-	wakeable
-	member  // among those of its process
-	entry   // of its attempts
-	standby // in the wait queues on the nodes
+	machine.Wakeable
+	queue.Member // among those of its process
+	limit.Entry  // of its attempts
+	standby      // in the wait queues on the nodes
 
 	e        *engine
 	ctx      context.Context // of the call, for its values
@@ -29,7 +34,7 @@ type waiter struct {
 	deadline clock.Instant // of the wait, or Never
 	phase    phase
 	until    clock.Instant // when the phase is over if nothing happens
-	spot     slot          // of the timer for that
+	timer    machine.Timer // for that
 	stopped  error         // why the caller waits no longer; nil while it does
 
 	got    *Hold // the result
@@ -38,7 +43,7 @@ type waiter struct {
 
 	inLine    bool          // it has to wait for others of its process now
 	hasWaited bool          // it had to wait for others of its process
-	last      Claim         // of the last attempt
+	last      claim.Claim   // of the last attempt
 	placed    vote.NodeSet  // nodes that may know of it, from any attempt
 	reserved  clock.Instant // until then it may keep several names from others
 
@@ -46,9 +51,9 @@ type waiter struct {
 	counted     bool   // by the limiter: it is not decided
 	lingerUntil clock.Instant
 	splitUntil  clock.Instant // of an attempt that is split; 0: it is not
-	pause       pausing
+	pause       retry.Pause
 
-	watching *Subscriptions // to releases of the names; nil by default
+	watching *machine.Subscriptions // to releases of the names; nil by default
 }
 
 // A phase is where a waiter is in its life. The table in phases.md says
@@ -88,20 +93,110 @@ func (w *waiter) step() phase {
 	return phaseOver
 }
 
+// acquire is Lock and, with a wait of 0, TryLock. It is called outside a step.
+func (e *engine) acquire(ctx context.Context, s *claim.Want, by Caller) (*Hold, error) {
+	ended, outer := ctx.Err() != nil, e.outer(ctx, &s.Lock)
+	e.Enter()
+	switch {
+	case e.Closed:
+		e.Leave()
+		return nil, ErrClosed
+	case ended:
+		e.Leave()
+		return nil, fmt.Errorf("acquire %q: %w", s.Title(), e.Words.Stopped(ctx))
+	}
+	e.Calls++
+	e.NoteCall("lock", &s.Lock)
+	w := e.waiter(ctx, s)
+	w.caller, w.Outer = by, outer
+	w.run()
+	over := false
+	defer func() {
+		if !over { // something of the caller's has panicked
+			e.Clock.Go(func() { e.abandon(w) })
+		}
+	}()
+	e.Leave()
+	got, err := e.finish(ctx, w)
+	defer e.Leave()
+	over = true
+	w.putBack()
+	e.EndCall()
+	return got, err
+}
+
+// finish waits until a call is over, and begins a step then. It tells of a failure.
+func (e *engine) finish(ctx context.Context, w *waiter) (*Hold, error) {
+	w.await(ctx)
+	if w.watching != nil {
+		e.Leave()
+		e.Unsubscribe(w.watching)
+		e.Enter()
+	}
+	if w.err != nil && w.caller != nil {
+		waited := e.Now.Sub(w.began)
+		e.Leave()
+		w.caller.Failed(ctx, w.err, waited, w.deadline)
+		e.Enter()
+	}
+	if w.err != nil {
+		e.Tell(machine.Event{Kind: machine.EventNotAcquired, Name: w.Request.Title(), Took: e.Now.Sub(w.began),
+			Waited: w.everWaited(), Err: w.err})
+	}
+	return w.got, w.err
+}
+
+// abandon ends a call that nobody waits for, and unlocks what it gets. It is called
+// outside a step.
+func (e *engine) abandon(w *waiter) {
+	nobody, cancel := context.WithCancel(context.Background())
+	cancel()
+	got, _ := e.finish(nobody, w)
+	mode := w.Request.Mode
+	w.putBack()
+	e.Leave()
+	if got != nil {
+		_ = got.BeginUnlock(mode).Wait(nobody)
+	}
+	e.End()
+}
+
+// await waits until the call is over, and begins a step then. Its caller's context may
+// end it.
+func (w *waiter) await(ctx context.Context) {
+	for {
+		var why error
+		if w.signal.Wait(ctx, clock.Never) == clock.WakeEnded {
+			why = w.e.Words.Stopped(ctx)
+		}
+		w.e.Enter()
+		if why != nil && w.phase != phaseOver {
+			w.e.NoteCall("give up", &w.Request.Lock)
+			w.stopped = why
+			w.run()
+		}
+		if w.phase == phaseOver {
+			return
+		}
+		w.e.Leave()
+	}
+}
+
 // waiter returns a new one.
-func (e *engine) waiter(ctx context.Context, s *Want) *waiter {
+func (e *engine) waiter(ctx context.Context, s *claim.Want) *waiter {
 	w := take(&e.waiters)
 	if w == nil {
 		w = &waiter{e: e, signal: e.Clock.NewSignal()}
-		w.connect(findings{ballots: make([]vote.Ballot, len(e.Nodes))})
+		w.Found.Ballots = make([]vote.Ballot, len(e.Nodes))
+		w.connect()
 	}
-	w.phase, w.request, w.ctx, w.began, w.deadline, w.reserved = phaseQueueing, s, ctx, e.now, clock.Never, e.now
+	w.phase, w.Request, w.ctx, w.began, w.deadline, w.reserved = phaseQueueing, s, ctx, e.Now, clock.Never, e.Now
 	if s.Wait >= 0 {
-		w.deadline = e.now.Add(s.Wait)
+		w.deadline = e.Now.Add(s.Wait)
 	}
-	w.leaves = clock.Never
+	w.Leaves = clock.Never
 	if end, ok := ctx.Deadline(); ok {
-		w.leaves = e.now.Add(end.Sub(e.wall()))
+		w.Leaves = e.Now.Add(end.Sub(e.Wall()))
 	}
 	w.names = s.Names
 	w.calledFirstFor = append(w.calledFirstFor[:0], make([]vote.NodeSet, len(s.Names))...)
@@ -109,43 +204,35 @@ func (e *engine) waiter(ctx context.Context, s *Want) *waiter {
 		w.drawTicket()
 	}
 	if s.Wait != 0 {
-		e.queues.join(&w.member)
+		e.queues.Join(&w.Member)
 	}
 	return w
 }
 
-// connect connects the parts of a new waiter.
-func (w *waiter) connect(found findings) {
-	w.wakeable = wakeable{machine: &w.e.machine, looks: w}
-	w.member = member{wakeable: &w.wakeable, found: found}
-	w.entry.wakeable, w.standby.wakeable = &w.wakeable, &w.wakeable
+// connect connects the parts of w.
+func (w *waiter) connect() {
+	w.Wakeable, w.timer.Of = w.e.Wakeable(w), w
+	w.Member.Waiter, w.Entry.Waiter, w.standby.Wakeable = w, w, &w.Wakeable
 }
 
 // putBack keeps w for another call.
 func (w *waiter) putBack() {
 	w.signal.Clear()
-	clear(w.found.ballots)
-	clear(w.spots)
-	spots := w.spots
-	if cap(spots) > maxSpareSpots {
-		spots = nil
-	}
-	found, first := findings{ballots: w.found.ballots, last: w.found.last[:0]}, w.calledFirstFor[:0]
-	*w = waiter{e: w.e, signal: w.signal, phase: phaseOver}
-	w.connect(found)
-	w.spots, w.calledFirstFor = spots[:0], first
+	*w = waiter{e: w.e, signal: w.signal, phase: phaseOver, Member: w.Member.Fresh(),
+		standby: standby{calledFirstFor: w.calledFirstFor[:0]}}
+	w.connect()
 	putBack(&w.e.waiters, w)
 }
 
-// look has w look at its news.
-func (w *waiter) look() {
-	w.ready = false
-	w.run()
-}
+// Look has w look at its news.
+func (w *waiter) Look() { w.run() }
+
+// Fire has w look what time it is.
+func (w *waiter) Fire() { w.run() }
 
 // run takes w through its phases, up to one in which it has to wait.
 func (w *waiter) run() {
-	defer w.e.crash()
+	defer w.e.Crash()
 	for {
 		w.until = clock.Never
 		was := w.phase
@@ -154,30 +241,27 @@ func (w *waiter) run() {
 		}
 	}
 	if w.until != clock.Never {
-		w.e.at(w, w.until, w.until)
+		w.e.At(&w.timer, w.until, w.until)
 	} else {
-		w.e.timers.drop(w)
+		w.e.Drop(&w.timer)
 	}
 }
 
-func (w *waiter) slot() *slot { return &w.spot }
-
-func (w *waiter) fire() { w.run() }
-
 // queueing waits until it is for w to ask the nodes, or gets a nested lease.
 func (w *waiter) queueing() phase {
-	e, s := w.e, w.request
-	if w.inLine && (w.stopped != nil || e.now >= w.deadline) { // also if its turn has come by then
+	e, s := w.e, w.Request
+	if w.inLine && (w.stopped != nil || e.Now >= w.deadline) { // also if its turn has come by then
 		return w.end(nil, w.inVain())
 	}
-	nested, turn, err := e.queues.turn(&w.member)
+	own, turn := e.queues.Turn(&w.Member)
 	w.inLine = false
+	if own != nil {
+		if nested, err := w.nest(own); nested != nil || err != nil {
+			return w.end(nested, err)
+		}
+	}
 	switch {
-	case nested != nil:
-		return w.end(nested.holder.(*Hold), nil)
-	case err != nil:
-		return w.end(nil, err)
-	case e.closed:
+	case e.Closed:
 		return w.end(nil, ErrClosed)
 	case !turn && s.Wait == 0:
 		return w.end(nil, w.inVain())
@@ -190,7 +274,7 @@ func (w *waiter) queueing() phase {
 		w.inLine, w.hasWaited, w.until = true, true, min(w.deadline, e.voters.downAt())
 		return phaseQueueing
 	}
-	if (w.contended || w.hasWaited) && !w.listed {
+	if (w.Contended || w.hasWaited) && !w.listed {
 		// Others may be waiting, and w must not pass them. A waiter behind another of its
 		// process always would: its attempt comes right after the release.
 		w.lineUp()
@@ -198,25 +282,38 @@ func (w *waiter) queueing() phase {
 	return phaseYielding
 }
 
+// nest makes another lease of a hold that w's own context belongs to. It returns nil if
+// that is over, and an error if it cannot be shared.
+func (w *waiter) nest(own *queue.Tenant) (*Hold, error) {
+	if !own.Claim.Covers(&w.Request.Lock) {
+		return nil, w.e.Fail("acquire", w.Request.Title(), nil, ErrDeadlock, ErrPart)
+	}
+	h := holdOf(own)
+	if nested, err := h.nest(w.Request); !nested {
+		return nil, err
+	}
+	return h, nil
+}
+
 // yielding leaves the names for a moment to listeners. Then it takes a lock that was
 // handed over, or asks for it.
 func (w *waiter) yielding() phase {
 	e := w.e
-	if w.request.Wait != 0 {
-		w.until = min(e.queues.listened(&w.request.Claim), w.deadline)
+	if w.Request.Wait != 0 {
+		w.until = min(e.queues.Listened(&w.Request.Lock), w.deadline)
 	}
 	switch {
-	case e.closed:
+	case e.Closed:
 		return w.end(nil, ErrClosed)
 	case w.stopped != nil:
 		return w.end(nil, w.failed())
-	case w.request.Wait != 0 && e.now < w.until:
+	case w.Request.Wait != 0 && e.Now < w.until:
 		return phaseYielding
 	}
 	if g, ok := w.handedOver(); ok {
 		return w.granted(g)
 	}
-	if !e.attempts.enter(&w.entry, e.now) {
+	if !e.attempts.Enter(&w.Entry, e.Now) {
 		return phaseOutside
 	}
 	return w.ask()
@@ -227,15 +324,15 @@ func (w *waiter) waitOutside() phase {
 	e := w.e
 	w.until = w.deadline
 	if w.last.Owner == "" { // however short the wait is, it makes one attempt, which needs the rest
-		w.until = max(w.until, w.began.Add(e.attempts.patience(e.Timeout(w.request.Lease))))
+		w.until = max(w.until, w.began.Add(e.attempts.Patience(e.Timeout(w.Request.Lease))))
 	}
 	switch {
-	case w.let:
-		w.let = false
+	case w.Let:
+		w.Let = false
 		return w.ask()
-	case w.stopped != nil || e.closed || e.now >= w.until:
-		e.attempts.forget(&w.entry, e.now)
-		w.found.crowded = true
+	case w.stopped != nil || e.Closed || e.Now >= w.until:
+		e.attempts.Forget(&w.Entry, e.Now)
+		w.Found.Crowded = true
 		return w.end(nil, w.failed())
 	}
 	return phaseOutside
@@ -246,17 +343,17 @@ func (w *waiter) waitOutside() phase {
 func (w *waiter) ask() phase {
 	e := w.e
 	w.returnHandovers(true, "")
-	w.released, w.calledFirst, w.holderLeft = 0, 0, false
+	w.released, w.calledFirst, w.HolderLeft = 0, 0, false
 	c, ok := w.nextClaim()
-	w.found.late, w.found.spent = false, !ok
+	w.Found.Late, w.Found.Spent = false, !ok
 	if !ok {
-		e.attempts.leave(e.now)
+		e.attempts.Leave(e.Now)
 		return w.goOn()
 	}
 	w.last = c
-	r := e.round(node.Acquire, c, w.request.Life()+e.Opts.Grace, w.timeout())
+	r := e.round(node.Acquire, c, w.Request.Life()+e.Opts.Grace, w.timeout())
 	r.asker, w.counted, w.round, w.splitUntil = w, true, r, 0
-	if c.wait.Offer != 0 {
+	if c.Wait.Offer != 0 {
 		e.handovers.offer(&w.standby, c, r.Start)
 	}
 	r.ask(vote.AllNodes(len(e.Nodes)))
@@ -275,9 +372,9 @@ func (w *waiter) asking() phase {
 	case v == vote.Won:
 		w.lingerUntil = r.lingerUntil()
 		return phaseConfirming
-	case r.Tally.Split() && w.splitUntil == 0 && w.request.Wait != 0 && w.found.splits < 2:
+	case r.Tally.Split() && w.splitUntil == 0 && w.Request.Wait != 0 && w.Found.Splits < 2:
 		w.splitUntil = r.patience()
-	case w.splitUntil != 0 && w.e.now >= w.splitUntil && r.Tally.Split():
+	case w.splitUntil != 0 && w.e.Now >= w.splitUntil && r.Tally.Split():
 		return w.linger()
 	}
 	w.until = cmp.Or(w.splitUntil, clock.Never)
@@ -288,18 +385,18 @@ func (w *waiter) asking() phase {
 // are recognized only once both have answered, so a Locker's first attempt takes a
 // moment longer.
 func (w *waiter) confirming() phase {
-	e, r, s := w.e, w.round, w.request
-	if until := e.voters.unheardUntil(w.lingerUntil); w.stopped == nil && r.Open() > 0 && e.now < until {
+	e, r, s := w.e, w.round, w.Request
+	if until := e.voters.unheardUntil(w.lingerUntil); w.stopped == nil && r.Open() > 0 && e.Now < until {
 		w.until = until
 		return phaseConfirming
 	}
 	if w.stopped == nil && r.DiscountDuplicates() {
-		if e.now < vote.DecideBy(r.Start, s.Lease, s.Lease, e.Opts.Drift) {
+		if e.Now < vote.DecideBy(r.Start, s.Lease, s.Lease, e.Opts.Drift) {
 			g := GrantOf(r, w.last, s.Lease, 0)
 			w.attemptEnds()
 			return w.granted(g)
 		}
-		w.found.late = true
+		w.Found.Late = true
 	}
 	return w.linger()
 }
@@ -316,18 +413,18 @@ func (w *waiter) lingering() phase {
 	e, r := w.e, w.round
 	explained, granted := r.Tally.Explained(), r.Tally.Votes[vote.Granted]+r.Tally.Votes[vote.Abstaining]
 	over := r.Open() == 0 || explained && granted > 0
-	if w.request.Wait == 0 { // the error names all nodes that fail
+	if w.Request.Wait == 0 { // the error names all nodes that fail
 		over = r.Open() == 0 || granted+r.Tally.Votes[vote.Refused] >= e.Need
 	}
 	w.until = w.lingerUntil
 	if !explained {
 		w.until = r.Deadline
 	}
-	if !over && w.stopped == nil && e.now < w.until {
+	if !over && w.stopped == nil && e.Now < w.until {
 		return phaseLingering
 	}
 	if mayHold := r.MayHoldNow(); mayHold != 0 {
-		e.releases.send(r.Claim, mayHold, e.Expiry(r.Start, w.request.Life()))
+		e.releases.send(r.Claim, mayHold, e.Expiry(r.Start, w.Request.Life()))
 	}
 	w.note(r)
 	w.attemptEnds()
@@ -355,39 +452,53 @@ func (w *waiter) answered(r *Round, _ int) bool {
 	if w.counted && r.Tally.Verdict() != vote.Undecided {
 		w.decided(r)
 	}
-	w.stir()
+	w.Stir()
 	return true
 }
 
 func (w *waiter) over(*Round) {}
 
+// A leftAttempt is one whose caller gave up before it was decided: it is under way
+// until then.
+type leftAttempt struct{ *limit.Limiter }
+
+func (a *leftAttempt) answered(r *Round, _ int) bool {
+	if a.Limiter != nil && r.Tally.Verdict() != vote.Undecided {
+		a.End(r.Start, r.e.Now, r.Tally.Answered())
+		a.Limiter = nil
+	}
+	return false
+}
+
+func (a *leftAttempt) over(*Round) {}
+
 // decided tells the limiter that the attempt is decided.
 func (w *waiter) decided(r *Round) {
 	w.counted = false
-	w.e.attempts.ends(r.Start, w.e.now, r.Tally.Answered())
+	w.e.attempts.End(r.Start, w.e.Now, r.Tally.Answered())
 }
 
 // note keeps what the failed attempt has found, and tells of it.
 func (w *waiter) note(r *Round) {
-	f := &w.found
-	f.took = w.e.now.Sub(r.Start)
-	f.ballots, f.last = append(f.last[:0], r.Ballots...), f.ballots
+	f := &w.Found
+	f.Took = w.e.Now.Sub(r.Start)
+	f.Ballots, f.Last = append(f.Last[:0], r.Ballots...), f.Ballots
 	cutOff := w.stopped != nil && !r.Tally.Explained() // it is not known why it failed
-	f.record(w.e.tokens, w.e.Need)
-	if w.e.observed() {
-		w.e.tellOf(&r.Claim, Event{Kind: EventAttemptFailed, Took: f.took, Err: w.failed()})
+	f.Record(&w.e.tokens, w.e.BothClocks(), w.e.Need)
+	if w.e.Observed() {
+		w.e.tellOf(&r.Claim, machine.Event{Kind: machine.EventAttemptFailed, Took: f.Took, Err: w.failed()})
 	}
-	if cutOff && f.waited { // the wait ends with what the attempts before have found
-		f.ballots, f.last = f.last, f.ballots
+	if cutOff && f.Waited { // the wait ends with what the attempts before have found
+		f.Ballots, f.Last = f.Last, f.Ballots
 	}
 }
 
 // goOn decides what follows a failed attempt.
 func (w *waiter) goOn() phase {
 	switch {
-	case w.found.asksAtOnce() && w.stopped == nil && w.timeout() > 0:
+	case w.Found.AsksAtOnce() && w.stopped == nil && w.timeout() > 0:
 		return phaseQueueing
-	case w.stopped != nil || w.request.Wait == 0 || w.found.hopeless(w.e.Need):
+	case w.stopped != nil || w.Request.Wait == 0 || w.Found.Hopeless(w.e.Need):
 		return w.end(nil, w.failed())
 	}
 	w.beginPause()
@@ -397,92 +508,75 @@ func (w *waiter) goOn() phase {
 // pausing waits until another attempt is worth while.
 func (w *waiter) pausing() phase {
 	p := &w.pause
-	n := news{now: w.e.now, ended: w.stopped != nil || w.e.closed, left: w.holderLeft,
-		released: w.released, first: w.calledFirst, handed: w.handedBy()}
-	w.holderLeft = false
-	next := p.nextStep(n)
-	if next == keepPausing && n.now >= p.wakeAt() {
-		n.passed = true
-		next = p.nextStep(n)
+	n := retry.News{Now: w.e.Now, Ended: w.stopped != nil || w.e.Closed, Left: w.HolderLeft,
+		Released: w.released, First: w.calledFirst, Handed: w.handedBy()}
+	w.HolderLeft = false
+	next := p.NextStep(n)
+	if next == retry.KeepPausing && n.Now >= p.WakeAt() {
+		n.Passed = true
+		next = p.NextStep(n)
 	}
-	if next == keepPausing {
-		w.until = p.wakeAt()
+	if next == retry.KeepPausing {
+		w.until = p.WakeAt()
 		return phasePausing
 	}
-	if next == stopWaiting {
+	if next == retry.StopWaiting {
 		return w.end(nil, w.failed())
 	}
-	if n.handed != 0 && n.handed.Len() < w.e.Need {
+	if n.Handed != 0 && n.Handed.Len() < w.e.Need {
 		w.returnHandovers(true, "") // the rest has not come in time
 	}
-	w.wait.Barge = next == askPastOthers && !w.request.Fair
+	w.wait.Barge = next == retry.AskPastOthers && !w.Request.Fair
 	return phaseQueueing
 }
 
 // beginPause decides how long the pause is if nothing happens. It queues w on the
 // nodes, and subscribes to a name that another library's lock has, if need be.
 func (w *waiter) beginPause() {
-	e, f := w.e, &w.found
+	e, f := w.e, &w.Found
 	w.observeWait()
-	f.waited = true
+	f.Waited = true
 	if w.caller != nil {
 		w.caller.Pauses(Step{e.holds}, w.began)
 	}
 	e.Above.Active(Step{e.holds})
-	w.pause = pausing{need: e.Need, splits: f.splits, took: f.took, unit: FirstPause, deadline: w.deadline}
+	mayPass := !w.Request.Fair && w.Request.Mode != node.Read
+	w.pause = f.Pause(e.Now, w.deadline, e.Need, e.Opts.RetryEvery, mayPass, e.Chance())
 	p := &w.pause
-	p.free, p.silent, p.own = f.wasFree()
-	free := f.freeIn(e.Need, e.Opts.RetryEvery)
-	if f.splits > 0 {
-		// Two that have split the votes must come apart by more than an attempt takes.
-		p.unit = max(p.unit, f.took)
-	}
-	if free > 0 {
-		f.fruitless = 0
-	} else {
-		f.fruitless++
-	}
-	p.until = e.now.Add(Pause(free, f.fruitless-1, p.unit, e.Opts.RetryEvery, e.Chance()))
 	if !w.listed {
 		w.lineUp()
-		p.by(e.now.Add(noticeSlack)) // to take its place; it is woken when it is subscribed
+		p.By(e.Now.Add(retry.NoticeSlack)) // to take its place; it is woken when it is subscribed
 	}
-	if w.watching == nil && f.foreign() {
+	if w.watching == nil && f.Foreign() {
 		w.watch()
 	}
-	p.before = f.before(e.Need)
-	p.passable = f.passable && !w.request.Fair && w.request.Mode != node.Read
-	if p.passable { // those before it come first, but one may have died
-		p.by(e.now.Add(time.Duration(p.before) * noticeSlack))
+	if w.last.Wait.Reserve {
+		p.By(w.reserved) // to let others have them
 	}
-	p.by(e.now.Add(e.Opts.RetryEvery)) // for the nodes to keep its place
-	if w.last.wait.Reserve {
-		p.by(w.reserved) // to let others have them
-	}
-	p.luck = e.Chance()
+	p.Luck = e.Chance()
 	// Half of the turns are for listeners at most, however many waiters are queued.
-	if p.luck < 0.5 && e.queues.listened(&w.request.Claim) > 0 {
-		p.standBack = reaction
+	if p.Luck < 0.5 && e.queues.Listened(&w.Request.Lock) > 0 {
+		p.StandBack = queue.Reaction
 	}
 }
 
 // granted makes the lease.
 func (w *waiter) granted(g Grant) phase {
-	if w.request.Wait != 0 && w.contended != w.found.waited {
-		w.e.queues.noteContention(&w.request.Claim, w.found.waited)
+	if w.Request.Wait != 0 && w.Contended != w.Found.Waited {
+		w.e.queues.NoteContention(&w.Request.Lock, w.Found.Waited)
 	}
-	w.e.tellOf(&g.Claim, Event{Kind: EventAcquired, Took: w.e.now.Sub(w.began), Waited: w.everWaited()})
-	return w.end(w.e.admit(w.ctx, g, w.request), nil)
+	w.e.tellOf(&g.Claim, machine.Event{Kind: machine.EventAcquired, Took: w.e.Now.Sub(w.began), Waited: w.everWaited()})
+	return w.end(w.e.admit(w.ctx, g, w.Request), nil)
 }
 
 // end ends the call: w leaves all queues, and gives back what it does not need.
 func (w *waiter) end(got *Hold, err error) phase {
 	e, owner := w.e, ""
-	if w.request.Wait != 0 {
+	if w.Request.Wait != 0 {
 		e.handovers.revokeAll(&w.standby)
-		w.passOn()
-		e.queues.leave(&w.member)
-		if err != nil && w.stopped == nil && e.closed {
+		w.PassOn()
+		e.queues.Leave(&w.Member)
+		if err != nil && w.stopped == nil && e.Closed {
 			err = ErrClosed
 		}
 	}
@@ -494,42 +588,57 @@ func (w *waiter) end(got *Hold, err error) phase {
 	}
 	w.returnHandovers(false, owner)
 	w.got, w.err = got, err
-	e.set(w.signal)
+	e.Set(w.signal)
 	return phaseOver
 }
 
 // everWaited reports whether w had to wait, for others of its process or after an
 // attempt.
-func (w *waiter) everWaited() bool { return w.hasWaited || w.found.waited }
+func (w *waiter) everWaited() bool { return w.hasWaited || w.Found.Waited }
 
 // observeWait reports that w has to wait, before it does so for the first time.
 func (w *waiter) observeWait() {
 	if !w.everWaited() {
-		w.e.tell(Event{Kind: EventWaiting, Name: w.request.Title()})
+		w.e.Tell(machine.Event{Kind: machine.EventWaiting, Name: w.Request.Title()})
 	}
 }
 
 // failed builds the error with which a wait ends that has asked the nodes.
 func (w *waiter) failed() error {
-	f := &w.found
+	f := &w.Found
 	if w.stopped != nil && w.last.Owner == "" { // it has not asked
-		f = cmp.Or(w.knows(), f)
+		f = cmp.Or(w.Knows(), f)
 	}
-	return f.failed(w.e.Config, w.request.Title(), w.stopped)
+	return w.e.explain(f, w.Request.Title(), w.stopped)
+}
+
+// explain builds the error of an attempt, and of a wait that ends with it. why is not nil
+// if the caller has ended it: that is all there is to say if the answers until then do not
+// explain why it failed.
+func (c *Config) explain(f *retry.Findings, title string, why error) error {
+	explained, held, cause := f.Explain(c.Need)
+	if why != nil && !explained {
+		return fmt.Errorf("acquire %q: %w", title, why)
+	}
+	sentinel := ErrNoQuorum
+	if held {
+		sentinel = ErrHeld
+	}
+	return c.Fail("acquire", title, f.Ballots, sentinel, cmp.Or(why, cause))
 }
 
 // inVain builds the error of a wait that ends behind others of this process. The name
 // is held only if one of them has it, or the nodes have told one of them so. If nothing
 // is known yet, the caller before it takes part of the nodes.
 func (w *waiter) inVain() error {
-	e, title := w.e, w.request.Title()
-	switch held, known := e.queues.before(&w.member); {
+	e, title := w.e, w.Request.Title()
+	switch held, known := e.queues.Before(&w.Member); {
 	case held:
 		return e.Fail("acquire", title, nil, ErrHeld, cmp.Or(w.stopped, errHere))
 	case known != nil:
-		return known.failed(e.Config, title, w.stopped)
-	case w.heard != nil:
-		return w.heard.failed(e.Config, title, w.stopped)
+		return e.explain(known, title, w.stopped)
+	case w.Heard != nil:
+		return e.explain(w.Heard, title, w.stopped)
 	case e.voters.downSince != 0:
 		return e.voters.silence(title, w.stopped)
 	case w.stopped != nil:
@@ -540,24 +649,23 @@ func (w *waiter) inVain() error {
 
 // nextClaim makes the claim of the next attempt, with an owner of its own. It returns
 // false if no token is left.
-func (w *waiter) nextClaim() (c Claim, ok bool) {
-	e, s := w.e, w.request
-	above := w.found.token
-	if e.tokens.farAhead(above) { // by a clock that goes on meanwhile
-		above = min(above+node.Token(e.now.Sub(w.found.saw).Microseconds()), max(above, node.MaxToken-1))
+func (w *waiter) nextClaim() (c claim.Claim, ok bool) {
+	e, s := w.e, w.Request
+	above := w.Found.Token
+	if e.tokens.FarAhead(e.BothClocks(), above) { // by a clock that goes on meanwhile
+		above = min(above+node.Token(e.Now.Sub(w.Found.Saw).Microseconds()), max(above, node.MaxToken-1))
 	}
-	token, ok := e.tokens.next(above)
+	token, ok := e.token(above)
 	if !ok {
-		return Claim{}, false
+		return claim.Claim{}, false
 	}
-	c = s.Claim
-	c.Owner, c.Token, c.wait = e.OwnerName(), token, w.wait
-	if c.wait.Stays() && w.mayOffer() {
-		c.wait.Offer, c.wait.Secret = e.offerToken(token), rand.Text()
+	c = claim.Claim{Lock: s.Lock, Owner: e.OwnerName(), Token: token, Wait: w.wait}
+	if c.Wait.Stays() && w.mayOffer() {
+		c.Wait.Offer, c.Wait.Secret = e.offerToken(token), rand.Text()
 	}
-	c.wait.Reserve = s.Names != nil && c.wait.Stays() && w.mayReserve()
-	if c.wait.Reserve { // nobody passes it as long as it has the places
-		c.wait.PlaceTTL = min(c.wait.PlaceTTL, w.reserved.Sub(e.now)+3*e.Opts.Timeout)
+	c.Wait.Reserve = s.Names != nil && c.Wait.Stays() && w.mayReserve()
+	if c.Wait.Reserve { // nobody passes it as long as it has the places
+		c.Wait.PlaceTTL = min(c.Wait.PlaceTTL, w.reserved.Sub(e.Now)+3*e.Opts.Timeout)
 	}
 	return c, true
 }
@@ -565,9 +673,9 @@ func (w *waiter) nextClaim() (c Claim, ok bool) {
 // timeout bounds the next attempt. The last attempt that the wait allows, and those
 // that follow it at once, share one timeout. So does all that TryLock does.
 func (w *waiter) timeout() time.Duration {
-	d := w.e.Timeout(w.request.Lease)
-	if w.request.Wait == 0 || w.request.Wait > 0 && w.found.stale > 0 {
-		d = min(d, w.deadline.Add(d).Sub(w.e.now))
+	d := w.e.Timeout(w.Request.Lease)
+	if w.Request.Wait == 0 || w.Request.Wait > 0 && w.Found.Stale > 0 {
+		d = min(d, w.deadline.Add(d).Sub(w.e.Now))
 	}
 	return d
 }
@@ -577,12 +685,12 @@ func (w *waiter) drawTicket() {
 	if w.wait.Queued() {
 		return
 	}
-	number, ok := w.e.tokens.next(0)
+	number, ok := w.e.token(0)
 	if !ok {
 		return // nor will an attempt have a token
 	}
-	w.wait = node.Wait{Ticket: number, Waiter: w.e.waiterName(w.request.Mode)}
-	if w.request.Wait != 0 {
+	w.wait = node.Wait{Ticket: number, Waiter: w.e.waiterName(w.Request.Mode)}
+	if w.Request.Wait != 0 {
 		w.wait.PlaceTTL = w.e.placeTTL()
 	}
 }
@@ -597,12 +705,12 @@ func (w *waiter) lineUp() {
 // place expires. A node that no attempt has reached need not confirm it.
 func (w *waiter) leavePlace() {
 	e, c := w.e, w.last
-	kept := c.wait.PlaceTTL
+	kept := c.Wait.PlaceTTL
 	if kept == 0 {
 		return // no node knows of it
 	}
-	c.wait.PlaceTTL = 0
-	r := e.releases.begin(c, w.placed, e.now.Add(kept+e.Opts.Timeout))
+	c.Wait.PlaceTTL = 0
+	r := e.releases.begin(c, w.placed, e.Now.Add(kept+e.Opts.Timeout))
 	r.ask(vote.AllNodes(len(e.Nodes)))
 	r.done()
 }
@@ -619,25 +727,23 @@ func (w *waiter) mayReserve() bool {
 	if !slices.ContainsFunc(first, few) {
 		clear(first)
 		most, others := 2*max(e.Opts.RetryEvery, e.Opts.Timeout), time.Duration(len(first)-1)
-		w.reserved = e.now.Add(min(e.now.Sub(w.began), most/others) * others)
+		w.reserved = e.Now.Add(min(e.Now.Sub(w.began), most/others) * others)
 	}
-	return e.now < w.reserved
+	return e.Now < w.reserved
 }
 
 // watch subscribes to releases of all names.
 func (w *waiter) watch() {
-	e, mode := w.e, w.request.Mode
-	w.watching = new(Subscriptions)
-	for name := range w.request.Each() {
-		e.subscribe(w.watching, func(i int, n node.Node) (stop func()) {
+	e, mode := w.e, w.Request.Mode
+	w.watching = new(machine.Subscriptions)
+	for name := range w.Request.Each() {
+		e.Subscribe(w.watching, func(i int, n node.Node) (stop func()) {
 			return n.Watch(name, mode, func() {
-				e.enter()
-				if e.Opts.Steps != nil {
-					e.heard(i, "tells that %s is released", name)
-				}
+				e.Enter()
+				e.NoteNews(i, "tells that %s is released", name)
 				w.released.Add(i)
-				w.stir()
-				e.leave()
+				w.Stir()
+				e.Leave()
 			})
 		})
 	}

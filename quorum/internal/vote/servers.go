@@ -31,6 +31,9 @@ type Servers struct {
 // ErrSameServer is quorum.ErrSameServer.
 var ErrSameServer = errors.New("two nodes are the same server")
 
+// Lasting reports whether a node fails with err until somebody changes something.
+func Lasting(err error) bool { return node.Permanent(err) || errors.Is(err, ErrSameServer) }
+
 // Judge turns the reply of node i, to a command sent at start, into a ballot. The life
 // in it was learnt.
 func (v *Servers) Judge(i int, kind node.Kind, start, now clock.Instant, reply node.Reply) Ballot {

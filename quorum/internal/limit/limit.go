@@ -1,14 +1,16 @@
-package core
+// Package limit bounds how many attempts are under way at the same time. Time comes in
+// as an argument.
+package limit
 
 import (
 	"cmp"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
-	"github.com/redquorum/redquorum/quorum/internal/vote"
+	"github.com/redquorum/redquorum/quorum/internal/line"
 )
 
-// These are the numbers of a limiter. An attempt takes from its first command to the
+// These are the numbers of a Limiter. An attempt takes from its first command to the
 // answer that decides it.
 const (
 	// With more the queues to the nodes fill unevenly, and none of them reaches a
@@ -42,9 +44,12 @@ const (
 	// nor does a caller that gave up. TCP, too, begins with few again: it costs some
 	// round trips.
 	knownFor = time.Second
+
+	// Of those outside each eighth to come in is the first, where else the last is next.
+	firstComesIn = 8
 )
 
-// A limiter bounds the attempts under way at the same time. The others wait outside, in
+// A Limiter bounds the attempts under way at the same time. The others wait outside, in
 // the program. So the queue on the nodes stays short, where renewals and releases have to
 // wait as well, and an attempt is decided before its caller gives up.
 //
@@ -56,11 +61,11 @@ const (
 // BBR the bound is the least for a moment where no attempt has been quick for long, to
 // see how long one takes without a queue. The programs that make the queue do so at about
 // the same time, as it began for all of them at once.
-type limiter struct {
+type Limiter struct {
 	underWay int
-	outside  line[*entry]  // those that wait to make one
-	let      int           // that came in from there
-	gaveUp   clock.Instant // when one outside did, or 0
+	outside  line.Line[*Entry] // those that wait to make one
+	let      int               // that came in from there
+	gaveUp   clock.Instant     // when one outside did, or 0
 
 	bound   float64
 	used    clock.Instant // when it mattered
@@ -74,19 +79,22 @@ type limiter struct {
 	since    clock.Instant
 }
 
-// An entry is a waiter that is to make an attempt: what the limiter knows of it.
-type entry struct {
-	*wakeable
-	outside spot[*entry]  // among those that wait to make one
-	leaves  clock.Instant // when the caller's context ends at the latest, or Never
-	let     bool          // the limiter lets it make its attempt
+// An Entry is a waiter that is to make an attempt: what the limiter knows of it.
+type Entry struct {
+	Waiter  interface{ Stir() }
+	Leaves  clock.Instant // when the caller's context ends at the latest, or Never
+	Let     bool          // the limiter lets it make its attempt
+	outside line.Spot[*Entry]
 }
 
-func (m *limiter) most() int { return int(max(m.bound, leastAttempts)) }
+// New returns the limiter of a Locker that has made no attempt.
+func New() Limiter { return Limiter{bound: firstAttempts} }
+
+func (m *Limiter) most() int { return int(max(m.bound, leastAttempts)) }
 
 // learn moves the bound by what came of an attempt. answered says that enough nodes have
 // answered to decide it.
-func (m *limiter) learn(start, now clock.Instant, answered bool) {
+func (m *Limiter) learn(start, now clock.Instant, answered bool) {
 	took := max(1, now.Sub(start))
 	if !answered && took < standing {
 		return // nodes that are down are quick
@@ -110,7 +118,7 @@ func (m *limiter) learn(start, now clock.Instant, answered bool) {
 }
 
 // rise raises the bound after an attempt that was not slow.
-func (m *limiter) rise(took time.Duration) {
+func (m *Limiter) rise(took time.Duration) {
 	switch slow := took - m.quickest; {
 	case m.probing > 0 || slow > standing/2:
 		return
@@ -123,7 +131,7 @@ func (m *limiter) rise(took time.Duration) {
 }
 
 // judge looks at the quickest attempt of judgeEvery.
-func (m *limiter) judge(least time.Duration, now clock.Instant) {
+func (m *Limiter) judge(least time.Duration, now clock.Instant) {
 	if m.probing > 0 {
 		m.quickest, m.met, m.bound, m.probing = least, now, max(m.probing/2, firstAttempts), 0
 		return
@@ -147,9 +155,9 @@ func (m *limiter) judge(least time.Duration, now clock.Instant) {
 	}
 }
 
-// patience is how long an attempt may wait outside that has so much time in all: it needs
+// Patience is how long an attempt may wait outside that has so much time in all: it needs
 // the rest.
-func (m *limiter) patience(timeout time.Duration) time.Duration {
+func (m *Limiter) Patience(timeout time.Duration) time.Duration {
 	return max(timeout/4, timeout-m.quickest-2*standing)
 }
 
@@ -157,13 +165,13 @@ func (m *limiter) patience(timeout time.Duration) time.Duration {
 // begins now. If not it would cost the nodes an acquire and a release for nothing. The
 // queue may have become twice as long. There are always the least attempts, to learn
 // from.
-func (m *limiter) inTime(w *entry, now clock.Instant) bool {
+func (m *Limiter) inTime(w *Entry, now clock.Instant) bool {
 	needs := m.quickest + 2*max(0, m.usual-m.quickest)
-	return m.underWay < leastAttempts || w.leaves.Sub(now) >= needs
+	return m.underWay < leastAttempts || w.Leaves.Sub(now) >= needs
 }
 
-// enter reports whether w may make its attempt. If not it waits outside.
-func (m *limiter) enter(w *entry, now clock.Instant) bool {
+// Enter reports whether w may make its attempt. If not it waits outside.
+func (m *Limiter) Enter(w *Entry, now clock.Instant) bool {
 	if now.Sub(m.used) >= knownFor {
 		m.bound, m.probing = firstAttempts, 0
 	}
@@ -172,54 +180,40 @@ func (m *limiter) enter(w *entry, now clock.Instant) bool {
 		return true
 	}
 	m.used = now
-	w.outside = spot[*entry]{w: w}
-	m.outside.add(&w.outside)
+	w.outside = line.Spot[*Entry]{Of: w}
+	m.outside.Add(&w.outside)
 	return false
 }
 
-// forget is called when w waits outside no longer, as its caller has no more time.
-func (m *limiter) forget(w *entry, now clock.Instant) {
-	m.outside.remove(&w.outside)
+// Forget is called when w waits outside no longer, as its caller has no more time.
+func (m *Limiter) Forget(w *Entry, now clock.Instant) {
+	m.outside.Remove(&w.outside)
 	m.gaveUp = now
 }
 
-// ends is called when an attempt is decided, or its commands are.
-func (m *limiter) ends(start, now clock.Instant, answered bool) {
+// End is called when an attempt is decided, or its commands are.
+func (m *Limiter) End(start, now clock.Instant, answered bool) {
 	m.learn(start, now, answered)
-	m.leave(now)
+	m.Leave(now)
 }
 
-// leave makes room for another attempt, and lets the first of those outside begin. If
+// Leave makes room for another attempt, and lets the first of those outside begin. If
 // callers give up there it mostly lets the last one: that has the most time left, and the
 // first may be about to give up. Each eighth time it is the first, which may wait without
 // end. If there is too little time for one, the other begins.
-func (m *limiter) leave(now clock.Instant) {
-	for m.underWay--; m.underWay < m.most() && m.outside.first != nil; m.underWay++ {
-		next, other := m.outside.last, m.outside.first
+func (m *Limiter) Leave(now clock.Instant) {
+	for m.underWay--; m.underWay < m.most() && m.outside.First != nil; m.underWay++ {
+		next, other := m.outside.Last, m.outside.First
 		if m.let++; m.gaveUp == 0 || now.Sub(m.gaveUp) >= knownFor || m.let%firstComesIn == 0 {
 			next, other = other, next
 		}
-		if !m.inTime(next.w, now) {
-			if next = other; !m.inTime(next.w, now) {
+		if !m.inTime(next.Of, now) {
+			if next = other; !m.inTime(next.Of, now) {
 				return
 			}
 		}
-		m.outside.remove(next)
-		next.w.let = true
-		next.w.stir()
+		m.outside.Remove(next)
+		next.Of.Let = true
+		next.Of.Waiter.Stir()
 	}
 }
-
-// A leftAttempt is one whose caller gave up before it was decided: it is under way
-// until then.
-type leftAttempt struct{ *limiter }
-
-func (a *leftAttempt) answered(r *Round, _ int) bool {
-	if a.limiter != nil && r.Tally.Verdict() != vote.Undecided {
-		a.ends(r.Start, r.e.now, r.Tally.Answered())
-		a.limiter = nil
-	}
-	return false
-}
-
-func (a *leftAttempt) over(*Round) {}
