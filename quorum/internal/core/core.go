@@ -141,7 +141,10 @@ func (c *Core) Unsubscribe(to *machine.Subscriptions) { c.e.Unsubscribe(to) }
 func (c *Core) Shut() (unconfirmed []error, first bool) { return c.e.shut() }
 
 // LeaveNodes ends what the nodes would go on to tell.
-func (c *Core) LeaveNodes() { c.e.Unsubscribe(&c.e.handovers.turns) }
+func (c *Core) LeaveNodes() {
+	c.e.Unsubscribe(&c.e.handovers.turns)
+	c.e.bursts.leave()
+}
 
 // An engine is the state of a Locker. Each of its parts knows those before it, and none
 // of those that come after: base, rounds, releases, handovers, holds, and the
@@ -164,6 +167,7 @@ func newEngine(c *Config, above Above) *engine {
 	w := machine.World{Nodes: c.Nodes, Clock: c.Clock, Steps: c.Opts.Steps, Reports: above}
 	b := &base{Config: c, Machine: machine.New(w), tokens: vote.Tokens{Retention: c.Opts.FenceRetention}}
 	rs := &rounds{base: b, voters: newVoters(c, &b.Machine), queues: queue.New(c.Opts.Timeout / 2)}
+	rs.join()
 	releases := newReleases(rs)
 	rs.voters.recovered = releases.reach
 	hs := &holds{rounds: rs, releases: releases, Above: above, handovers: newHandovers(rs, releases)}

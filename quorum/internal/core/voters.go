@@ -91,8 +91,8 @@ func (v *voters) mayVote(i int, life *node.Life) error {
 	return v.servers.MayVote(i, life)
 }
 
-// unheardUntil is until when attempts that are won wait for nodes of which nothing was
-// heard yet, 0 if there are none. The first of them says for how long, for all: a node
+// unheardUntil is until when attempts that are won wait for nodes that were not heard
+// yet, 0 if there are none. The first of them says for how long, for all: a node
 // that is late must not make each attempt late until it answers.
 func (v *voters) unheardUntil(first clock.Instant) clock.Instant {
 	if !slices.ContainsFunc(v.known, func(n voter) bool { return n.heard == unheard }) {
