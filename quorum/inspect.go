@@ -1,3 +1,5 @@
+// Methods of Locker: inspection, and Break.
+
 package quorum
 
 import (
