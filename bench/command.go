@@ -48,6 +48,7 @@ const examples = `  %[1]s                    # a minute and a half, without Redi
   %[1]s --spawn --rtt 0,1ms,5ms --workload latency
   %[1]s --spawn --n 5 --workload fairness --for 3m
   %[1]s --spawn --n 3 --workload overload --rounds 1
+  %[1]s --spawn --n 3 --workload takeover --lease 2s --leases 1,1000
   %[1]s --nodes 10.0.0.1:6379,10.0.0.2:6379,10.0.0.3:6379`
 
 // Command returns the command that measures. The first signal to end does what the end of
@@ -120,10 +121,10 @@ func (f *flags) register() {
 		quorum.Defaults().Timeout.String()+")")
 	cli.Duration(fs, &c.Lease, "lease", benchLease, time.Second, quorum.Defaults().MaxLease, "how long locks are asked for")
 	fs.StringSliceVar(&c.Workloads, "workload", nil,
-		"`names` of the workloads (default all but fairness and overload)")
+		"`names` of the workloads (default all but fairness, overload and takeover)")
 	fs.IntSliceVar(&c.Callers, "callers", nil,
 		"`numbers` of callers for throughput (default 1,8,64,512; embedded 1,8,64)")
-	fs.IntSliceVar(&c.Leases, "leases", nil, "`numbers` of leases for keep (default 1000,10000; embedded 200)")
+	fs.IntSliceVar(&c.Leases, "leases", nil, "`numbers` of leases for keep and takeover (default 1000,10000; embedded 200)")
 	cli.Duration(fs, &c.For, "for", 10*time.Second, time.Nanosecond, 0,
 		"how long is measured, altogether; warming up comes on top")
 	cli.Int(fs, &c.Rounds, "rounds", 3, 1, 0, "how often each case is measured")

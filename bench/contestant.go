@@ -42,6 +42,10 @@
 //     again. Each locks one of 100,000 names with a context that ends after 5 s or 300
 //     ms. It needs servers that it started, takes 16 s a case at least, and is measured
 //     only if it is named.
+//   - takeover: a process holds leases, and is killed while another one waits for each of
+//     their names. CPU is measured twice before, each time for a lease at least: without
+//     those that wait, and with them. A name that gets another holder before is lost. It
+//     is measured only if it is named.
 //
 // Commands are counted at the proxies, as the client sends them: the servers' own
 // statistics count those inside scripts as well. After each measurement, keys that are

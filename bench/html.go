@@ -19,7 +19,6 @@ var pageCSS string
 
 var page = template.Must(template.New("page").Parse(pageHTML))
 
-// A picture is what the page shows.
 type picture struct {
 	CSS         template.CSS
 	When        string
@@ -37,7 +36,6 @@ type picture struct {
 // A cell is one of a table. Its class is "noisy", "chosen" or "".
 type cell struct{ Text, Class string }
 
-// Cells are those of a row.
 func (t table) Cells(row int) (cells []cell) {
 	for i, text := range t.Rows[row] {
 		c := cell{Text: unbroken(text)}
@@ -52,8 +50,8 @@ func (t table) Cells(row int) (cells []cell) {
 	return cells
 }
 
-// WriteHTML writes the report as one page with charts, which needs nothing else:
-// no network, no script.
+// WriteHTML writes the report as one page with charts, which needs no network and no
+// script.
 func (r *Report) WriteHTML(w io.Writer) error {
 	p := picture{CSS: template.CSS(pageCSS), When: r.Begin.Format("2 January 2006"), System: r.System, Words: words}
 	if len(r.Cells) > 0 {
@@ -66,7 +64,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		p.Choices = a.table()
 	}
 	for _, rtt := range r.rtts() {
-		for _, c := range []*chart{r.latencyChart(rtt), r.throughputChart(rtt), r.badChart(rtt)} {
+		for _, c := range []*chart{r.latencyChart(rtt), r.throughputChart(rtt), r.handoverChart(rtt), r.badChart(rtt)} {
 			if c != nil {
 				p.Charts = append(p.Charts, c)
 			}
@@ -129,12 +127,11 @@ type series struct {
 	values [][]float64
 }
 
-// colours is how many there are.
 const colours = 6
 
-// curves draws series over labels that stand at equal distances. Values are
-// written by text. The scale is from 0, or logarithmic where it would squeeze
-// half of them into a tenth of it.
+// curves draws series over labels that stand at equal distances. Values are written by
+// text. The scale is from 0, or logarithmic where it would squeeze half of them into a
+// tenth of it.
 func curves(title, note, xName string, labels []string, all []series, text func(float64) string) *chart {
 	c := &chart{Title: title, Note: note, XName: xName, W: 420, H: 270, Left: 66, Right: 414}
 	top, bottom := 12.0, 226.0
@@ -225,7 +222,6 @@ func niceStep(v float64) float64 {
 	return 10 * unit
 }
 
-// A row is what a bar is drawn from.
 type row struct {
 	name, text, tip string
 	colour          int
@@ -233,11 +229,10 @@ type row struct {
 	noise           bool
 }
 
-// longestBar is the ratio beyond which a bar does not grow: a hung node can make a
-// ratio of thousands, and all other bars would vanish next to it.
+// longestBar is the ratio beyond which a bar does not grow: a hung node can make a ratio
+// of thousands, and all other bars would vanish next to it.
 const longestBar = 20
 
-// bars draws ratios.
 func bars(title, note string, rows []row) *chart {
 	if len(rows) == 0 {
 		return nil
@@ -269,7 +264,6 @@ func (r *Report) behind(rtt time.Duration) string {
 	return fmt.Sprintf(", links of %v", rtt)
 }
 
-// numbersOf returns the numbers of nodes for which a workload has cells.
 func (r *Report) numbersOf(workload string, rtt time.Duration) (nodes []int) {
 	for _, c := range r.Cells {
 		if c.Workload == workload && c.RTT == rtt && len(c.Median) > 0 && !slices.Contains(nodes, c.Nodes) {
@@ -355,6 +349,36 @@ func (r *Report) throughputChart(rtt time.Duration) *chart {
 		note += fmt.Sprintf(", %d nodes", nodes[0])
 	}
 	return curves("Throughput by number of callers"+r.behind(rtt), note, "callers", labels, all, digits)
+}
+
+// handoverChart compares how often a contended name changes its holder.
+func (r *Report) handoverChart(rtt time.Duration) *chart {
+	nodes := r.numbersOf("handover", rtt)
+	if len(nodes) == 0 {
+		return nil
+	}
+	n, most := nodes[len(nodes)-1], 0.0
+	var rows []row
+	for i, name := range r.names() {
+		for _, which := range r.casesOf("handover", rtt, n) {
+			values := r.values("handover", which, name, n, rtt, "changes/s")
+			if len(values) == 0 {
+				continue
+			}
+			label, v := which, median(values)
+			if len(r.Contestants) > 1 {
+				label = name + ", " + which
+			}
+			most = max(most, v)
+			rows = append(rows, row{name: label, text: digits(v), colour: i, value: v,
+				tip: fmt.Sprintf("%s: %s ±%.0f%%", label, digits(v), 100*spread(values))})
+		}
+	}
+	for i := range rows {
+		rows[i].value /= max(most, 1)
+	}
+	return bars(fmt.Sprintf("Hand-over, %d nodes%s", n, r.behind(rtt)),
+		"changes of the holder a second, eight callers of one name; the line is the most", rows)
 }
 
 // badChart compares bad nodes with healthy ones.

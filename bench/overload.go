@@ -66,7 +66,7 @@ func (s *setting) overload(ctx context.Context) (Metrics, error) {
 		return nil, err
 	}
 	o := onslaughts[slices.IndexFunc(onslaughts, func(o onslaught) bool { return o.name == s.which })]
-	p := pressure{Prefix: s.prefix, Lease: s.lease, Held: heldEach, Few: fewPress, Many: o.callers, Within: o.within,
+	p := pressure{Prefix: s.prefix, Lease: s.lease, Held: heldEach, Kept: heldLease, Few: fewPress, Many: o.callers, Within: o.within,
 		Calm: (s.window / 4).Truncate(time.Second), Load: (s.window / 2).Truncate(time.Second)}
 	all, err := processes.press(ctx, p)
 	if err != nil {
@@ -115,6 +115,7 @@ type pressure struct {
 	Process   int           `json:"process"`
 	Prefix    string        `json:"prefix"` // of names
 	Held      int           `json:"held"`   // leases
+	Kept      time.Duration `json:"kept"`   // how long these are
 	Few, Many int           // callers
 	Within    time.Duration `json:"within"` // how long a call may last
 	Lease     time.Duration `json:"lease"`  // that callers ask for
@@ -135,10 +136,12 @@ type pressed struct {
 func (p *pressure) hold(ctx context.Context, client Client) ([]Held, error) {
 	held := make([]Held, p.Held)
 	return held, atOnce(ctx, p.Held, func(_ context.Context, i int) (err error) {
-		held[i], err = client.Keep(ctx, fmt.Sprintf("%sheld-%d-%d", p.Prefix, p.Process, i), heldLease)
+		held[i], err = client.Keep(ctx, p.heldName(i), p.Kept)
 		return err
 	})
 }
+
+func (p *pressure) heldName(i int) string { return fmt.Sprintf("%sheld-%d-%d", p.Prefix, p.Process, i) }
 
 // press has the callers, and releases what was held.
 func (p *pressure) press(ctx context.Context, client Client, held []Held) pressed {

@@ -41,6 +41,9 @@ var columns = map[string][]column{
 	"overload": {{"before", "locks-before/s"}, {"least", "locks-least/s"}, {"after", "locks-after/s"}, {"lost", "lost"},
 		{"overdue", "overdue"},
 		{"longest", "overdue-max-ns"}},
+	"takeover": {{"next p50", "next-p50-ns"}, {"p99", "next-p99-ns"}, {"longest", "next-max-ns"}, {"lost", "lost"},
+		{"owner CPU/s", "keep-client-cpu-ns/s"}, {"node CPU/s", "keep-server-cpu-ns/s"},
+		{"waiter CPU/s", "wait-client-cpu-ns/s"}, {"node CPU/s", "wait-server-cpu-ns/s"}},
 }
 
 var orphanColumn = column{"orphans/1000", "orphans/1000"}
@@ -122,6 +125,8 @@ var words = []word{
 	{"commands/node", "how many commands a node executes, for each time that the lock is held, or renewed"},
 	{"overload", "before: locks a second before the overload; least: in its worst second; after: in the second that begins one after its end; " +
 		"lost: of 200 held leases of 3 s; overdue: calls that returned more than 0.1 s after their time; longest: how long after it the last returned"},
+	{"takeover", "next: from the kill to the next holder of a name; lost: leases that ended otherwise; owner and node: " +
+		"the CPU that keeps the leases, in a second; waiter and node: that of the process that waits, and of a node then"},
 	{"overlaps", "holders that held at the same time: it has to be 0"},
 	{"x …", "the median of the rounds' ratios; (2/3) is of two in three, where the third lacks one of the two"},
 	{"orphans/1000", "keys that were left behind, per 1000 locks: it has to be 0"},

@@ -106,8 +106,10 @@ func TestHTMLInBrowser(t *testing.T) {
 		report     *bench.Report
 		conditions []string
 	}{
-		"recorded": {recorded(t), nil},
-		"failed":   {failed(t), []string{"document.querySelector('.note').offsetHeight > 30"}},
+		"recorded": {recorded(t), []string{
+			"[...document.querySelectorAll('figure')].some(f => f.textContent.includes('Hand-over') && f.querySelectorAll('.bar').length === 4)",
+		}},
+		"failed": {failed(t), []string{"document.querySelector('.note').offsetHeight > 30"}},
 		"single": {single(t), []string{
 			"[...document.querySelectorAll('svg .name')].some(e => e.textContent === 'redquorum p99')",
 			"![...document.querySelector('.legend').children].some(e => e.textContent.includes('p99'))",

@@ -21,7 +21,7 @@ type Config struct {
 
 	Nodes     []int           // numbers of nodes, odd
 	RTT       []time.Duration // round trips of the links; 0 is none added
-	Workloads []string        // by name; if empty, all but fairness and overload
+	Workloads []string        // by name; if empty, all but fairness, overload and takeover
 	Callers   []int           // of throughput
 	Leases    []int           // of keep
 
@@ -220,6 +220,8 @@ func (c *Config) window(w *workload, weights float64) time.Duration {
 		least = 3 * c.timeout()
 	case "overload":
 		least = overloadTime
+	case "takeover":
+		least = cmp.Or(c.Lease, benchLease)
 	}
 	return max(time.Duration(float64(c.For)*w.weight/weights/float64(c.Rounds)), least)
 }

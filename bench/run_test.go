@@ -426,6 +426,22 @@ func TestRunOnRealServers(t *testing.T) {
 	})
 }
 
+// The names of a process that is killed go to another one when its leases end, and those
+// of a lock that lets everybody in before.
+func TestRunTakesOver(t *testing.T) {
+	t.Parallel()
+	c := config(t, contestants[0], contestants[2])
+	c.Workloads, c.Lease = []string{"takeover"}, time.Second
+	good(t, c, func(r *bench.Report, complain func(string, ...any)) {
+		for _, cell := range r.Cells {
+			m, ours := cell.Median, cell.Contestant == "redquorum"
+			if cell.Error != "" || (m["lost"] == 0) != ours || ours && !(m["next-p50-ns"] > 5e8 && m["keep-client-cpu-ns/s"] > 0) {
+				complain("%s: %s, %v", cell, cell.Error, m)
+			}
+		}
+		assert.That(t, len(r.Cells) == 2, "%d cases", len(r.Cells))
+	})
+}
 func main(args ...string) (status int, stdout, stderr string) {
 	var out, talk bytes.Buffer
 	status = cli.Run(context.Background(), bench.Command(program), args, &out, &talk)

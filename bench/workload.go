@@ -47,6 +47,8 @@ var workloads = []workload{
 		cases: func(c *Config, _ int) []string { return labels("leases=", c.Leases) }, run: (*setting).keep},
 	{name: "overload", summary: "8 processes ask slowed servers for more locks than these can grant; only if named, with --spawn", main: "locks-least/s", weight: 1,
 		cases: onslaughtNames, asked: true, run: (*setting).overload},
+	{name: "takeover", summary: "a process with many leases is killed, and another one waits for their names; only if named", main: "next-p50-ns", weight: 1,
+		cases: func(c *Config, _ int) []string { return labels("leases=", c.Leases) }, asked: true, run: (*setting).takeover},
 }
 
 func once(*Config, int) []string { return []string{""} }

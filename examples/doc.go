@@ -7,5 +7,7 @@
 //	go run ./examples/fenced      a paused holder's late write is refused by its token
 //	go run ./examples/payment     each order is charged once, though the sender of the outbox crashes
 //	go run ./examples/service     an HTTP service: what it answers when it gets no lock, and how it ends
+//	go run ./examples/owners      processes own keys, take them over, and are found by their notes
+//	go run ./examples/once        one caller computes a result, and the others wait for it
 //	go run ./examples/simulated   the simulator finds that a program writes without its token
 package examples

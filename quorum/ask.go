@@ -1,3 +1,5 @@
+// Methods of Locker: requests to holders.
+
 package quorum
 
 import (

@@ -1,3 +1,6 @@
+// Methods of Lease and Locker: what a holder hears of requests, and announces. And type
+// companion.
+
 package quorum
 
 import (

@@ -251,6 +251,23 @@ func ExampleLocker_Inspect() {
 	// held 3 of 3 true
 }
 
+// Requests for shards go to their owners.
+func ExampleLocker_Holders() {
+	locker, _ := quorum.New(exampleNodes(), quorum.Options{})
+	defer locker.Close()
+	ctx := context.Background()
+
+	lease, _ := locker.Lock(ctx, "shard/1", quorum.WithNote("10.0.0.7:8080"))
+	defer lease.Unlock(ctx)
+	reports, _ := locker.Holders(ctx, "shard/1", "shard/2")
+	for _, report := range reports {
+		fmt.Printf("%s is %s: %q\n", report.Name, report.Verdict, report.Note(report.Owner))
+	}
+	// Output:
+	// shard/1 is held: "10.0.0.7:8080"
+	// shard/2 is free: ""
+}
+
 // Five hosts start a short job at about the same time. One of them runs it.
 func ExampleWithMinHold() {
 	locker, _ := quorum.New(exampleNodes(), quorum.Options{})

@@ -1,3 +1,5 @@
+// A method of Lease, and type Handle.
+
 package quorum
 
 import (

@@ -1,3 +1,5 @@
+// Methods of Locker: inspection, and Break.
+
 package quorum
 
 import (
@@ -24,14 +26,14 @@ func (l *Locker) Inspect(ctx context.Context, name string) (*Report, error) {
 	defer r.PutDown()
 	if l.opts.Label != NoLabel { // while a node may hang
 		most, _ := l.report(r)
-		l.labels.of(ctx, most.Owners, most.Waiting, r.Deadline)
+		l.labels.of(ctx, most.Owners, most.Waiting, maxLabels, r.Deadline)
 	}
 	r.AwaitAll(ctx)
 	rep, open := l.report(r)
 	if open > 0 { // ctx has ended
 		return nil, fmt.Errorf("inspect %q: %w", name, stopped(ctx))
 	}
-	rep.labels = l.labels.of(ctx, rep.Owners, rep.Waiting, r.Deadline) // also of those whom the last nodes have told of
+	rep.labels = l.labels.of(ctx, rep.Owners, rep.Waiting, maxLabels, r.Deadline) // also of those whom the last nodes have told of
 	return rep, nil
 }
 
@@ -151,10 +153,14 @@ func (l *Locker) inspect(name, owner string, timeout time.Duration) *core.Round 
 }
 
 // inspectMost asks all nodes for the holder of name, and returns when most have answered.
-// If it has more readers than a node tells of, each may tell of others: then it asks
-// again for one of them.
 func (l *Locker) inspectMost(ctx context.Context, name string, timeout time.Duration) *core.Round {
-	r := l.inspect(name, "", timeout)
+	return l.awaitMost(ctx, l.inspect(name, "", timeout))
+}
+
+// awaitMost returns when most nodes have answered an inspection. If the name has more
+// readers than a node tells of, each may tell of others: then it asks again for one of
+// them.
+func (l *Locker) awaitMost(ctx context.Context, r *core.Round) *core.Round {
 	r.AwaitMost(ctx)
 	rep, _ := l.report(r)
 	if rep.Verdict != VerdictContended || rep.MoreOwners == 0 {
@@ -162,7 +168,7 @@ func (l *Locker) inspectMost(ctx context.Context, name string, timeout time.Dura
 	}
 	left := r.Deadline.Sub(l.core.Clock.Now())
 	r.PutDown()
-	r = l.inspect(name, rep.Owner, left)
+	r = l.inspect(rep.Name, rep.Owner, left)
 	r.AwaitMost(ctx)
 	return r
 }

@@ -115,19 +115,21 @@ func (x *labels) about(in core.Step, r *record) node.Command {
 const maxLabels = 32
 
 // of is called outside a step. It returns the labels of these owners and waiters, by
-// process, and the notes of the owners, by owner, if a node tells them by until.
-func (x *labels) of(ctx context.Context, owners, waiting []string, until clock.Instant) (found map[string]string) {
+// process, and the notes of the owners, by owner: the first most of each. It lacks those
+// that no node tells by until.
+func (x *labels) of(ctx context.Context, owners, waiting []string, most int,
+	until clock.Instant) (found map[string]string) {
 	if x.opts.Label == NoLabel {
 		return nil
 	}
 	s := &search{labels: x, until: until, found: make(map[string]string), signal: x.core.Clock.NewSignal()}
 	in := x.core.Step()
 	for _, name := range slices.Concat(owners, waiting) {
-		if _, seen := s.found[node.Process(name)]; !seen && len(s.found) < maxLabels {
+		if _, seen := s.found[node.Process(name)]; !seen && len(s.found) < most {
 			s.label(in, name)
 		}
 	}
-	for _, owner := range owners[:min(len(owners), maxLabels)] {
+	for _, owner := range owners[:min(len(owners), most)] {
 		s.note(in, owner)
 	}
 	in.Leave()
@@ -237,7 +239,7 @@ func (l *Locker) holderOf(ctx context.Context, name string, timeout time.Duratio
 	if rep.Verdict != VerdictHeld || node.Process(rep.Owner) == l.core.UUID {
 		return holder{}
 	}
-	rep.labels = l.labels.of(ctx, []string{rep.Owner}, nil, r.Deadline)
+	rep.labels = l.labels.of(ctx, []string{rep.Owner}, nil, maxLabels, r.Deadline)
 	return holder{cmp.Or(rep.Label(rep.Owner), shortText(rep.Owner, maxLabel)), rep.Note(rep.Owner)}
 }
 

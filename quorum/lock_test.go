@@ -449,6 +449,7 @@ func TestReservedNames(t *testing.T) {
 			"WithNames":         func(name string) error { return errorOf(l.TryLock(background, "a", quorum.WithNames(name))) },
 			"WithRead":          func(name string) error { return errorOf(l.TryLock(background, name, quorum.WithRead())) },
 			"Inspect":           func(name string) error { return errorOf(l.Inspect(background, name)) },
+			"Holders":           func(name string) error { return errorOf(l.Holders(background, "x", name)) },
 			"Break":             func(name string) error { return errorOf(l.Break(background, name)) },
 			"Resume":            func(name string) error { return resume(name) },
 			"Resume of several": func(name string) error { return resume("x", name) },

@@ -1,3 +1,5 @@
+// Type people; methods of Locker: events and the log.
+
 package quorum
 
 import (

@@ -1,3 +1,5 @@
+// Methods of Locker and Lease: leases that move to another process.
+
 package quorum
 
 import (

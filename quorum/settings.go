@@ -1,3 +1,5 @@
+// Methods of labels: settings that differ between programs.
+
 package quorum
 
 import (

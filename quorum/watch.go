@@ -1,3 +1,5 @@
+// A method of Locker, and type watching.
+
 package quorum
 
 import (

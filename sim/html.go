@@ -103,7 +103,7 @@ func (r *Result) picture(s *Scenario) (*picture, error) {
 		Facts: []string{
 			fmt.Sprintf("seed %d", p.Seed), count(p.Nodes, "node"), count(p.Clients, "client"),
 			count(r.Grants, "grant"),
-			count(len(r.Trace.Entries), "traced event"), r.Virtual.String() + " of virtual time",
+			count(len(r.Trace.Entries), "traced event"), r.Virtual.Round(time.Millisecond).String() + " of virtual time",
 		},
 		Plan: p.String(), Nodes: p.Nodes, Clients: p.Clients, End: r.Virtual, Entries: r.Trace.Entries,
 		Faults: r.extents(),

@@ -207,7 +207,11 @@ func examine(ctx context.Context, o redisnode.Server, name string, maxLease time
 	primary := noteAddress(o.Options)
 	client := newClient(o.Options)
 	defer client.Close()
-	p := &patient{Node: address(o), Replicas: o.Replicas, user: cmp.Or(o.Username, "default")}
+	p := &patient{Node: address(o), Replicas: o.Replicas, user: o.Username}
+	if p.user == "" && o.CredentialsProviderContext != nil {
+		p.user, _, _ = o.CredentialsProviderContext(ctx)
+	}
+	p.user = cmp.Or(p.user, "default")
 	connecting, cancel := context.WithTimeout(ctx, o.DialTimeout)
 	defer cancel()
 	began := time.Now()
@@ -256,9 +260,11 @@ func (p *patient) fails(err error, greeting string, o redisnode.Server) {
 	switch {
 	case errors.As(err, &said) && strings.Contains(err.Error(), "DB index"):
 		p.add(warning, "not usable: "+p.Error, "", "correct the number of the database at the end of its URL")
+	case strings.HasPrefix(err.Error(), "NOPERM "):
+		p.add(warning, "not usable: "+p.Error, "", p.allow(err))
 	case errors.As(err, &said):
 		p.add(warning, "not usable: "+p.Error, "",
-			cmp.Or(remedy(err.Error()), "check the user and password, in its URL or --password-file, and the user's rights"))
+			cmp.Or(remedy(err.Error()), "check the user and password, in its URL or --password-file"))
 	case errors.Is(err, resp.ErrProtocol), strings.HasPrefix(err.Error(), "redis: can't parse"):
 		p.add(warning, "it answers, but not as Redis does: "+p.Error, "it is not usable", "check the port in its URL")
 	case strings.HasPrefix(greeting, "-DENIED"):
@@ -314,7 +320,8 @@ func remedyOfTLS(err error, config *tls.Config) string {
 	alert := strings.Contains(err.Error(), remoteAlert)
 	switch {
 	case untrusted:
-		return "give the CA that has signed its certificate with --cacert, and in the URL a host that the certificate names"
+		return "give the CA that has signed its certificate with --cacert, and in the URL a host that the certificate " +
+			"names, or such a name as ?sni=NAME"
 	case alert && strings.Contains(err.Error(), "certificate") && config.GetClientCertificate == nil:
 		return "the server wants a certificate of this client: give one with --cert and --key"
 	case alert && strings.Contains(err.Error(), "certificate"):
@@ -564,6 +571,7 @@ func remedy(text string) string {
 		{"BUSY ", "end the script that it runs"},
 		{"MASTERDOWN ", "list its master, or make it one"},
 		{"max number of clients ", "close idle connections to it, or raise its maxclients"},
+		{"Could not find scripting engine", "use a server that was built with Lua: a lock is a script"},
 		{"nknown command", withoutCommand},
 		{"nknown Redis command", withoutCommand}, // in a script
 	} {
@@ -585,12 +593,37 @@ func advice(err error, rights string) string {
 	return rights
 }
 
-// allow names the missing rule, unless the error names a command.
-func (p *patient) allow(err error, rules string) string {
+// allow names the missing rules, unless the error names a command.
+func (p *patient) allow(err error, rules ...string) string {
 	if before, _, command := strings.Cut(err.Error(), "' command"); command {
-		rules = "+" + before[strings.LastIndex(before, "'")+1:]
+		rules = []string{"+" + before[strings.LastIndex(before, "'")+1:]}
 	}
-	return advice(err, "ACL SETUSER "+p.user+" "+rules)
+	return advice(err, p.rules(rules))
+}
+
+const setUser = "ACL SETUSER "
+
+// rules is what gives the user these.
+func (p *patient) rules(these []string) string {
+	return setUser + p.user + " " + strings.Join(these, " ")
+}
+
+// lacks are the rules that a user lacks, by what was refused. The keys are those of a
+// lock whose name has this beginning.
+func lacks(refused, keys []string, beginning string) (rules []string) {
+	for _, words := range refused {
+		command, why, _ := strings.Cut(words, ": ")
+		if !strings.Contains(why, "key") {
+			rules = append(rules, "+"+strings.ToLower(command))
+			continue
+		}
+		for _, key := range keys {
+			before, _, _ := strings.Cut(key, beginning)
+			rules = append(rules, "~"+before+beginning+"*")
+		}
+	}
+	slices.Sort(rules)
+	return slices.Compact(rules)
 }
 
 type refusals struct{ error }
@@ -601,6 +634,7 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 	if p.mute {
 		return
 	}
+	beginning := name
 	name += ":" + rand.Text()
 	script := redis.NewScript(trial)
 	keys := []string{
@@ -622,16 +656,21 @@ func (p *patient) rights(ctx context.Context, c *redis.Client, o redisnode.Serve
 		}
 		return is
 	})
-	if err == nil && len(refused) > 0 {
+	do := ""
+	switch {
+	case err != nil:
+		do = p.allow(err, lacks([]string{"EVAL: " + err.Error()}, keys, beginning)...)
+	case len(refused) > 0:
 		err = refusals{errors.New(strings.Join(refused, "; "))}
+		do = advice(err, p.rules(lacks(refused, keys, beginning)))
 	}
 	if err != nil {
-		means, do := "it cannot grant a lock", cmp.Or(remedyFor(err.Error(), replicas.Count(o.Replicas)),
-			advice(err, ""))
-		if do == "" {
+		means := "it cannot grant a lock"
+		if strings.Contains(do, " ~") {
 			means = "it cannot grant locks whose names begin like this one"
-			do = "give the user the missing right, or use --name with a name that it may use"
+			do += "; or use --name with a name that it may use"
 		}
+		do = cmp.Or(remedyFor(err.Error(), replicas.Count(o.Replicas)), do)
 		p.unfit("fails at what a lock does: "+neterr.Text(err), means, do)
 		return
 	}
@@ -757,7 +796,10 @@ func conclude(patients []*patient) diagnosis {
 	return d
 }
 
-const managedPage = "https://github.com/redquorum/redquorum/blob/main/docs/managed.md"
+const (
+	managedPage = "https://github.com/redquorum/redquorum/blob/main/docs/managed.md"
+	rightsPage  = "https://pkg.go.dev/github.com/redquorum/redquorum/node/redisnode#hdr-Permissions"
+)
 
 // rowOf names a row of the first table in docs/managed.md. A service that loses no write,
 // row 2, looks like one server.
@@ -852,6 +894,9 @@ func (d diagnosis) text(w io.Writer) string {
 		if g.Do != "" {
 			b.WriteString(indent + "-> " + wrapped(printable(g.Do), indent+"   ") + "\n")
 		}
+	}
+	if strings.Contains(b.String(), setUser) {
+		b.WriteString("\nall that a user needs:\n" + rightsPage + "\n")
 	}
 	verdict := fmt.Sprintf("%s: %s", count(len(d.Nodes)), d.Verdict)
 	b.WriteString("\n" + p.paint(severities[d.worst()].color, verdict) + "\n")

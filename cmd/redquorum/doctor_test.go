@@ -204,7 +204,8 @@ func TestDoctorAdvice(t *testing.T) {
 	tests.Says(t, doctor(t, grownUp, "sentinel://127.0.0.1:1/mymaster?replicas=2").advice("no Sentinel knows"), "name of the primary")
 	without := tests.Server(t, "--rename-command", "EVAL", "")
 	do := doctor(t, grownUp, without.URL()).advice("fails at what a lock does: ERR unknown command")
-	tests.Says(t, do, "rename-command", "!right")
+	tests.Says(t, do, "rename-command", "!ACL")
+	want(t, exitConfig, "it runs no Lua scripts (EVAL), which every lock needs", "run", "a", "--no-guard", "--nodes", without.Addr(), "--", "true")
 	old := tests.Server(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "") // it repeats what it does not know
 	tests.Says(t, doctor(t, grownUp, strings.Replace(old.URL(), "//", "//u:s3kr1t@", 1)).lines(), "not usable: ERR unknown command", "!s3kr1t")
 }
@@ -483,6 +484,28 @@ func TestDoctorRights(t *testing.T) {
 		user := allow("less", keys+strings.Replace(commands, c.without+" ", "", 1))
 		r := doctor(t, grownUp+"--name nightly", user)
 		assert.That(t, r.has(s.Addr(), c.severity, c.finding), "without %s: %+v", c.without, r.Findings)
+		tests.Says(t, r.lines(), " -> ACL SETUSER less "+c.without+"\n")
+	}
+	// Its advice is enough, also where several rights are missing.
+	less := keys + strings.NewReplacer("+zadd ", "", "+hset ", "").Replace(commands)
+	for name, rules := range map[string]string{
+		"--name nightly": less,
+		"":               keys + commands,
+		"--name other":   less,
+	} {
+		user, told := allow("less", rules), "fails at what a lock does"
+		for range 2 { // where keys are refused no command is tried
+			advice := doctor(t, grownUp+name, user).advice(told)
+			if rule, more, _ := strings.Cut(advice, ";"); rule != "" {
+				assert.That(t, (more != "") == strings.Contains(rule, " ~"), "%s", advice)
+				args := []any{"ACL", "SETUSER", "less"}
+				for word := range strings.FieldsSeq(strings.TrimPrefix(rule, "ACL SETUSER less ")) {
+					args = append(args, word)
+				}
+				assert.Succeed(t, client.Do(t.Context(), args...).Err())
+			}
+		}
+		assert.Equal(t, doctor(t, grownUp+name, user).advice(told), "", name)
 	}
 	// Without channels or PUBLISH there are locks nevertheless.
 	for without, line := range map[string]string{

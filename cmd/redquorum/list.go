@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -39,6 +39,10 @@ be read to find every lock; otherwise the verdict is unknown. A node that
 restarted recently does not count: it may have lost locks (see --max-lease). The
 list may be outdated when you read it. The user needs SCAN.
 
+With --names-from it asks for the names in a file, one a line, without SCAN: 500
+of them at a time. - is the standard input. It lists those that somebody has;
+locks of other libraries have no owner.
+
 It shows no age: nodes do not store when a lock was acquired. The fence of
 status is no substitute, as attempts of other callers raise it while the lock is
 held.
@@ -46,12 +50,12 @@ held.
 Exit status: 0, or 1 if the verdict is unknown, 2 usage.
 
 example:
-  redquorum list 'orders/*'`
+  redquorum list 'orders/*'
+  redquorum list --json --names-from shards.txt`
 
 const (
-	scanTime    = 10 * time.Second // for each node
-	scanStep    = 1000             // keys in one step
-	inspections = 256              // at a time: a node that hangs makes each slow
+	scanTime = 10 * time.Second // for each node
+	scanStep = 1000             // keys in one step
 )
 
 type lockJSON struct {
@@ -91,8 +95,14 @@ func listVerb() *cobra.Command {
 	nodes.registerPrefix(fs)
 	all := fs.Bool("all", false, "also list keys that are on too few nodes for a lock")
 	asJSON := fs.Bool("json", false, "print one JSON object")
+	from := fs.String("names-from", "", "a `file` with the names to list, one a line, instead of a pattern; - is the standard input")
 	cmd.Args = func(_ *cobra.Command, args []string) error {
-		if len(args) == 0 {
+		switch given := fs.Changed("names-from"); {
+		case given && len(args) > 0:
+			return cli.Usage("a pattern and --names-from exclude each other")
+		case given && *from == "":
+			return cli.Usage("--names-from names no file")
+		case len(args) == 0:
 			return nil
 		}
 		return cli.One("the pattern")(cmd, args) // a variable that is not set does not stand for all locks
@@ -111,10 +121,16 @@ func listVerb() *cobra.Command {
 			return err
 		}
 		defer done()
-		names, errs := scanAll(ctx, servers, nodes.prefix, pattern)
-		locks, err := inspectAll(ctx, l, names, errs)
-		if err == nil {
+		names, errs := []string(nil), make([]error, len(servers))
+		if *from != "" {
+			names, err = readNames(*from)
+		} else {
+			names, errs = scanAll(ctx, servers, nodes.prefix, pattern)
 			err = findForgetful(ctx, l, pattern, errs)
+		}
+		var locks []lockJSON
+		if err == nil {
+			locks, err = inspectAll(ctx, l, names, errs)
 		}
 		if err != nil {
 			return err
@@ -135,6 +151,27 @@ func listVerb() *cobra.Command {
 		}
 		return err
 	})
+}
+
+// readNames reads names from a file, one a line.
+func readNames(file string) (names []string, err error) {
+	var text []byte
+	if file == "-" {
+		text, err = io.ReadAll(os.Stdin)
+	} else {
+		text, err = os.ReadFile(file)
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		name := strings.TrimSuffix(line, "\r")
+		if name == "" {
+			continue
+		}
+		if bad := node.CheckName(name); bad != nil {
+			return nil, cli.Usage("%s: line %d: %w", file, i+1, bad)
+		}
+		names = append(names, name)
+	}
+	return names, err
 }
 
 // warnUnread names nodes with the same reason together.
@@ -199,22 +236,22 @@ func findForgetful(ctx context.Context, l *quorum.Locker, pattern string, errs [
 		name = begin + name
 	}
 	r, err := l.Inspect(ctx, name)
-	if err != nil {
-		return err
+	if err == nil {
+		noteUnusable(r, errs)
 	}
-	for i, n := range r.Nodes {
-		if errs[i] == nil && n.Abstains > 0 {
-			errs[i] = fmt.Errorf("it restarted recently, or was a replica, and may have lost locks: it is ignored for %v", n.Abstains.Round(time.Second))
-		}
-	}
-	noteSilent(r, errs)
-	return nil
+	return err
 }
 
-// noteSilent adds nodes that did not answer to errs. A key of another type is an answer.
-func noteSilent(r *quorum.Report, errs []error) {
+// noteUnusable adds nodes that may have lost locks, or did not answer, to errs. A key of
+// another type is an answer.
+func noteUnusable(r *quorum.Report, errs []error) {
 	for i, n := range r.Nodes {
-		if errs[i] == nil && !errors.Is(n.Err, node.ErrWrongType) {
+		switch {
+		case errs[i] != nil:
+		case n.Abstains > 0:
+			errs[i] = fmt.Errorf("it restarted recently, or was a replica, and may have lost locks: it is ignored for %v",
+				n.Abstains.Round(time.Second))
+		case !errors.Is(n.Err, node.ErrWrongType):
 			errs[i] = n.Err
 		}
 	}
@@ -296,33 +333,14 @@ func isLock(fields []string) bool {
 	return owners > 0
 }
 
-// inspectAll returns the locks that are held, and adds to errs why a node did not answer.
-func inspectAll(ctx context.Context, l *quorum.Locker, names []string, errs []error) ([]lockJSON, error) {
-	found := make([]*lockJSON, len(names))
-	var mu sync.Mutex // guards errs
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(inspections)
-	for i, name := range names {
-		g.Go(func() error {
-			r, err := l.Inspect(ctx, name)
-			if err != nil {
-				return err
-			}
-			if r.Owner != "" {
-				found[i] = newLock(r)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			noteSilent(r, errs)
-			return nil
-		})
-	}
-	err := g.Wait()
-	var locks []lockJSON
-	for _, lock := range found {
-		if lock != nil {
-			locks = append(locks, *lock)
+// inspectAll returns the locks that somebody has, and adds to errs why a node is unusable.
+func inspectAll(ctx context.Context, l *quorum.Locker, names []string, errs []error) (locks []lockJSON, err error) {
+	reports, err := l.Holders(ctx, names...)
+	for _, r := range reports {
+		if r.Owner != "" || r.Verdict == quorum.VerdictHeld { // another library's lock has no owner
+			locks = append(locks, *newLock(r))
 		}
+		noteUnusable(r, errs)
 	}
 	return locks, err
 }
@@ -369,7 +387,7 @@ func left(r *quorum.Report) time.Duration {
 func (f listJSON) text(w io.Writer, states bool) string {
 	rows := [][]string{{"STATE", "NAME", "MODE", "LEFT", "WAITING", "NODES", "OWNER"}}
 	for _, l := range f.Locks {
-		left, owner := "no end", printable(cmp.Or(l.Label, l.Owner))
+		left, owner := "no end", printable(cmp.Or(l.Label, l.Owner, "another library's lock"))
 		if l.Left >= 0 {
 			left = (time.Duration(l.Left) * time.Millisecond).Round(100 * time.Millisecond).String()
 		}

@@ -86,6 +86,13 @@ func TestList(t *testing.T) {
 			}
 			lists("orders/1 held", "orders/[13]")
 			lists("x held", "--prefix", "app/")
+			names := fileOf(t, "orders/2\norders/1\r\n\norders/3\nstring\nnobody's\n")
+			lists("orders/2 held, orders/1 held", "--names-from", names)
+			for _, addr := range addrs {
+				clientOf(t, addr).Set(ctx, "string", "text", 0)
+			}
+			lists("orders/2 held, orders/1 held, orders/3 partial, string held", "--names-from", names, "--all")
+			lists("x held", "--prefix", "app/", "--names-from", fileOf(t, "x"))
 			special := hold(t, l, "[app]*/x")
 			lists("x held", "--prefix", "[app]*/") // it looks like a pattern
 			_ = special.Unlock(ctx)

@@ -27,6 +27,7 @@ import (
 type nodeFlags struct {
 	nodes    string
 	given    int    // how often --nodes is there
+	user     string // the file that has it
 	password string // the file that has it
 	cacert   string // files of TLS
 	cert     string
@@ -42,7 +43,7 @@ type nodeFlags struct {
 func (n *nodeFlags) register(fs *pflag.FlagSet) {
 	n.set = fs
 	// No default of the flag: the help would show the environment, passwords included.
-	fs.Func("nodes", "`URLs` of the nodes, or host or host:port, separated by commas; ?replicas=2 after a URL is for a primary that fails over to one of 2 replicas (default $REDQUORUM_NODES)", func(s string) error {
+	fs.Func("nodes", "`URLs` of the nodes, separated by commas: see 'redquorum help nodes' (default $REDQUORUM_NODES)", func(s string) error {
 		n.given++
 		if n.nodes = s; strings.TrimSpace(s) == "" { // a variable that is not set does not stand for other servers
 			return errors.New("want the URLs of the nodes")
@@ -51,6 +52,7 @@ func (n *nodeFlags) register(fs *pflag.FlagSet) {
 	})
 	fs.StringVar(&n.password, "password-file", "",
 		"the `file` with the password, for nodes whose URL has none; like the files of TLS it is read for each connection")
+	fs.StringVar(&n.user, "user-file", "", "the `file` with the user's name, for nodes whose password is in --password-file")
 	fs.StringVar(&n.cacert, "cacert", "", "a PEM `file` with the CA of nodes whose URL is rediss:// (default: the system's CAs)")
 	fs.StringVar(&n.cert, "cert", "", "a PEM `file` with the certificate of this client, for rediss://; --key has its key")
 	fs.StringVar(&n.key, "key", "", "a PEM `file` with the key of --cert")
@@ -223,8 +225,11 @@ func (n *nodeFlags) servers() ([]redisnode.Server, error) {
 		}
 		if n.password != "" && o.Password == "" {
 			o.CredentialsProviderContext = func(context.Context) (user, password string, err error) {
-				password, err = n.readPassword()
-				return o.Username, password, err
+				if user = o.Username; user == "" && n.user != "" {
+					user, err = readLine("--user-file", n.user)
+				}
+				password, wrong := readLine("--password-file", n.password)
+				return user, password, cmp.Or(err, wrong)
 			}
 		}
 		if o.TLSConfig != nil {
@@ -240,8 +245,11 @@ func (n *nodeFlags) servers() ([]redisnode.Server, error) {
 
 // checkFiles reads the files once: an error in them is one of usage.
 func (n *nodeFlags) checkFiles() error {
-	if (n.cert == "") != (n.key == "") {
+	switch {
+	case (n.cert == "") != (n.key == ""):
 		return cli.Usage("--cert and --key need each other")
+	case n.user != "" && n.password == "":
+		return cli.Usage("--user-file needs --password-file")
 	}
 	for _, file := range []struct {
 		given string
@@ -249,7 +257,8 @@ func (n *nodeFlags) checkFiles() error {
 	}{
 		{n.cacert, func() error { _, err := n.readCAs(); return err }},
 		{n.cert, func() error { _, err := n.readCertificate(); return err }},
-		{n.password, func() error { _, err := n.readPassword(); return err }},
+		{n.user, func() error { _, err := readLine("--user-file", n.user); return err }},
+		{n.password, func() error { _, err := readLine("--password-file", n.password); return err }},
 	} {
 		if file.given == "" {
 			continue
@@ -315,16 +324,17 @@ func (n *nodeFlags) readCertificate() (*tls.Certificate, error) {
 	return &pair, nil
 }
 
-func (n *nodeFlags) readPassword() (string, error) {
-	text, err := os.ReadFile(n.password)
+// readLine returns what the file of a flag has, without the end of the line.
+func readLine(flag, path string) (string, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
-		return "", fmt.Errorf("--password-file: %w", err)
+		return "", fmt.Errorf("%s: %w", flag, err)
 	}
-	password := strings.TrimRight(string(text), "\r\n")
-	if password == "" {
-		return "", fmt.Errorf("--password-file: %s is empty", n.password)
+	line := strings.TrimRight(string(text), "\r\n")
+	if line == "" {
+		return "", fmt.Errorf("%s: %s is empty", flag, path)
 	}
-	return password, nil
+	return line, nil
 }
 
 func address(o redisnode.Server) string {

@@ -60,6 +60,13 @@ func TestPasswordFile(t *testing.T) {
 	status(exitError, "WRONGPASS", "redis://:0ther@"+s.Addr()) // the URL's own comes first
 	write("0ther")
 	tests.Says(t, status(exitError, "WRONGPASS", s.Addr()), "!0ther")
+
+	client := clientOf(t, "redis://:s3kr1t%2C%20with%20%40%20and%20%25@"+s.Addr())
+	assert.Succeed(t, client.Do(t.Context(), "ACL", "SETUSER", "eve", "on", ">0ther", "~*", "+@all", "-ping").Err())
+	user := fileOf(t, "eve\n")
+	want(t, exitOK, "x is free", "status", "x", "--no-guard", "--nodes", s.Addr(), "--password-file", file, "--user-file", user)
+	want(t, exitUnsafe, "-> ACL SETUSER eve +ping", "doctor", "--nodes", s.Addr(), "--password-file", file, "--user-file", user)
+	want(t, exitUsage, "--user-file needs --password-file", "status", "x", "--nodes", s.Addr(), "--user-file", user)
 }
 
 // selfSigned makes a certificate for 127.0.0.1 that is its own CA.
@@ -112,6 +119,10 @@ func TestTLSFlags(t *testing.T) {
 	demos(t, time.Second, notExact, func(string) []string { return all })
 	ends(t, exitOK, append(append([]string{"run", "--name", "a", "--try"}, all...), "-c", "true")...)
 	tests.Says(t, want(t, exitError, "", append([]string{"doctor", "--nodes", urls[0]}, all[:6]...)...), "!not reachable")
+	elsewhere := strings.Replace(urls[0], "127.0.0.1", "localhost", 1) // which the certificate does not name
+	tests.Says(t, want(t, exitUnsafe, "failed to verify", append([]string{"doctor", "--nodes", elsewhere}, all[:6]...)...),
+		"?sni=NAME")
+	want(t, exitOK, "a is free", append([]string{"status", "a", "--nodes", elsewhere + "?sni=127.0.0.1"}, all[:6]...)...)
 	want(t, exitError, "unknown authority", "status", "a", "--nodes", nodes)
 	want(t, exitError, "", "status", "a", "--nodes", nodes, "--cacert", cert)
 
@@ -141,6 +152,9 @@ func TestTLSFlagsWithSentinel(t *testing.T) {
 	want(t, exitOK, "a is free", asks(sentinel, "status", "a")...)
 	elsewhere := strings.Replace(sentinel, "127.0.0.1", "localhost", 1) // which the certificate does not name
 	want(t, exitError, "certificate cannot be trusted", asks(elsewhere, "status", "a")...)
+	named := asks(elsewhere, "status", "a")
+	named[len(named)-1] += "&sni=127.0.0.1"
+	want(t, exitOK, "a is free", named...)
 	tests.Says(t, want(t, exitUnsafe, "", asks(sentinel, "doctor")...), "the primary is now "+secure)
 }
 

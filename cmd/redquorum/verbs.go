@@ -33,30 +33,43 @@ const (
 
 const rootManual = `Locks on a majority of independent Redis masters.
 
-Nodes are given by --nodes, or by REDQUORUM_NODES, as URLs separated by commas:
-  redis://host:6379
-  rediss://user:password@host:6380/0
-  unix:///run/redis.sock
-  redis://host:6379?replicas=2
-  sentinel://host1:26379,host2:26379/NAME?replicas=2
-or, without user and database, as host or host:6379.
-Percent-encode special characters in a user or password, a comma as %2C. With
-?replicas=2 a node is a primary with two replicas. Sentinel knows it by a NAME;
-with TLS the URL begins with rediss+sentinel://.
-
-INT, TERM and HUP end a command with exit status 130; see run and hold for
-theirs.
-
 example:
-  redquorum demo`
+  redquorum run nightly --nodes a,b,c -- ./report.sh`
+
+const nodesManual = `Nodes are given by --nodes, or by REDQUORUM_NODES, as URLs separated by commas:
+  redis://host:6379
+  rediss://user:password@host:6380/0       TLS, and a user of database 0
+  rediss://10.0.0.1:6380?sni=redis.local   a certificate for another name
+  redis://host:6379?dial_timeout=5s        a server that is far away
+  unix:///run/redis.sock
+  redis://host:6379?replicas=2             a primary with two replicas
+  sentinel://host1:26379,host2:26379/NAME?replicas=2
+or, without user and database, as host or host:6379. valkey:// and valkeys://
+are the same as redis:// and rediss://. Sentinel knows a primary by a NAME; with
+TLS the URL begins with rediss+sentinel://. Clusters are not supported.
+
+Several settings after the ? have an & between them. Percent-encode special
+characters in a user or password, a comma as %2C. Or put them into files, for
+--user-file and --password-file, and ?sentinel_password_file=PATH for Sentinels.
+`
 
 func newRoot() *cobra.Command {
-	root, _ := newVerb("redquorum", "locks on a majority of independent Redis masters", rootManual)
+	root, fs := newVerb("redquorum", "locks on a majority of independent Redis masters", rootManual)
 	root.Version = version() + ", " + runtime.Version()
 	root.SetVersionTemplate("redquorum {{.Version}}\n")
+	nodes := &cobra.Command{Use: "nodes", Short: "how servers are named", Long: nodesManual, Hidden: true}
+	nodes.SetUsageTemplate("{{.Long}}") // there is no call
+	manual, itsVersion := manVerb(), versionVerb()
+	manual.Hidden, itsVersion.Hidden = true, true // the page of all has to fit a screen
 	root.AddCommand(runVerb(), holdVerb(), listVerb(), statusVerb(), checkVerb(), askVerb(), breakVerb(), doctorVerb(),
-		demoVerb(), simVerb(), chaosVerb(), benchVerb(),
-		completionVerb(), manVerb(), versionVerb())
+		demoVerb(), simVerb(), chaosVerb(), benchVerb(), completionVerb(), manual, itsVersion, nodes)
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Short, help.Example = "help about a command; 'help nodes': how servers are named", "  redquorum help run"
+	help.Long = "Prints what a command does, its flags and its exit statuses."
+	root.InitDefaultHelpFlag()
+	root.InitDefaultVersionFlag()
+	fs.VisitAll(func(f *pflag.Flag) { f.Hidden = true })
 	return root
 }
 

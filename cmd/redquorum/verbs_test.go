@@ -82,6 +82,8 @@ func TestUsageErrors(t *testing.T) {
 		{"hold x", "no nodes"},
 		{"list x y", `unexpected argument "y"`},
 		{"list", "no nodes"},
+		{"list x --names-from -", "a pattern and --names-from exclude each other"},
+		{"list --names-from=", "--names-from names no file"},
 		{"status", "the lock's name is missing"},
 		{"status x", "no nodes"},
 		{"status x y", `unexpected argument "y"`},
@@ -135,6 +137,8 @@ func TestUsageErrors(t *testing.T) {
 	}
 	want(t, exitUsage, "--note", "hold", "b", "--nodes", "redis://h", "--note", "two\nlines")
 	want(t, exitUsage, "the pattern is missing or empty", "list", "", "--nodes", "redis://h")
+	want(t, exitUsage, ": line 3: the lock's name \"redquorum_x\" is reserved", "list", "--nodes", "redis://h", "--names-from",
+		fileOf(t, "a\n\nredquorum_x\n"))
 	t.Setenv("REDQUORUM_OWNER", "o")
 	want(t, exitUsage, "no owner", "check", "x", "--owner", "", "--nodes", "redis://h")
 	t.Setenv("REDQUORUM_MAX_LEASE", "soon")
@@ -167,7 +171,14 @@ func TestHelp(t *testing.T) {
 	want(t, exitOK, "redquorum v", "version")
 	want(t, exitOK, "redquorum v", "--version")
 	root := newRoot()
+	screen := want(t, exitOK, "help", "help")
+	tests.Says(t, screen, "\n  run  ", "\n  help  ")
+	assert.That(t, strings.Count(screen, "\n") < 24, "all commands do not fit a screen:\n%s", screen)
+	tests.Narrow(t, want(t, exitOK, nodesManual, "help", "nodes"), terminal.Page)
 	for _, cmd := range cli.All(root) {
+		if cmd.Name() == "nodes" { // a topic
+			continue
+		}
 		words := strings.Fields(cmd.CommandPath())[1:]
 		page := want(t, exitOK, "Examples:\n  "+cmd.CommandPath(), append(words, "--help")...)
 		usage, rest, _ := strings.Cut(page, "\nExamples:\n")

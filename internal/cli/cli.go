@@ -136,17 +136,35 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	return end.code
 }
 
-func init() { cobra.EnableCommandSorting = false }
+func init() {
+	cobra.EnableCommandSorting = false
+	cobra.AddTemplateFunc("reflow", func(width int, text string) string {
+		if text = strings.TrimRight(text, "\n"); width == terminal.Page { // as it was written
+			return text
+		}
+		return strings.TrimRight(terminal.Reflow(text, width), "\n")
+	})
+}
+
+// usage is cobra's template of a page, for so many columns: how it is called and examples
+// come first, then what it does, then the flags.
+func usage(itself string, width int) string {
+	const example = "{{.Example}}{{end}}"
+	page, _, _ := strings.Cut(itself, "{{if .HasAvailableSubCommands}}\n\nUse ")
+	return strings.NewReplacer(
+		example, fmt.Sprintf("%s{{with (or .Long .Short)}}\n\n{{reflow %d .}}{{end}}", example, width),
+		".FlagUsages", fmt.Sprint(".FlagUsagesWrapped ", width)).Replace(page) + "\n"
+}
 
 func prepare(root *cobra.Command) {
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return Usage("%s%s", shown(err), hint(cmd, err)) })
-	// First the usage and examples, then what it does, then the flags.
-	const example = "{{.Example}}{{end}}"
-	root.SetUsageTemplate(strings.NewReplacer(
-		example, example+"{{with (or .Long .Short)}}\n\n{{. | trimTrailingWhitespaces}}{{end}}",
-		".FlagUsages", fmt.Sprint(".FlagUsagesWrapped ", terminal.Page)).Replace(root.UsageTemplate()))
-	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), cmd.UsageString()) })
+	itself := root.UsageTemplate()
+	root.SetUsageTemplate(usage(itself, terminal.Page))
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		root.SetUsageTemplate(usage(itself, terminal.PageOf(cmd.OutOrStdout())))
+		fmt.Fprint(cmd.OutOrStdout(), cmd.UsageString())
+	})
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	if root.HasSubCommands() {
 		root.InitDefaultHelpCmd()

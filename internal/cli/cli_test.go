@@ -179,3 +179,22 @@ func TestProduct(t *testing.T) {
 		}
 	}
 }
+
+// A narrow terminal gets narrow pages, each flag on lines of its own.
+func TestUsageFits(t *testing.T) {
+	do := &cobra.Command{Use: "do", Example: "  do", Long: strings.Repeat(strings.Repeat("word ", 10)+"\n", 3) + "\nend\n",
+		Run: func(*cobra.Command, []string) {}}
+	do.Flags().BoolP("all", "a", false, strings.Repeat("text ", 20))
+	do.Flags().Bool("json", false, "print JSON")
+	itself := do.UsageTemplate()
+	for _, width := range []int{40, 60, 80} {
+		do.SetUsageTemplate(usage(itself, width))
+		page := do.UsageString()
+		for line := range strings.Lines(page) {
+			assert.That(t, len(line) <= width+1, "%d columns: %q", width, line)
+		}
+		whole := strings.HasPrefix(page, "Usage:\n  do [flags]\n\nExamples:\n  do\n\nword ") && strings.Contains(page, "\n\nend\n\nFlags:\n  -a, --all") &&
+			strings.HasSuffix(page, "\n      --json   print JSON\n")
+		assert.That(t, whole, "%s", page)
+	}
+}

@@ -56,7 +56,9 @@ type Options struct {
 //
 // A URL is redis://user:password@host:port/db, rediss:// for TLS, or
 // unix://user:password@/path/to/socket?db=0; host:port alone is redis://host:port.
-// [redis.ParseURL] says which settings can follow as a query.
+// valkey:// and valkeys:// are the same as redis:// and rediss://. [redis.ParseURL] says
+// which settings can follow as a query. The setting sni is the name that TLS asks for, and
+// that the server's certificate must have, if that is not the host.
 //
 // The setting replicas is [Options.Replicas]: redis://primary:6379?replicas=2. Then the
 // address may be one that moves to the new primary when there is a failover. To ask
@@ -330,8 +332,17 @@ func nameOf(o *redis.Options) string {
 	return o.Addr + "/" + strconv.Itoa(o.DB)
 }
 
+// asRedis returns a URL with the scheme of Redis in place of Valkey's.
+func asRedis(u string) string {
+	if rest, ok := strings.CutPrefix(u, "valkey"); ok && strings.Contains(rest, "://") {
+		return "redis" + rest
+	}
+	return u
+}
+
 // Parse reads a URL, or host:port, as [Dial] does.
 func Parse(u string) (Server, error) {
+	u = asRedis(u)
 	switch scheme, _, _ := strings.Cut(u, "://"); scheme {
 	case "sentinel", "redis+sentinel", "rediss+sentinel":
 		return parseSentinel(u)
@@ -364,7 +375,7 @@ func ParseURL(u string) (*redis.Options, error) {
 		}
 		u = "redis://" + strings.ReplaceAll(u, "%", "%25") // before a zone
 	}
-	parsed, err := url.Parse(u)
+	parsed, err := url.Parse(asRedis(u))
 	if err != nil || strings.Contains(u, "#") { // nothing has a fragment, but a password may have the sign
 		return nil, errors.New("malformed: its port must be a number, and special characters in its user or password " +
 			"must be percent-encoded, also a comma (%2C) where URLs are separated by commas")
@@ -372,7 +383,11 @@ func ParseURL(u string) (*redis.Options, error) {
 	if err := checkSettings(parsed.RawQuery); err != nil {
 		return nil, err
 	}
-	o, err := redis.ParseURL(u)
+	query, settings := parsed.RawQuery, parsed.Query()
+	sni := settings.Get("sni")
+	settings.Del("sni") // which redis.ParseURL does not know
+	parsed.RawQuery = settings.Encode()
+	o, err := redis.ParseURL(parsed.String())
 	if err == nil && o.DB < 0 {
 		return nil, errors.New("the number of its database is negative")
 	}
@@ -381,15 +396,19 @@ func ParseURL(u string) (*redis.Options, error) {
 		return nil, errors.New("its path and its setting db have different databases")
 	}
 	if err == nil {
+		if o.TLSConfig != nil && sni != "" {
+			o.TLSConfig.ServerName = sni
+		} else if sni != "" {
+			return nil, errors.New("its setting sni is for TLS, so its scheme must be rediss, valkeys or rediss+sentinel")
+		}
 		_, err := dialTimeout(o.DialTimeout)
 		return o, err
 	}
 	switch parsed.Scheme {
 	case "redis", "rediss", "unix":
 	default:
-		return nil, errors.New("its scheme is not redis, rediss or unix, nor sentinel or rediss+sentinel with ?replicas=2")
+		return nil, errors.New("its scheme is not redis, rediss, valkey, valkeys or unix, nor sentinel or rediss+sentinel with ?replicas=2")
 	}
-	query := parsed.RawQuery
 	parsed.RawQuery = ""
 	switch _, err := redis.ParseURL(parsed.String()); {
 	case err == nil:
@@ -420,7 +439,7 @@ func wrongSetting(u url.URL, query string) string {
 	for setting := range strings.SplitSeq(query, "&") {
 		u.RawQuery = setting
 		name, _, assigned := strings.Cut(setting, "=")
-		if _, err := redis.ParseURL(u.String()); err != nil && assigned {
+		if _, err := redis.ParseURL(u.String()); err != nil && assigned && name != "sni" {
 			return settingCalled(name, query)
 		}
 	}

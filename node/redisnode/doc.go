@@ -175,10 +175,10 @@
 //
 // The server has to be Redis 6.0 or newer, or Valkey. The project's checks run the tests
 // of this package and the conformance suite on Redis 6.2, 7.0 and 8.2, and on Valkey 8.1
-// and 9.1. Earlier tests of this package also passed on Redis 6.0, 7.2 and 7.4 and on
-// Valkey 8.0. Dragonfly, KeyDB, Kvrocks and Garnet were not tested. For Dragonfly the
-// scripts have the line that allows undeclared keys; a test, gone since, ran them by Lua
-// 5.4, its version, at commit 6ab2498.
+// and 9.1. They have also passed on Redis 6.0, 7.2, 7.4, 8.0 and 8.6 and on Valkey 8.0. A
+// server without Lua is refused. Dragonfly, KeyDB, Kvrocks and Garnet were not tested.
+// For Dragonfly the scripts have the line that allows undeclared keys; a test, gone
+// since, ran them by Lua 5.4, its version, at commit 6ab2498.
 //
 // # Concurrency
 //

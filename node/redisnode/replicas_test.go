@@ -281,6 +281,16 @@ func TestURLs(t *testing.T) {
 		"[fe80::1%a%b]:6379":            "not a URL",
 		"[fe80::1%]:6379":               "not a URL",
 
+		"valkey://me:pw@a:7000/4":               "a:7000 tcp 4 0",
+		"valkeys://a?sni=b&replicas=2&db=3":     "a:6379 tcp 3 2",
+		"valkey+sentinel://a:1/main?replicas=2": "main@a:1 sentinel 0 2",
+		"valkey:7000":                           "valkey:7000 tcp 0 0",
+		"valkeyx://a":                           "its scheme is not",
+		"redis://a?sni=b":                       "its setting sni is for TLS",
+		"sentinel://a:1/main?replicas=2&sni=b":  "its setting sni is for TLS",
+		"rediss://a?sni=b&pool=3":               "the setting \"pool\" after its ?",
+		"rediss://a?sni=b&sni=c":                "the setting \"sni\" after its ? is there more than once",
+
 		"redis://a:6379?replicas=2":                                            "a:6379 tcp 0 2",
 		"redis://me:pw@a:6379/4?replicas=1&dial_timeout=3":                     "a:6379 tcp 4 1",
 		"redis://a:6379?replicas=0":                                            "a:6379 tcp 0 0",
@@ -316,7 +326,7 @@ func TestURLs(t *testing.T) {
 		"sentinel://me:12#pw@a:1/main?replicas=2":                              "malformed",
 		"sentinel://me:p/w@a:1/?replicas=2":                                    "not a URL such as", // else w@a:1 would be the name
 		"sentinel://me:p/w@a:1/0?replicas=2":                                   "not a URL such as",
-		"sentinel+rediss://a:1/main?replicas=2":                                "its scheme is not redis, rediss or unix, nor sentinel",
+		"sentinel+rediss://a:1/main?replicas=2":                                "its scheme is not redis, rediss, valkey, valkeys or unix, nor sentinel",
 	} {
 		s, err := redisnode.Parse(url)
 		got := ""
@@ -326,6 +336,12 @@ func TestURLs(t *testing.T) {
 			got = fmt.Sprintf("%s %s %d %d", s.Addr, s.Network, s.DB, s.Replicas)
 		}
 		assert.That(t, strings.HasPrefix(got, want), "%s: %s, want %s", url, got, want)
+	}
+	for url, sni := range map[string]string{
+		"rediss://a": "a", "valkeys://a": "a", "rediss://a?sni=b": "b",
+		"rediss+sentinel://a/main?replicas=1": "", "valkeys+sentinel://a/main?replicas=1&sni=b": "b",
+	} {
+		assert.Equal(t, assert.Got(redisnode.Parse(url))(t).TLSConfig.ServerName, sni, url)
 	}
 	s := assert.Got(redisnode.Parse("sentinel://a:1/main?replicas=2"))(t)
 	assert.Says(t, assert.ErrorOf(redisnode.DialOptions(s.Options)), "how many replicas", "options of Sentinel without replicas")

@@ -81,7 +81,7 @@ func parseSentinel(u string) (Server, error) {
 	}
 	o := server.Options
 	if o.TLSConfig != nil {
-		o.TLSConfig.ServerName = "" // that of each address
+		o.TLSConfig.ServerName = settings.Get("sni") // or that of each address
 	}
 	s.primary = o
 	o.Network, o.Addr = ofSentinel, name+"@"+slices.Min(s.addrs) // as others may watch one of that name

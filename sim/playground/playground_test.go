@@ -28,7 +28,7 @@ func TestPlayground(t *testing.T) {
 	index := filepath.Join(dir, "index.html")
 	for i, look := range browser.Looks {
 		b.OpenFile(index, look)
-		b.Holds("viewers.length === 2", "viewers[0].run.verdict === 'outside'") // without the simulator
+		b.Holds("viewers.length === 2", "viewers[0].run.verdict === 'unsafe'") // without the simulator
 		b.Eval(until("!byId('find').disabled"))
 		b.Fits()
 		b.Shot("playground-" + look.String())
@@ -103,11 +103,11 @@ const until = async (condition, what) => {
 };
 const settled = () => until(() => !running && !again && shownPlan === asText(), 'settled');
 const key = (key, target, shiftKey = false) => target.dispatchEvent(new KeyboardEvent('keydown', { key, shiftKey, bubbles: true }));
-byId('chapters').children[1].firstChild.click();
+byId('chapters').children[0].firstChild.click();
 await settled();
 const runs = () => viewers.map(v => v.run);
 const [left, right] = [0, 1].map(i => () => viewers[i].run.verdict);
-must(left() === 'unsafe' && right() === 'sound', 'the verdicts of the second chapter');
+must(left() === 'unsafe' && right() === 'sound', 'the verdicts of the first chapter');
 `
 
 // shows holds when a chapter is opened.
@@ -122,7 +122,7 @@ for (let i = 0; i < data.chapters.length; i++) {
 }
 `
 
-// uses is done after the second chapter was opened.
+// uses is done after the first chapter was opened.
 var uses = []string{
 	// A changed text is run, and a wrong one says so.
 	`plan.value = plan.value.replace('crash n3 empty', 'crash n3 durable');

@@ -73,6 +73,10 @@ var noNumber = regexp.MustCompile(
 	`compare (nil with number|number with nil)|arithmetic on a (nil|string) value|` +
 		`between (nil|string) and number|number expected, got nil`)
 
+// noScripts is the error of a server that was built without Lua (Valkey), or whose
+// rename-command has taken EVAL away.
+var noScripts = regexp.MustCompile(`^ERR (unknown command ['\x60](?i:eval|evalsha)['\x60]|Could not find scripting engine)`)
+
 var errDemoted = fmt.Errorf("%w: it was a replica a moment ago", node.ErrUnreachable)
 
 // ErrNotAsked is a Client's answer to a command for a server that Ask has not asked.
@@ -119,6 +123,9 @@ func serverError(err error) error {
 	text := inScript.ReplaceAllString(clip(neterr.Text(err)), "")
 	if noNumber.MatchString(text) {
 		return errNoToken
+	}
+	if noScripts.MatchString(text) {
+		return fmt.Errorf("%w: it runs no Lua scripts (EVAL), which every lock needs", node.ErrUnsupported)
 	}
 	if strings.HasPrefix(text, "CROSSSLOT") {
 		return fmt.Errorf("%w: %s: on a cluster the names of one lock, and a name with a brace, "+

@@ -69,6 +69,7 @@ func TestMeaning(t *testing.T) {
 		"ERR Unknown command called from script":                            node.ErrUnsupported,
 		"ERR unknown command `EVALSHA`, with args beginning with: `0123`, ": node.ErrUnsupported,
 		"ERR unknown command 'EVALSHA', with args beginning with: '0123' ":  node.ErrUnsupported,
+		"ERR Could not find scripting engine 'lua'":                         node.ErrUnsupported,
 		// Redis 6
 		"user_script:15: attempt to compare nil with number":                      node.ErrWrongType,
 		"ERR user_script:15: attempt to compare number with nil":                  node.ErrWrongType,

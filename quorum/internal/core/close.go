@@ -1,3 +1,5 @@
+// Methods of engine: Close. They are outside a step.
+
 package core
 
 import (

@@ -1,3 +1,5 @@
+// Type handovers; methods of waiter: locks that are handed over to it.
+
 package core
 
 import (

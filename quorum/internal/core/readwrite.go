@@ -1,3 +1,5 @@
+// Methods of Hold: readers and writers.
+
 package core
 
 import (

@@ -1,3 +1,5 @@
+// Type releases; methods of Hold: its end by Unlock.
+
 package core
 
 import (

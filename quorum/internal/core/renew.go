@@ -1,3 +1,5 @@
+// Type renewal; methods of holds and Hold: renewals and healing.
+
 package core
 
 import (

@@ -1,3 +1,5 @@
+// Methods of Machine: its steps as text.
+
 package machine
 
 import (

@@ -31,17 +31,17 @@ at 2s unlock c2
 
 func Chapters() []Chapter {
 	all := []Chapter{
+		{Title: "A restart forgets", Scenario: "S13",
+			What: "c1 holds the lock on n1, n2 and n3. n3 crashes and comes back empty. " +
+				"c2 reaches n3, n4 and n5, and all three are free: on the left two clients hold one lock.",
+			Protects: "On the right the restart guard does. A server that started a moment ago is ignored until every " +
+				"lease that it may have forgotten is over. c2 waits for that time."},
 		{Title: "The holder pauses", Scenario: "S01",
 			What: "c1 checks that its lease is valid, and is then paused for two " +
 				"seconds, as by a garbage collection or a move of its virtual machine. Meanwhile its lease ends, and c2 gets the lock and " +
 				"writes. Then c1 goes on where it was, and writes as well.",
 			Protects: "No lock can prevent the late write. The resource can: it has seen c2's fencing token, which is higher, and " +
 				"refuses that of c1. Textbook Redlock has no tokens."},
-		{Title: "A restart forgets", Scenario: "S13",
-			What: "c1 holds the lock on n1, n2 and n3. n3 crashes and comes back empty. " +
-				"c2 reaches n3, n4 and n5, and all three are free: two clients hold one lock.",
-			Protects: "The restart guard. A server that started a moment ago is ignored until every lease that it may have " +
-				"forgotten is over. c2 waits for that time."},
 		{Title: "Clocks drift", Scenario: "S07",
 			What: "The clocks of the nodes run half a percent fast, that of c1 half a percent " +
 				"slow. So the keys expire before c1 considers its lease over. The allowance of the left lock covers one of the two " +
