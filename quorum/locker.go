@@ -105,7 +105,7 @@ func (l *Locker) Lock(ctx context.Context, name string, opts ...Option) (*Lease,
 	if err != nil {
 		return nil, l.refused(name, err)
 	}
-	return l.lease(ctx, &s)
+	return l.lease(ctx, s)
 }
 
 // refused reports a call with a bad option or name.
@@ -130,7 +130,7 @@ func (l *Locker) TryLock(ctx context.Context, name string, opts ...Option) (*Lea
 		return nil, l.refused(name, err)
 	}
 	s.Wait = 0
-	return l.lease(ctx, &s)
+	return l.lease(ctx, s)
 }
 
 // lease makes the lease of a call. It is called outside a step.

@@ -214,7 +214,7 @@ func assemble(members []Member, opts []Option) (*assembly, error) {
 		}
 		a.once = a.once || s.Wait == 0
 		a.brief = a.brief || s.Fixed || s.MaxHold > 0
-		p.call = s
+		p.call = *s
 		a.parts = append(a.parts, p)
 	}
 	if err := a.distinct(); err != nil {

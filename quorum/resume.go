@@ -51,21 +51,21 @@ func (l *Locker) Resume(ctx context.Context, from Handle, opts ...Option) (*Leas
 	if err != nil {
 		return nil, err
 	}
-	t.bound(&s, l.opts.MaxLease)
+	t.bound(s, l.opts.MaxLease)
 	if err := l.core.Begin(ctx, "resume", s.Title()); err != nil {
 		return nil, err
 	}
 	defer l.core.End()
 	above, timeout, start := t.High, l.core.Timeout(s.Lease), clock.Never
 	for again := false; ; again = true { // if a fence is in the way, with a token above it
-		r, err := l.takeOver(&t, &s, above, timeout, start)
+		r, err := l.takeOver(&t, s, above, timeout, start)
 		if err != nil {
 			return nil, err
 		}
 		start = r.Start
 		r.Await(ctx)
 		why := stopped(ctx)
-		lease, fence, left, err := l.tookOver(ctx, r, &t, &s, why)
+		lease, fence, left, err := l.tookOver(ctx, r, &t, s, why)
 		if fence == 0 || again || why != nil || left <= 0 {
 			return lease, err
 		}

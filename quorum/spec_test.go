@@ -440,7 +440,7 @@ func TestHealing(t *testing.T) {
 			free := w.locker(quorum.Options{NoRestartGuard: true})
 			expect(t, errorOf(free.TryLock(background, "x")), nil)
 		}},
-		{"the first leases wait for a node that has never answered, but not for long", 3, func(t *testing.T, w *world) {
+		{"the first lease waits for a node that has never answered, but not for long", 3, func(t *testing.T, w *world) {
 			w.delay(time.Millisecond, 0)
 			w.nodes[2].Hang(true)
 			l := w.locker(quorum.Options{})
@@ -452,6 +452,19 @@ func TestHealing(t *testing.T) {
 			atMost(t, took("first"), 10*time.Millisecond, "the first lease took")
 			time.Sleep(time.Second)
 			atMost(t, took("second"), 3*time.Millisecond, "the second took")
+		}},
+		{"only the first lease waits for a node that has never answered yet", 5, func(t *testing.T, w *world) {
+			w.delay(50*time.Microsecond, 0)
+			w.nodes[4].Delay(50 * time.Millisecond)
+			l := w.locker(quorum.Options{})
+			for i := range 20 {
+				began := time.Now()
+				lease := lock(t, l, "x")
+				if i > 0 {
+					atMost(t, time.Since(began), 200*time.Microsecond, "another lease took")
+				}
+				unlock(t, lease)
+			}
 		}},
 		{"a lock that a restarted node has forgotten may have been kept for the Grace, too", 3, func(t *testing.T, w *world) {
 			o := quorum.Options{Lease: 10 * time.Second, MaxLease: 10 * time.Second, Grace: 20 * time.Second}

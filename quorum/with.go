@@ -251,8 +251,8 @@ func (s *call) setKeep(o *Options) error {
 }
 
 // call makes a call, or says what is wrong with it.
-func (l *Locker) call(name string, options []Option) (call, error) {
-	s := call{l: l, Want: claim.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
+func (l *Locker) call(name string, options []Option) (*call, error) {
+	s := &call{l: l, Want: claim.Want{Lease: l.opts.Lease, MaxHold: l.opts.MaxHold, Wait: -1}}
 	claim.Change(&s.Want, options)
 	err := cmp.Or(s.Err, s.setNames(name, l.checkName), l.opts.checkLease(s.Lease), s.setKeep(&l.opts))
 	switch {

@@ -19,6 +19,7 @@ type Backlog[T any] struct {
 	most  int          // how many wait at most; the others are left out
 	tell  func(n int)  // how many were left out
 	idle  clock.Signal // set when nothing is left to do
+	work  func()       // the goroutine: doAll
 
 	mu      sync.Mutex
 	waiting []T
@@ -29,7 +30,9 @@ type Backlog[T any] struct {
 // New returns a backlog for do. At most most values wait; others are left out, and tell
 // is called with their number when there is room again.
 func New[T any](c clock.Clock, most int, do func(T), tell func(int)) *Backlog[T] {
-	return &Backlog[T]{clock: c, do: do, most: most, tell: tell, idle: c.NewSignal()}
+	b := &Backlog[T]{clock: c, do: do, most: most, tell: tell, idle: c.NewSignal()}
+	b.work = b.doAll
+	return b
 }
 
 // Add never blocks.
@@ -49,8 +52,8 @@ func (b *Backlog[T]) Add(x T) {
 	}
 }
 
-// work is the goroutine.
-func (b *Backlog[T]) work() {
+// doAll does what waits, until nothing does.
+func (b *Backlog[T]) doAll() {
 	for all, missed := b.take(nil); all != nil; all, missed = b.take(all) {
 		for _, x := range all {
 			b.do(x)
@@ -63,12 +66,18 @@ func (b *Backlog[T]) work() {
 	b.idle.Set()
 }
 
+// maxSpare is the room that is kept while nothing waits.
+const maxSpare = 64
+
 // take returns all that waits, or nil when the goroutine ends. It reuses spare.
 func (b *Backlog[T]) take(spare []T) (all []T, missed int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.waiting) == 0 {
 		b.working = false
+		if cap(spare) <= maxSpare {
+			b.waiting = spare[:0]
+		}
 		return nil, 0
 	}
 	all, missed = b.waiting, b.missed

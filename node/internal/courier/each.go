@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// eachLeast is the least size of a group: from then on one script for all costs a
-	// server less than one for each.
-	eachLeast = 3
+	// eachLeast is the least size of a group: one script for all costs a server less than
+	// one for each.
+	eachLeast = 2
 
 	// eachMost bounds what a server does without a pause, to about a quarter of a
 	// millisecond.

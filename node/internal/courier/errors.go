@@ -71,7 +71,8 @@ var inScript = regexp.MustCompile(
 
 // noNumber is Lua's error if a script has read a fence that is no number.
 var noNumber = regexp.MustCompile(
-	`compare (nil with number|number with nil)|arithmetic on a nil value|between nil and number|number expected, got nil`)
+	`compare (nil with number|number with nil)|arithmetic on a (nil|string) value|` +
+		`between (nil|string) and number|number expected, got nil`)
 
 var errDemoted = fmt.Errorf("%w: it was a replica a moment ago", node.ErrUnreachable)
 

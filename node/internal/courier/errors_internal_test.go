@@ -73,6 +73,7 @@ func TestMeaning(t *testing.T) {
 		"user_script:15: attempt to compare nil with number":                      node.ErrWrongType,
 		"ERR user_script:15: attempt to compare number with nil":                  node.ErrWrongType,
 		"ERR user_script:15: attempt to perform arithmetic on a nil value":        node.ErrWrongType,
+		"ERR user_script:15: attempt to perform arithmetic on a string value":     node.ErrWrongType,
 		"ERR user_script:15: bad argument #2 to 'max' (number expected, got nil)": node.ErrWrongType,
 		// Redis 6
 		"Lua script attempted to access a non local key in a cluster node": node.ErrServer,

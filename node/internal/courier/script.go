@@ -275,19 +275,19 @@ func (w *words) run(s *script, asText bool, keys, args int) {
 type script struct{ text, sha string }
 
 var (
-	acquireScript     = newScript("", "of_lock", "acquire")
-	acquireEachScript = newScript("", "acquire_each")
-	acquireAllScript  = newScript(constants, "of_lock", "readers", "create", "acquire_all",
+	acquireScript     = newScript("of_lock", "acquire")
+	acquireEachScript = newScript("acquire_each")
+	acquireAllScript  = newScript("constants", "of_lock", "readers", "create", "acquire_all",
 		"notify_next", "keep_place", "acquire_queued")
-	releaseScript     = newScript(constants, "notify_next", "raise_fences", "release")
-	releaseAllScript  = newScript(constants, "readers", "notify_next", "keep_place", "raise_fences", "release_all")
-	releaseEachScript = newScript(constants, "notify_next", "release_each")
-	extendScript      = newScript("", "extend")
-	extendReadScript  = newScript("", "extend_read")
-	inspectScript     = newScript(constants, "readers", "inspect")
-	breakScript       = newScript(constants, "notify_next", "break")
-	downgradeScript   = newScript(constants, "notify_next", "downgrade")
-	renameScript      = newScript(constants, "rename")
+	releaseScript     = newScript("notify_next", "raise_fences", "release")
+	releaseAllScript  = newScript("constants", "readers", "notify_next", "keep_place", "raise_fences", "release_all")
+	releaseEachScript = newScript("notify_next", "release_each")
+	extendScript      = newScript("extend")
+	extendReadScript  = newScript("extend_read")
+	inspectScript     = newScript("constants", "readers", "inspect")
+	breakScript       = newScript("notify_next", "break")
+	downgradeScript   = newScript("constants", "notify_next", "downgrade")
+	renameScript      = newScript("constants", "rename")
 )
 
 //go:embed scripts/*.lua
@@ -297,12 +297,9 @@ var sources embed.FS
 // of readers' holds and of others' places. It has to be the first line.
 const undeclared = "--!df flags=allow-undeclared-keys\n"
 
-// constants is what scripts share with Go code.
-var constants = node.LuaConstants()
-
 // newScript makes a script of the files of these names, the functions that it uses first.
-func newScript(head string, files ...string) *script {
-	text := undeclared + head
+func newScript(files ...string) *script {
+	text := undeclared
 	for _, name := range files {
 		text += source(name)
 	}
@@ -310,8 +307,13 @@ func newScript(head string, files ...string) *script {
 	return &script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// source returns a file, with others in it where it has a line "--include NAME".
+// source returns a file, with others in it where it has a line "--include NAME". The
+// constants are what scripts share with Go code. A function that most runs of a script do
+// not call includes them itself: it costs each run to give it those of the script.
 func source(name string) string {
+	if name == "constants" {
+		return node.LuaConstants()
+	}
 	text, err := sources.ReadFile("scripts/" + name + ".lua")
 	if err != nil {
 		panic(err)

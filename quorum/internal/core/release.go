@@ -27,6 +27,8 @@ type releases struct {
 	// Repeats after the first, by node:
 	again []int      // under way
 	later [][]*sweep // due, and waiting until there are fewer
+
+	removals []*removal // to be used again
 }
 
 func newReleases(rs *rounds) *releases {
@@ -46,7 +48,12 @@ type removal struct {
 // again until they do. The caller asks the nodes, and puts the round down with done.
 func (rs *releases) begin(c claim.Claim, mayHold vote.NodeSet, expiry clock.Instant) *Round {
 	rs.open++
-	return rs.round(&removal{rs: rs, mayHold: mayHold, expiry: expiry}, c)
+	m := take(&rs.removals)
+	if m == nil {
+		m = new(removal)
+	}
+	*m = removal{rs: rs, mayHold: mayHold, expiry: expiry}
+	return rs.round(m, c)
 }
 
 func (rs *releases) round(of *removal, c claim.Claim) *Round {
@@ -72,6 +79,9 @@ func (m *removal) answered(*Round, int) bool { return false }
 // over looks at a release to which every node has answered, or had its time.
 func (m *removal) over(r *Round) {
 	rs := m.rs
+	if m.tries == 0 { // else it is a part of a sweep
+		defer putBack(&rs.removals, m)
+	}
 	pending := m.mayHold &^ r.Those(func(b *vote.Ballot) bool { // one that refuses has met what is no claim
 		return b.Granted() || b.Vote == vote.Refused
 	})

@@ -1,9 +1,11 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -20,6 +22,7 @@ type voters struct {
 	servers   vote.Servers
 	known     []voter       // by node
 	recovered func(i int)   // called when node i answers again
+	meetBy    clock.Instant // see unheardUntil; 0: no attempt was won yet
 	outlasted bool          // the log has said that others have a longer MaxLease
 	downSince clock.Instant // since then too few nodes answer for any lock; 0: enough do
 	tryAt     clock.Instant // from then on another call finds out whether they do
@@ -88,14 +91,15 @@ func (v *voters) mayVote(i int, life *node.Life) error {
 	return v.servers.MayVote(i, life)
 }
 
-// someUnheard reports whether nothing was heard yet of a node.
-func (v *voters) someUnheard() bool {
-	for i := range v.known {
-		if v.known[i].heard == unheard {
-			return true
-		}
+// unheardUntil is until when attempts that are won wait for nodes that were never heard,
+// 0 if there are none. The first attempt says for how long, for all: a node that is late
+// must not make each of them late until it answers.
+func (v *voters) unheardUntil(first clock.Instant) clock.Instant {
+	if !slices.ContainsFunc(v.known, func(n voter) bool { return n.heard == unheard }) {
+		return 0
 	}
-	return false
+	v.meetBy = cmp.Or(v.meetBy, first)
+	return v.meetBy
 }
 
 func (v *voters) learn(i int, life *node.Life) {

@@ -384,12 +384,12 @@ func (w *waiter) asking() phase {
 }
 
 // confirming waits for nodes that were never heard of: two nodes that are one server
-// are recognized only once both have answered, so a Locker's first attempts take a
+// are recognized only once both have answered, so a Locker's first attempt takes a
 // moment longer.
 func (w *waiter) confirming() phase {
 	e, r, s := w.e, w.round, w.Request
-	if w.stopped == nil && e.voters.someUnheard() && r.Open() > 0 && e.Now < w.lingerUntil {
-		w.until = w.lingerUntil
+	if until := e.voters.unheardUntil(w.lingerUntil); w.stopped == nil && r.Open() > 0 && e.Now < until {
+		w.until = until
 		return phaseConfirming
 	}
 	if w.stopped == nil && r.DiscountDuplicates() {

@@ -19,11 +19,11 @@ if there and of_lock('HEXISTS', KEYS[1], ARGV[1]) == 1 then
   redis.call('HDEL', KEYS[1], '')
   return 1
 end
-local fence = tonumber(redis.call('GET', KEYS[2]) or 0) + 0 -- fails if it is no number
+local fence = (redis.call('GET', KEYS[2]) or 0) + 0 -- fails if it is no number
 if there then
   return {0, redis.call('PTTL', KEYS[1]), fence}
 end
-if tonumber(ARGV[2]) <= fence then
+if ARGV[2] + 0 <= fence then
   return {2, fence}
 end
 -- What can fail, for lack of memory or of a right, fails first. And a lock that would

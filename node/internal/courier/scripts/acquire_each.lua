@@ -26,7 +26,7 @@ for i = 1, n do
     elseif replies[i] == 0 or redis.call('TYPE', lock)['ok'] == 'string' then
       replies[i] = {0, redis.call('PTTL', lock), fences[i]}
     end
-  elseif tonumber(token) <= fences[i] then
+  elseif token + 0 <= fences[i] then
     replies[i] = {2, fences[i]}
   else
     redis.call('SET', KEYS[n + i], token, 'PX', ARGV[2])

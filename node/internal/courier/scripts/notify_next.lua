@@ -10,6 +10,7 @@
 -- It returns the error if it may not publish, and whether a waiter is in the queue. What it needs is
 -- inside, as most releases do not call it.
 local function notify_next(queue, name, fence, shared, token, retention, life, released)
+--include constants
 --include create
 
   local suffix = string.sub(queue, #QUEUE + 1)

@@ -10,6 +10,7 @@
 -- nevertheless, the lock stays: if it went, a late copy of its acquire could bring it back.
 
 local function raise_fences(last, step)
+--include constants
   for i = 1, last, step do
     if ARGV[2] ~= '0' and tonumber(ARGV[2]) > tonumber(redis.call('GET', KEYS[i + 1]) or 0) then
       if redis.pcall('SET', KEYS[i + 1], ARGV[2], 'PX', ARGV[3]).err then

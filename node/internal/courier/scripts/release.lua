@@ -17,12 +17,15 @@
 --
 -- Atomic, because only the owner's lock may be removed, and because the messages must come
 -- after the removal and only if the key is gone.
-raise_fences(1, 3)
+if ARGV[2] ~= '0' and redis.call('GET', KEYS[2]) ~= ARGV[2] then
+  raise_fences(1, 3)
+end
 local released = redis.call('HDEL', KEYS[1], ARGV[1])
-if released == 1 and redis.call('EXISTS', KEYS[1]) == 0 then
+local left = released == 1 and redis.call('EXISTS', KEYS[1], KEYS[1], KEYS[3]) or 2 -- 2 and 3: the lock, 1: its queue
+if left < 2 then
   local others = redis.call('PUBLISH', ARGV[4], '0')
   local failed, awaited
-  if redis.call('EXISTS', KEYS[3]) == 1 then
+  if left == 1 then
     failed, awaited = notify_next(KEYS[3], KEYS[1], KEYS[2], false, others == 0 and ARGV[5], ARGV[3], ARGV[6], ARGV[1])
   end
   return failed or 1 + (awaited and 1 or 0) + (others > 0 and 2 or 0)
