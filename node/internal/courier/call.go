@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redquorum/redquorum/clock"
@@ -126,44 +125,6 @@ func (c *call) answer(list []unanswered, with node.Reply) []unanswered {
 func tell(list []unanswered) {
 	for _, u := range list {
 		u.reply(u.with)
-	}
-}
-
-// An audience hears of several answers that come at once, before and after them.
-type audience struct {
-	mu  sync.Mutex
-	all []*burst // never changed, but replaced
-}
-
-// A burst is what one of the audience has called then.
-type burst struct{ begin, end func() }
-
-func (a *audience) add(b *burst) (stop func()) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.all = append(slices.Clone(a.all), b)
-	return func() {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		a.all = slices.DeleteFunc(slices.Clone(a.all), func(one *burst) bool { return one == b })
-	}
-}
-
-// tell gives answers, and tells the audience if there are several.
-func (a *audience) tell(list []unanswered) {
-	if len(list) < 2 {
-		tell(list)
-		return
-	}
-	a.mu.Lock()
-	all := a.all
-	a.mu.Unlock()
-	for _, b := range all {
-		b.begin()
-	}
-	tell(list)
-	for _, b := range all {
-		b.end()
 	}
 }
 

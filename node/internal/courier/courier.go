@@ -103,12 +103,6 @@ func (s *server) Listen(process string, hear func(node.Turn)) (stop func()) {
 	return s.watch.add(node.WaiterChannel(process), one)
 }
 
-// Bursts has begin called before several answers that come at once, and end after them,
-// in the goroutine that gives them.
-func (s *server) Bursts(begin, end func()) (stop func()) {
-	return s.queue.told.add(&burst{begin, end})
-}
-
 // turnWait is how long a hand-over may wait for replicas.
 const turnWait = 500 * time.Millisecond
 

@@ -243,30 +243,6 @@ func TestPartsOfAnExtendHaveTheYoungestLife(t *testing.T) {
 	}
 }
 
-// Those who ask for it hear of several answers that come at once, before and after them.
-func TestBursts(t *testing.T) {
-	s := gatherer(&standing{now: clock.Instant(time.Hour)})
-	s.queue.groups.least = 0
-	var heard []string
-	note := func(what string) func() { return func() { heard = append(heard, what) } }
-	stop := s.Bursts(note("begin"), note("end"))
-	for i, want := range []string{"", "answer", "begin answer answer end", "answer answer"} {
-		if i == 3 {
-			stop()
-		}
-		heard = nil
-		n := min(i, 2)
-		for range n {
-			cmd := plain(node.Release, "me", 1)
-			cmd.Deadline = clock.Never
-			assert.Succeed(t, s.queue.enqueue(cmd, func(node.Reply) { note("answer")() }))
-		}
-		s.queue.take(nil)
-		s.queue.settle([]result{{val: int64(1)}, {val: int64(1)}}[:n], nil)
-		assert.Equal(t, strings.Join(heard, " "), want)
-	}
-}
-
 func inspects(t *testing.T, s *server, names ...string) {
 	t.Helper()
 	for i, name := range names {

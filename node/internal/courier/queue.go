@@ -64,7 +64,6 @@ type queue struct {
 	armed   clock.Instant // when expire is due; clock.Never if it is not
 	timer   *time.Timer
 
-	told     audience
 	groups   grouping
 	names    map[string]struct{} // scratch of hasten
 	settling settlement          // scratch of settle: used only by the goroutine that settles
@@ -456,7 +455,7 @@ func (q *queue) settle(results []result, life *node.Life) (good bool) {
 	}
 	q.mu.Unlock()
 	q.lifespan.answered(now)
-	q.told.tell(to.open)
+	tell(to.open)
 	clear(to.open)
 	return to.good
 }

@@ -128,10 +128,7 @@ func (c *Core) Unsubscribe(to *machine.Subscriptions) { c.e.Unsubscribe(to) }
 func (c *Core) Shut() (unconfirmed []error, first bool) { return c.e.shut() }
 
 // LeaveNodes ends what the nodes would go on to tell.
-func (c *Core) LeaveNodes() {
-	c.e.Unsubscribe(&c.e.handovers.turns)
-	c.e.bursts.leave()
-}
+func (c *Core) LeaveNodes() { c.e.Unsubscribe(&c.e.handovers.turns) }
 
 // An engine is the state of a Locker. Each part knows only those before it: base, rounds,
 // releases, handovers, holds, and the waiters. queues know none of them.
@@ -152,7 +149,6 @@ func newEngine(c *Config, above Above) *engine {
 	w := machine.World{Nodes: c.Nodes, Clock: c.Clock, Steps: c.Opts.Steps, Reports: above}
 	b := &base{Config: c, Machine: machine.New(w), tokens: vote.Tokens{Retention: c.Opts.FenceRetention}}
 	rs := &rounds{base: b, voters: newVoters(c, &b.Machine), queues: queue.New(c.Opts.Timeout / 2)}
-	rs.join()
 	releases := newReleases(rs)
 	rs.voters.recovered = releases.reach
 	hs := &holds{rounds: rs, releases: releases, Above: above, handovers: newHandovers(rs, releases)}

@@ -39,7 +39,6 @@ type rounds struct {
 	voters *voters
 	queues *queue.Queues
 	unused []*Round
-	bursts bursts
 }
 
 // An asker is whose round it is: an attempt, a lease, a release.
@@ -61,9 +60,6 @@ func (e *rounds) newRound() *Round {
 	}
 	for i := range e.Nodes {
 		r.replies[i] = func(reply node.Reply) {
-			if e.bursts.keep(answer{r, i, reply}) {
-				return
-			}
 			e.Enter()
 			r.receive(i, reply)
 			e.Leave()
