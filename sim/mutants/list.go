@@ -617,7 +617,7 @@ var mutants = []*Mutant{
 		Edits:  edit("quorum/internal/limit.Limiter.Leave", "\t\tnext.Of.Waiter.Stir()\n", ""),
 		Reason: "no drawn run has more than 1,024 attempts at a time"},
 	{ID: "M290", Bug: "a grant that becomes known late ends the lease that came after it", Expect: Tests,
-		Tests:  "./sim -run TestBugsStayFixed",
+		Tests:  "./quorum/internal/queue -run TestALateGrantIsOver",
 		Edits:  edit("quorum/internal/queue.Queues.Register", "late = true", "over = append(over, other)"),
 		Reason: "one seed in a hundred thousand has a node that never answers, a lock that is broken and another task that takes it"},
 	{ID: "M294", Bug: "a turn for a name with a prefix is heard as one for another name",

@@ -160,3 +160,17 @@ func TestContentionIsForgotten(t *testing.T) {
 		assert.Must(t, len(q.contended) <= maxContended, "%d names", len(q.contended))
 	}
 }
+
+// Of two holders in one process the one with the lower token is over, also when the other
+// was known before it.
+func TestALateGrantIsOver(t *testing.T) {
+	tenant := func(token node.Token) *Tenant {
+		return &Tenant{Claim: &claim.Claim{Lock: claim.Lock{Name: "x"}, Owner: fmt.Sprint(token), Token: token}}
+	}
+	for _, row := range []struct{ first, second, over node.Token }{{1, 2, 1}, {2, 1, 1}} {
+		q := New(time.Second)
+		assert.That(t, q.Register(tenant(row.first)) == nil, "the first is over")
+		over := q.Register(tenant(row.second))
+		assert.Must(t, len(over) == 1 && over[0].Claim.Token == row.over, "%+v: %v is over", row, over)
+	}
+}
