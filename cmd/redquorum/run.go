@@ -316,7 +316,7 @@ func (c *command) supervise(path string, f *runFlags, lease *quorum.Lease, troub
 	// may restore the screen first.
 	signal.Ignore(syscall.SIGTTOU, syscall.SIGTSTP)
 	status := s.watch()
-	if status == exitLost || status > 128 { // it had no time to
+	if status == exitLost || status == exitOS || status > 128 { // it had no time to, if it had begun
 		terminal.restore()
 	} else {
 		terminal.takeBack()
