@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/redquorum/redquorum/node"
@@ -108,7 +109,7 @@ func (k *checker) resumedAnew(c *Client, e *quorum.Event) {
 		k.broken[e.Owner] = b
 	}
 	h.owner, h.renamed, h.token, h.high = e.Owner, nil, e.Token, e.Token
-	if h.former != nil {
+	if h.former != nil && !slices.Contains(k.holders, h) { // it is there if it was detached
 		k.adds(c, h)
 	}
 }
